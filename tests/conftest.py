@@ -1,0 +1,54 @@
+"""Every test runs offline, on the CPU, with few threads."""
+
+import os
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "ZOO_DATA": ""}
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+
+import socket
+import sys
+
+import fakes
+import pytest
+
+from zoo import cli, hub, registry
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    """Lets processes of one test talk to each other, and nothing else."""
+    connect = socket.socket.connect
+
+    def local_only(self, address):
+        if self.family != socket.AF_UNIX and address[0] not in ("127.0.0.1", "localhost", "::1"):
+            raise AssertionError(f"a test tried to reach {address}")
+        return connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", local_only)
+
+
+@pytest.fixture
+def toy_in_zoo(monkeypatch):
+    """Makes `fakes.Toy` a class of `zoo.models`, the only place that weights may come from."""
+    monkeypatch.setattr(fakes.Toy, "__module__", "zoo.models.toy")
+    monkeypatch.setitem(sys.modules, "zoo.models.toy", fakes)
+
+
+@pytest.fixture
+def toy_registry(tmp_path, monkeypatch, toy_in_zoo):
+    """A registry of two weights, `toy.v2` and `toy.v10`, with cards."""
+    monkeypatch.setattr(hub, "BUNDLED", tmp_path / "weights")
+    monkeypatch.setattr(cli, "CARDS", tmp_path / "cards")
+    cli.CARDS.mkdir()
+    entries = []
+    for name, hidden in [("toy.v10", 10), ("toy.v2", 2)]:
+        model = fakes.Toy(hidden=hidden)
+        folder = model.save_pretrained(hub.BUNDLED / name, half=True)
+        entries.append(registry.Entry(name, "zoo.models.toy.Toy", hub.file_hashes(folder)))
+        (cli.CARDS / f"{name}.md").write_text(
+            f"---\nname: {name}\ntask: capitals\nparameters: {1234567 * hidden}\n"
+            f"scores:\n- {{split: test, metric: accuracy, value: 99.50}}\n---\n# Toy ß\n",
+            encoding="utf-8",
+        )
+    monkeypatch.setattr(registry, "TABLE", registry._table(*entries))
+    return tmp_path

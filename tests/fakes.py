@@ -1,0 +1,82 @@
+"""A model and a data module small enough for tests of the command line, the registry and the bundles."""
+
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from zoo.module import ZooModule
+
+
+class Upper:
+    """What `translate` gives for one text: the text in capitals, each letter aligned with itself."""
+
+    def __init__(self, text: str, n_best: int) -> None:
+        self.text, self.score = text.upper(), -0.5
+        self.source_tokens, self.tokens = list(text), list(text.upper())
+        self.attention = torch.eye(len(text))
+        self.n_best = [(self.text + "!" * i, -0.5 - i) for i in range(n_best)]
+
+    def plot(self, path) -> None:
+        path.write_text(self.text)
+
+
+class Toy(ZooModule):
+    """Counts on a tied embedding; translates to capitals."""
+
+    heads = ("head",)
+    tiny = {"vocab_size": 7}
+
+    def __init__(self, vocab_size: int = 7, hidden: int = 4, classes: int = 2, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(vocab_size, hidden)
+        self.out = nn.Linear(hidden, vocab_size, bias=False)
+        self.out.weight = self.embed.weight
+        self.drop = nn.Dropout(dropout)
+        self.head = nn.Linear(hidden, classes)
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.words = "words"
+
+    def assets(self) -> dict[str, str]:
+        return {"words.json": self.words}
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        self.words = assets["words.json"]
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.drop(self.embed(ids)))  # (B, classes)
+
+    def training_step(self, batch: Tensor) -> Tensor:
+        self.steps += 1
+        return nn.functional.cross_entropy(self(batch), batch % 2)
+
+    def validation_step(self, batch: Tensor) -> None:
+        self.log("val/loss", nn.functional.cross_entropy(self(batch), batch % 2))
+
+    def test_step(self, batch: Tensor) -> None:
+        self.log("test/loss", nn.functional.cross_entropy(self(batch), batch % 2))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+    def golden(self) -> dict[str, Tensor]:
+        ids = torch.arange(self.config["vocab_size"])
+        return {"ids": ids, "logits": self(ids).detach()}
+
+    def translate(self, texts: list[str], beam_size: int | None = None, n_best: int = 1) -> list[Upper]:
+        if beam_size is not None and beam_size < 1:
+            raise ValueError(f"beam_size must be at least 1; got {beam_size}")
+        return [Upper(text, n_best) for text in texts]
+
+
+class ToyData(LightningDataModule):
+    """Integers."""
+
+    def __init__(self, n: int = 8, batch_size: int = 4) -> None:
+        super().__init__()
+        self.n, self.batch_size = n, batch_size
+
+    def train_dataloader(self) -> DataLoader:
+        return DataLoader(torch.arange(self.n) % 7, self.batch_size)
+
+    val_dataloader = test_dataloader = train_dataloader

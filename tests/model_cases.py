@@ -1,0 +1,67 @@
+"""Every model of zoo/models, and every variant of it, found by itself."""
+
+import importlib
+import inspect
+import itertools
+import pkgutil
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+
+import zoo.models
+from zoo.module import ZooModule
+
+# of these arguments every combination is built, of the others each choice alone
+_CROSSED = ("attention", "score", "input_feeding")
+
+
+def model_classes() -> list[type[ZooModule]]:
+    """The ZooModule subclasses defined in zoo/models, in the order of their names."""
+    modules = [importlib.import_module(f"zoo.models.{m.name}") for m in pkgutil.iter_modules(zoo.models.__path__)]
+    found = {c for m in modules for c in vars(m).values() if inspect.isclass(c) and c.__module__ == m.__name__}
+    return sorted((c for c in found if issubclass(c, ZooModule)), key=lambda c: c.__name__)
+
+
+def _choices(cls: type[ZooModule]) -> dict[str, list[Any]]:
+    """Argument -> values other than the default, for the Literal and bool arguments."""
+    out = {}
+    for name, p in inspect.signature(cls.__init__).parameters.items():
+        values = get_args(p.annotation) if get_origin(p.annotation) is Literal else (True, False) if p.annotation is bool else ()
+        if values:
+            out[name] = [value for value in values if value != p.default]
+    return out
+
+
+def _valid(options: dict[str, Any]) -> bool:
+    if options.get("shared_vocab"):
+        options["src_vocab_size"] = options["tgt_vocab_size"]
+    return options.get("score") != "location" or options.get("attention", "global") == "global"
+
+
+def variants(cls: type[ZooModule]) -> list[dict[str, Any]]:
+    """Arguments that differ from the tiny model's."""
+    choices = _choices(cls)
+    singles = [{name: value} for name, values in choices.items() for value in values]
+    crossed = {name: values for name, values in choices.items() if name in _CROSSED}
+    default = {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items()}
+    grid = [dict(zip(crossed, row)) for row in itertools.product(*([default[n], *v] for n, v in crossed.items()))]
+    layers = [{name: 2} for name in default if name.endswith("_layers")]
+    unique = {tuple(sorted(v.items())): v for v in [{}, *singles, *grid, *layers]}
+    return [v for v in unique.values() if _valid({**cls.tiny, **v})]
+
+
+def build(cls: type[ZooModule], **options: Any) -> ZooModule:
+    """A tiny model; the window is small enough to matter on short sentences."""
+    arguments = {**cls.tiny, **options}
+    if "window" in inspect.signature(cls.__init__).parameters:
+        arguments.setdefault("window", 2)
+    _valid(arguments)
+    return cls(**arguments)
+
+
+CASES = [
+    pytest.param(cls, options, id="-".join([cls.__name__, *(f"{k}={v}" for k, v in options.items())]))
+    for cls in model_classes()
+    for options in variants(cls)
+]
+CLASSES = [pytest.param(cls, id=cls.__name__) for cls in model_classes()]

@@ -1,0 +1,126 @@
+"""What every model must do, whatever its task: train on its own example batch, save and load itself, and describe itself."""
+
+import inspect
+import json
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from model_cases import CASES, CLASSES, build
+from torch.utils.data import DataLoader
+
+
+def train_loss(model, batch):
+    """The loss of one batch per item, outside a trainer."""
+    loss, items = model.loss(batch)
+    return loss / items
+
+
+@pytest.mark.parametrize("cls, options", CASES)
+def test_every_parameter_gets_a_finite_gradient(cls, options):
+    torch.manual_seed(0)
+    model = build(cls, **options).train()
+    train_loss(model, model.example_batch(6)).backward()
+    for name, p in model.named_parameters():
+        assert p.grad is not None and p.grad.isfinite().all(), name
+        assert p.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize("cls, options", CASES)
+def test_overfits_one_batch(cls, options):
+    torch.manual_seed(1)
+    model = build(cls, **options).train()
+    batch = model.example_batch(5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+    for _ in range(150):
+        loss = train_loss(model, batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.3  # about 2.2 at the start
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_same_seed_same_loss_and_eval_is_deterministic(cls):
+    losses = []
+    for _ in range(2):
+        torch.manual_seed(2)
+        model = build(cls, dropout=0.5).train()
+        batch = model.example_batch(4)
+        losses.append([train_loss(model, batch).item() for _ in range(2)])
+    assert losses[0] == losses[1]
+    assert losses[0][0] != losses[0][1]  # dropout is at work
+    model.eval()
+    assert train_loss(model, batch).item() == train_loss(model, batch).item()
+
+
+@pytest.mark.parametrize("cls, options", CASES)
+def test_bundle_round_trip_is_exact(cls, options, tmp_path):
+    torch.manual_seed(3)
+    model = build(cls, **options).eval()
+    folder = model.save_pretrained(tmp_path / "bundle")
+    assert {f.name for f in folder.iterdir()} == {"config.json", "model.safetensors", *model.assets()}
+    again = cls.from_pretrained(folder)
+    for name, tensor in model.golden().items():
+        assert torch.equal(tensor, again.golden()[name]), name
+    for a, b in zip(model.state_dict().values(), again.state_dict().values()):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_config_is_the_signature_and_json(cls, tmp_path):
+    model = build(cls)
+    parameters = inspect.signature(cls.__init__).parameters
+    assert list(model.config) == list(parameters)[1:]
+    assert json.loads(json.dumps(model.config)) == model.config
+    assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
+    documented = inspect.getdoc(cls)
+    for name in list(parameters)[1:]:
+        assert f"    {name}: " in documented, f"{name} is not documented"
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_fast_dev_run_and_checkpoint(cls, tmp_path):
+    model = build(cls)
+    loader = DataLoader([model.example_batch(4)], batch_size=None)
+    checkpoint = tmp_path / "model.ckpt"
+    trainer = pl.Trainer(fast_dev_run=True, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer.fit(model, loader)
+    trainer.save_checkpoint(checkpoint)
+    again = cls.load_from_checkpoint(checkpoint, weights_only=True)
+    assert again.config == model.config
+    for a, b in zip(model.state_dict().values(), again.state_dict().values()):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_gradient_is_the_mean_over_all_items_of_an_optimiser_step(cls):
+    """Two accumulated batches of different size give the gradient of one large batch."""
+    seen = {}
+
+    class Spy(pl.Callback):
+        def on_before_zero_grad(self, trainer, module, optimizer):
+            if any(p.grad is not None for p in module.parameters()):
+                seen.setdefault(trainer.accumulate_grad_batches, [p.grad.clone() for p in module.parameters()])
+
+    torch.manual_seed(4)
+    whole = build(cls)
+    batch = whole.example_batch(6)
+    parts = [type(batch)(*(x[rows] if isinstance(x, torch.Tensor) else x for x in batch)) for rows in (slice(0, 2), slice(2, 6))]
+    state = {k: v.clone() for k, v in whole.state_dict().items()}
+    for loader, accumulate in ((DataLoader([batch], batch_size=None), 1), (DataLoader(parts, batch_size=None), 2)):
+        model = build(cls, label_smoothing=0.1) if "label_smoothing" in whole.config else build(cls)
+        model.load_state_dict(state)
+        trainer = pl.Trainer(
+            max_epochs=2,
+            accumulate_grad_batches=accumulate,
+            accelerator="cpu",
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            callbacks=[Spy()],
+        )
+        trainer.fit(model, loader)
+    for a, b in zip(seen[1], seen[2]):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)

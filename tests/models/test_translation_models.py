@@ -1,0 +1,186 @@
+"""What every translation model must do: padding and the rest of the batch never matter, attention is a distribution over
+real tokens, a step of the search is a step of teacher forcing, and `translate` takes whatever a user has."""
+
+import pytest
+import torch
+from model_cases import CASES, build
+
+from zoo.layers.masking import lengths_to_mask
+from zoo.text import EOS, PAD, Tokenizer
+from zoo.translation import TranslationModule
+
+CASES = [case for case in CASES if issubclass(case.values[0], TranslationModule)]
+CLASSES = sorted({case.values[0] for case in CASES}, key=lambda c: c.__name__)
+
+
+def pad(ids, columns):
+    return torch.nn.functional.pad(ids, (0, columns), value=PAD)
+
+
+@pytest.fixture
+def model_and_batch(cls, options):
+    torch.manual_seed(0)
+    model = build(cls, **options).eval()
+    for p in model.parameters():  # large weights, so that a difference shows
+        p.data.mul_(2)
+    return model, model.example_batch(6)
+
+
+@pytest.mark.parametrize("cls, options", CASES)
+@torch.no_grad()
+def test_shapes_and_attention(model_and_batch):
+    model, batch = model_and_batch
+    logits, weights = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+    B, T = batch.tgt[:, :-1].shape
+    assert logits.shape == (B, T, model.config["tgt_vocab_size"])
+    assert logits.dtype == torch.float32 and logits.isfinite().all()
+    if weights is None:
+        return
+    assert weights.shape == (B, T, batch.src.size(1))
+    assert (weights >= 0).all()
+    mask = lengths_to_mask(batch.src_lengths, batch.src.size(1))
+    assert (weights[~mask.unsqueeze(1).expand_as(weights)] == 0).all()
+    # local-p multiplies by a Gaussian and local-p* by a gate: their weights sum to less than 1, unless renormalised
+    gated = model.config.get("attention", "global") in ("local_p", "local_p_star") and not model.config["renormalize"]
+    total = weights.sum(-1)
+    if gated:
+        assert (total > 0).all() and (total < 1).all()
+    else:
+        torch.testing.assert_close(total, torch.ones_like(total))
+
+
+@pytest.mark.parametrize("cls, options", CASES)
+@torch.no_grad()
+def test_padding_changes_nothing(model_and_batch):
+    model, batch = model_and_batch
+    logits, _ = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+    padded, weights = model(pad(batch.src, 5), batch.src_lengths, pad(batch.tgt[:, :-1], 3))
+    torch.testing.assert_close(padded[:, : logits.size(1)], logits, rtol=1e-5, atol=1e-5)
+    loss, tokens = model.loss(batch)
+    more_loss, more_tokens = model.loss(batch._replace(src=pad(batch.src, 5), tgt=pad(batch.tgt, 3)))
+    assert tokens == more_tokens
+    torch.testing.assert_close(loss, more_loss)
+
+
+@pytest.mark.parametrize("cls, options", CASES)
+@torch.no_grad()
+def test_a_sentence_alone_is_the_sentence_in_a_batch(model_and_batch):
+    model, batch = model_and_batch
+    together = model._search(batch.src, batch.src_lengths, beam_size=3, n_best=2)
+    logits, _ = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+    for n, length in enumerate(batch.src_lengths.tolist()):
+        row, lengths = batch.src[n : n + 1, :length], batch.src_lengths[n : n + 1]
+        alone, _ = model(row, lengths, batch.tgt[n : n + 1, :-1])
+        torch.testing.assert_close(alone[0], logits[n], rtol=1e-5, atol=1e-5)
+        found = model._search(row, lengths, beam_size=3, n_best=2)
+        torch.testing.assert_close(found.scores[0], together.scores[n], rtol=1e-4, atol=1e-5)
+        assert torch.equal(found.tokens[0], together.tokens[n, :, : found.tokens.size(2)])
+
+
+@pytest.mark.parametrize("cls, options", CASES)
+@torch.no_grad()
+def test_a_step_of_the_search_is_a_step_of_teacher_forcing(model_and_batch):
+    model, batch = model_and_batch
+    memory, state = model.encode(batch.src, batch.src_lengths)
+    readouts, weights = model.decode(batch.tgt[:, :-1], memory, state)
+    step, state = model.stepper(), tuple(x.unsqueeze(1).repeat_interleave(2, dim=1) for x in state)  # two hypotheses
+    for t in range(readouts.size(1)):
+        readout, state, weight = step(batch.tgt[:, t : t + 1].repeat(1, 2), state, memory, t)
+        torch.testing.assert_close(readout, readouts[:, t : t + 1].expand_as(readout), rtol=1e-5, atol=1e-5)
+        if weights is not None:
+            torch.testing.assert_close(weight, weights[:, t : t + 1].expand_as(weight), rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train(["a dog runs in the snow .", "two men play"], kind="char", vocab_size=40)  # of which it uses 20
+
+
+@pytest.fixture(params=CLASSES, ids=lambda c: c.__name__)
+def translator(request, tokenizer):
+    torch.manual_seed(0)
+    model = build(request.param, src_vocab_size=40, tgt_vocab_size=40).eval()
+    model.src_tokenizer = model.tgt_tokenizer = tokenizer
+    model.embeddings.output.bias.data[EOS] = -2  # an untrained model that does not stop at once
+    return model
+
+
+def test_translate_one_many_none_and_empty(translator):
+    one = translator.translate("a dog", beam_size=2, n_best=2)
+    assert isinstance(one.text, str) and len(one.n_best) == 2 and one.n_best[0] == (one.text, one.score)
+    assert one.n_best[0][1] >= one.n_best[1][1]
+    many = translator.translate(["", "a dog", "two men play in the snow", " "], beam_size=2)
+    assert many[0].tokens == many[3].tokens == [] and many[0].text == many[3].text == ""
+    assert many[1].tokens == one.tokens
+    assert many[1].score == pytest.approx(one.score, rel=1e-4)
+    assert translator.translate([]) == []
+    if one.attention is not None:
+        assert one.attention.shape == (len(one.tokens), len(one.source_tokens))
+        assert many[2].attention.shape == (len(many[2].tokens), len(many[2].source_tokens))
+
+
+def test_translate_unknown_characters_and_emoji(translator):
+    out = translator.translate("a 🐕 läuft\n\u0000 中文")
+    assert isinstance(out.text, str) and "<unk>" not in out.text
+    assert "<unk>" in out.source_tokens
+
+
+def test_translate_refuses_what_is_too_long_or_no_text(translator):
+    with pytest.raises(ValueError, match=r"text 2 has [0-9,]+ tokens; at most 1,000 are allowed. Split it into sentences"):
+        translator.translate(["a dog", "dog " * 5000])
+    with pytest.raises(TypeError, match="a string or a list of strings; got int"):
+        translator.translate(["a", 3])
+    with pytest.raises(ValueError, match="beam_size must be at least 1; got -1"):
+        translator.translate("a dog", beam_size=-1)
+    with pytest.raises(ValueError, match="n_best must be between 1 and beam_size = 2; got 3"):
+        translator.translate("a dog", beam_size=2, n_best=3)
+    translator.src_tokenizer = None
+    with pytest.raises(ValueError, match="this model has no tokenizer yet"):
+        translator.translate("a dog")
+
+
+def test_translate_keeps_the_training_mode(translator):
+    translator.train()
+    translator.translate("a dog")
+    assert translator.training
+
+
+def test_plot(translator, tmp_path):
+    out = translator.translate("a dog runs")
+    if out.attention is None:
+        with pytest.raises(ValueError, match="this model has no attention to plot"):
+            out.plot(tmp_path / "a.png")
+        return
+    assert out.plot(tmp_path / "a.png").stat().st_size > 5000
+    with pytest.raises(ValueError, match="an empty translation has no attention to plot"):
+        translator.translate("").plot(tmp_path / "b.png")
+    assert not (tmp_path / "b.png").exists()
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
+def test_bad_arguments(cls):
+    with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\); got 1.5"):
+        build(cls, label_smoothing=1.5)
+    with pytest.raises(ValueError, match=r"total_steps must exceed warmup_steps \(500\); got 10"):
+        build(cls, total_steps=10)
+    with pytest.raises(ValueError, match="shared_vocab needs equal vocabulary sizes; got src_vocab_size 5 and tgt_vocab_size 6"):
+        cls(**{**cls.tiny, "shared_vocab": True, "src_vocab_size": 5, "tgt_vocab_size": 6})
+
+
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        ("LuongNMT", {"score": "genral"}, "score must be one of 'dot', 'scaled_dot', 'general', 'concat', 'location'; got 'genral'"),
+        ("LuongNMT", {"attention": "local"}, "attention must be one of 'global', 'local_m', 'local_p', 'local_p_star'; got 'local'"),
+        ("LuongNMT", {"cell": "rnn"}, "cell must be one of 'lstm', 'gru'; got 'rnn'"),
+        ("LuongNMT", {"hidden_size": 7}, "hidden_size must be even"),
+        ("LuongNMT", {"window": 0}, "window must be at least 1; got 0"),
+        ("LuongNMT", {"score": "location", "attention": "local_p"}, "score 'location' goes with attention 'global' only"),
+        ("BahdanauNMT", {"decoder": "lstm"}, "decoder must be one of 'gru', 'conditional_gru'; got 'lstm'"),
+        ("Seq2SeqNMT", {"variant": "chou"}, "variant must be one of 'sutskever', 'cho'; got 'chou'"),
+    ],
+)
+def test_bad_choices(name, options, message):
+    cls = next(c for c in CLASSES if c.__name__ == name)
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        cls(**{**cls.tiny, **options})

@@ -1,0 +1,70 @@
+"""Imports go one way, so that each part can be read and used without the ones above it."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+import zoo
+
+PACKAGE = Path(zoo.__file__).parent
+ALLOWED = {
+    "hub": set(),
+    "text": set(),
+    "plots": set(),
+    "metrics": set(),
+    "layers": {"layers"},
+    "data": {"data", "text"},
+    "module": {"hub"},
+    "translation": {"module", "text", "layers", "metrics", "plots"},
+    "models": {"layers", "module", "text", "metrics", "plots", "translation"},
+    "registry": {"hub"},
+    "training": {"module", "registry"},
+    "cli": {"hub", "registry", "training"},
+    "__main__": {"cli"},
+    "__init__": {"hub", "registry"},
+}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def _imports(tree):
+    """Dotted names that a file imports, except for type checkers only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide where a name comes from"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        else:
+            yield from _imports(node)
+
+
+def _part(dotted):
+    """`zoo.layers.scores.dot` -> `layers`; `zoo.load` -> `__init__`."""
+    name = dotted.split(".")[1]
+    return name if name in ALLOWED else "__init__"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.relative_to(PACKAGE).as_posix())
+def test_imports_go_one_way(file):
+    part = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    assert part in ALLOWED, f"say in ARCHITECTURE and here what {part} may import"
+    imported = set(_imports(ast.parse(file.read_text(encoding="utf-8"))))
+    assert not {name for name in imported if name.split(".")[0] in ("tests", "recipes")}
+    ours = {_part(name) for name in imported if name.startswith("zoo.")} - {"__init__"}
+    assert ours <= ALLOWED[part], f"{part} must not import {ours - ALLOWED[part]}"
+    if part == "models":
+        stem = file.stem
+        assert not {n for n in imported if n.startswith("zoo.models.") and stem != "__init__"}, "models share by layers/"
+    others = {name.split(".")[0] for name in imported} - {"zoo"} - set(sys.stdlib_module_names)
+    if part == "layers":
+        assert others <= {"torch"}
+    assert "huggingface_hub" not in others or part == "hub"
+
+
+def test_every_part_is_covered():
+    parts = {file.relative_to(PACKAGE).parts[0].removesuffix(".py") for file in FILES}
+    assert parts == set(ALLOWED)

@@ -1,0 +1,41 @@
+"""Alignment pictures."""
+
+import xml.etree.ElementTree as ElementTree
+
+import matplotlib.image
+import pytest
+import torch
+
+from zoo.plots import alignment_heatmap
+
+WORDS = "Überraschend öffnet der größte Fußballspieler die Straße ; garçon , où est la forêt ? $5 _ ^".split()
+
+
+@pytest.mark.parametrize(("s", "t"), [(3, 3), (60, 60), (2, 40), (1, 1)])
+def test_picture_grows_with_the_tokens(tmp_path, s, t):
+    source, target = [WORDS[i % len(WORDS)] for i in range(s)], [WORDS[-i % len(WORDS)] for i in range(t)]
+    path = alignment_heatmap(tmp_path / "a.png", source, target, torch.eye(t, s), title="Ausrichtung")
+    height, width, _ = matplotlib.image.imread(path).shape
+    assert width > 45 * s and height > 45 * t  # pixels: enough for a label each
+    assert width < 52 * s + 600 and height < 52 * t + 600
+
+
+def test_labels_are_written_out(tmp_path, monkeypatch):
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+    alignment_heatmap(tmp_path / "a.svg", ["Müller", "l'été", "$5", " "], ["où", "_a^b$"], torch.rand(2, 4))
+    text = " ".join(ElementTree.parse(tmp_path / "a.svg").getroot().itertext())
+    for token in ("Müller", "l'été", "$5", "␣", "où", "_a^b$"):
+        assert token in text
+
+
+def test_an_absurd_length_stays_within_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("zoo.plots.MAX_PIXELS", 400)
+    path = alignment_heatmap(tmp_path / "a.png", ["a"] * 30, ["b"] * 30, torch.rand(30, 30))
+    assert max(matplotlib.image.imread(path).shape) < 600
+
+
+def test_wrong_shapes(tmp_path):
+    with pytest.raises(ValueError, match="a row for each of the 1 target tokens and a column for each of the 2 source .*got shape \\(2, 1\\)"):
+        alignment_heatmap(tmp_path / "a.png", ["a", "b"], ["c"], torch.rand(2, 1))
+    with pytest.raises(ValueError, match="there is no token to draw"):
+        alignment_heatmap(tmp_path / "a.png", ["a", "b"], [], torch.rand(0, 2))

@@ -1,0 +1,54 @@
+"""Each recipe is read, and trained for one step on invented text in the place and form of the real one."""
+
+import random
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zoo import registry
+from zoo.cli import main
+
+RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.yaml"))
+WORDS = "der die ein große Hund läuft springt über kleine Straße im Schnee und mit roten Bällen schön".split()
+
+
+def test_a_recipe_for_every_weight():
+    assert {path.stem for path in RECIPES if not path.stem.startswith("finetune_")} == set(registry.list_models())
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_form(path):
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("#") and f"zoo fit --config recipes/{path.name}" in text, "say what it is and how to run it"
+    recipe = yaml.safe_load(text)
+    assert {"trainer", "model", "data"} <= recipe.keys() <= {"seed_everything", "trainer", "model", "data"}
+    assert "." in recipe["model"]["class_path"] and recipe["data"]["class_path"].startswith("zoo.data.")
+
+
+def _invent(data_class, init_args, root):
+    """Writes the files that a data set reads from `root`, with a few made-up sentences in each."""
+    data = data_class(**init_args)
+    rng = random.Random(0)
+    lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(200)]
+    for split in ("train", "val", "test"):
+        for name in getattr(data, "files", lambda split: [])(split):
+            file = root / data.folder / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            tabs = name.endswith(".txt")
+            file.write_text("".join(f"{line}\t{line[::-1]}\n" if tabs else f"{line}\n" for line in lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_one_step(path, tmp_path, monkeypatch):
+    recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
+    monkeypatch.setenv("ZOO_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    module, _, name = recipe["data"]["class_path"].rpartition(".")
+    _invent(getattr(import_module(module), name), recipe["data"].get("init_args", {}), tmp_path / "data")
+    # Two sentences a batch: the real models have the real size here, and one step of it is enough.
+    small = ["--data.batch_tokens", "null", "--data.batch_size", "2"]
+    options = ["--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu", "--trainer.precision", "32-true"]
+    assert main(["fit", "--config", str(path), *options, "--trainer.enable_progress_bar", "false", *small]) == 0

@@ -1,0 +1,30 @@
+"""Pretrained attention models by name.
+
+    import zoo
+    model = zoo.load("luong_general.multi30k_en_de")
+    print(model.translate(["A dog runs in the snow."])[0].text)
+
+Importing this package does not import torch; `zoo.load` does.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zoo.hub import BundleError
+    from zoo.registry import list_models, load
+
+__version__ = "0.1.0"
+__all__ = ["BundleError", "__version__", "list_models", "load"]
+
+_HOME = {"BundleError": "zoo.hub", "list_models": "zoo.registry", "load": "zoo.registry"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'zoo' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,276 @@
+"""The `zoo` command.
+
+    zoo list                                            names, tasks, sizes, scores
+    zoo info NAME                                       the card of a weight
+    zoo predict NAME "A dog runs."                      translate; lines on standard input work too
+    zoo fit|validate|test --config recipes/NAME.yaml    train or evaluate by a recipe
+
+Whatever a user can get wrong ends as one line on standard error and exit code 2.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from zoo import __version__, hub, registry
+
+PACKAGE = Path(__file__).parent
+# Beside the package in a checkout, inside it in an installed wheel.
+CARDS = (PACKAGE if (PACKAGE / "model_cards").is_dir() else PACKAGE.parent) / "model_cards"
+LINES_AT_ONCE = 64  # of standard input, translated as one call
+TRAINING_HELP = """\
+usage: zoo {verb} --config RECIPE.yaml [--SETTING VALUE ...]
+
+{what}
+
+  --config FILE         recipe; several are merged, later ones win
+  --weights NAME        start from a pretrained weight (zoo list) instead of the recipe's fresh model
+  --ckpt_path PATH      {ckpt}
+  --seed_everything N   seed (default 0)
+  --trainer.KEY VALUE   e.g. --trainer.max_epochs 5 --trainer.precision bf16-mixed --trainer.devices 2
+  --model.KEY VALUE     an argument of the recipe's model, e.g. --model.dropout 0.3
+  --data.KEY VALUE      an argument of the recipe's data, e.g. --data.root /data/multi30k
+  --print_config        print the complete configuration and stop
+  --help-all            every setting of the trainer
+
+Checkpoints (the best and the last) and logs go to runs/<name of the recipe>/.
+
+example:
+  {example}
+"""
+TRAINING = {
+    "fit": dict(
+        what="Train the model of a recipe, with validation after each epoch.",
+        ckpt="checkpoint to resume from; `last`: the newest of this recipe",
+        example="zoo fit --config recipes/luong_dot.dates.yaml\n"
+        "  zoo fit --config recipes/luong_dot.dates.yaml --ckpt_path last     # go on after an interruption",
+    ),
+    "validate": dict(
+        what="Compute the validation metrics.",
+        ckpt="checkpoint to evaluate; `best` or `last`: of this recipe",
+        example="zoo validate --config recipes/luong_dot.dates.yaml --ckpt_path best",
+    ),
+    "test": dict(
+        what="Compute the test metrics, e.g. those on a card.",
+        ckpt="checkpoint to evaluate; `best` or `last`: of this recipe",
+        example="zoo test --config recipes/luong_dot.dates.yaml --weights luong_dot.dates",
+    ),
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv: The arguments; by default those of the process.
+
+    Returns:
+        The exit code: 0, or 2 for anything the user got wrong (then one line on standard error says what).
+    """
+    args = sys.argv[1:] if argv is None else argv
+    try:
+        if args and args[0] in TRAINING:
+            _train(args)
+        else:
+            options = _parser().parse_args(args)
+            options.run(options)
+    except (ValueError, FileNotFoundError) as error:
+        if os.environ.get("ZOO_DEBUG"):
+            raise
+        print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `zoo list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"{error.filename}: no such file or folder"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="zoo",
+        description="Pretrained attention models from the papers, by name.",
+        epilog='example:\n  zoo predict luong_general.multi30k_en_de "A dog runs in the snow." --plot alignment.png\n\n'
+        "Set ZOO_DEBUG=1 to see the traceback of an error.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"attention-zoo {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(name: str, run: Any, summary: str, example: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(run=run)
+        return command
+
+    command = add("list", _list, "list the pretrained models", "zoo list 'luong*'")
+    command.add_argument("pattern", nargs="?", default="*", help="shell pattern of the names (default: all)")
+
+    command = add("info", _info, "print the card of a model", "zoo info luong_dot.dates")
+    command.add_argument("name", help="a name of `zoo list`")
+
+    command = add(
+        "predict",
+        _predict,
+        "translate texts with a pretrained model",
+        'zoo predict luong_general.multi30k_en_de "A dog runs in the snow." --plot alignment.png\n'
+        "  zoo predict luong_general.multi30k_en_de --json < english.txt > german.jsonl",
+    )
+    command.add_argument("name", help="a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
+    command.add_argument("text", nargs="*", help="texts; without any, lines are read from standard input")
+    command.add_argument("--beam-size", type=int, metavar="K", help="1 is greedy search (default: the model's, mostly 5)")
+    command.add_argument("--n-best", type=int, default=1, metavar="N", help="print the N best, each with its score")
+    command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
+    command.add_argument("--plot", metavar="FILE", help="draw the alignment (FILE-2 and so on for further texts)")
+
+    for name, help_ in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
+        commands.add_parser(name, help=help_["what"][0].lower() + help_["what"][1:-1])
+
+    command = add(
+        "export",
+        _export,
+        "turn a training checkpoint into a folder of weights (fp16)",
+        "zoo export runs/luong_dot.dates/checkpoints/best.ckpt my_weights\n"
+        '  zoo predict local-dir:my_weights "3 May 1995"',
+    )
+    command.add_argument("ckpt", help="a checkpoint written by `zoo fit`")
+    command.add_argument("folder", help="new folder")
+    return parser
+
+
+def read_card(name: str) -> tuple[dict[str, Any], str]:
+    """The YAML front matter and the text of a model's card."""
+    import yaml
+
+    path = CARDS / f"{name}.md"
+    match = re.fullmatch(r"---\n(.*?\n)---\n(.*)", path.read_text(encoding="utf-8"), re.DOTALL)
+    if not match:
+        raise ValueError(f"{path} must start with YAML front matter between two lines ---")
+    try:
+        return yaml.safe_load(match[1]), match[2]
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _list(options: argparse.Namespace) -> None:
+    names = registry.list_models(options.pattern)
+    if not names and options.pattern != "*":
+        raise ValueError(f"no model matches '{options.pattern}'; `zoo list` shows all")
+    rows = [("NAME", "TASK", "PARAMETERS", "SIZE", "SCORE")]
+    for name in names:
+        card, _ = read_card(name)
+        folder = hub.BUNDLED / name
+        size = sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else None
+        main_score = card["scores"][0]
+        rows.append(
+            (
+                name,
+                card["task"],
+                _in_millions(card["parameters"]),
+                "on the Hub" if size is None else f"{size / 1e6:.1f} MB",
+                f"{main_score['metric']} {main_score['value']} ({main_score['split']})",
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(5)]
+    for row in rows:
+        cells = [cell.rjust(w) if i in (2, 3) else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths))]
+        print("  ".join(cells).rstrip())
+
+
+def _in_millions(n: int) -> str:
+    return f"{n / 1e6:.1f} M" if n >= 1e6 else f"{n / 1e3:.0f} k"
+
+
+def _info(options: argparse.Namespace) -> None:
+    registry.entry(options.name)  # the nearest names, if unknown
+    print((CARDS / f"{options.name}.md").read_text(encoding="utf-8").rstrip())
+
+
+def _predict(options: argparse.Namespace) -> None:
+    model = registry.load(options.name)
+    number = 0
+    for texts in [options.text] if options.text else _lines(sys.stdin):
+        for out, text in zip(model.translate(texts, beam_size=options.beam_size, n_best=options.n_best), texts):
+            number += 1
+            if options.json:
+                print(json.dumps(_as_json(text, out, options.n_best), ensure_ascii=False))
+            elif options.n_best > 1:
+                print("\n".join(f"{score:.4f}\t{hypothesis}" for hypothesis, score in out.n_best))
+            else:
+                print(out.text)
+            if options.plot and out.tokens:  # of an empty text there is nothing to draw
+                path = Path(options.plot)
+                out.plot(path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}"))
+        sys.stdout.flush()
+
+
+def _lines(stream: Iterable[str]) -> Iterator[list[str]]:
+    """Lines in groups, without their ends; one by one for somebody who types."""
+    at_once = 1 if stream.isatty() else LINES_AT_ONCE
+    lines = (line.rstrip("\r\n") for line in stream)
+    while group := list(islice(lines, at_once)):
+        yield group
+
+
+def _as_json(source: str, out: Any, n_best: int) -> dict[str, Any]:
+    attention = out.attention
+    result = {
+        "source": source,
+        "text": out.text,
+        "score": out.score,
+        "source_tokens": out.source_tokens,
+        "tokens": out.tokens,
+        "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
+    }
+    if n_best > 1:
+        result["n_best"] = [{"text": text, "score": score} for text, score in out.n_best]
+    return result
+
+
+def _export(options: argparse.Namespace) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    if Path(options.ckpt).is_file() and not zipfile.is_zipfile(options.ckpt):
+        raise ValueError(f"{options.ckpt} is not a checkpoint, or is damaged")
+    checkpoint = torch.load(options.ckpt, map_location="cpu", weights_only=True)
+    class_path = checkpoint.get("hyper_parameters", {}).get("_class_path")
+    if class_path is None:
+        raise ValueError(f"{options.ckpt} was not written by `zoo fit`")
+    cls = registry.model_class(class_path)
+    folder = cls.load_from_checkpoint(options.ckpt, map_location="cpu").save_pretrained(options.folder, half=True)
+    if golden := cls.from_pretrained(folder).golden():  # of the rounded weights, which is what users get
+        save_file(golden, folder / hub.GOLDEN)
+    print("\n".join(f'"{name}": "{digest}",' for name, digest in hub.file_hashes(folder).items()))
+
+
+def _train(args: list[str]) -> None:
+    verb = args[0]
+    if {"-h", "--help"} & set(args):
+        print(TRAINING_HELP.format(verb=verb, **TRAINING[verb]))
+        return
+    from zoo.training import run
+
+    run(["--help" if arg == "--help-all" else arg for arg in args])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

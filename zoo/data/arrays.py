@@ -1,0 +1,163 @@
+"""Tokenised sentence pairs in memory-mapped files: a corpus of any size costs no resident memory."""
+
+import json
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from zoo.text import Tokenizer
+
+_CHUNK = 8192  # pairs tokenised at a time
+
+
+class _Ragged:
+    """Rows of token ids of different lengths: one flat file of tokens and one of `rows + 1` offsets."""
+
+    def __init__(self, folder: Path, side: str, dtype: str) -> None:
+        self._maps = [_map(folder / f"{side}.{suffix}") for suffix in ("tokens", "offsets")]
+        self._tokens = np.frombuffer(self._maps[0], dtype)
+        self._offsets = np.frombuffer(self._maps[1], np.int64)
+
+    def lengths(self, index: np.ndarray) -> np.ndarray:
+        return (self._offsets[index + 1] - self._offsets[index]).astype(np.int32)
+
+    def rows(self, index: np.ndarray) -> list[np.ndarray]:
+        tokens = self._tokens
+        bounds = zip(self._offsets[index].tolist(), self._offsets[index + 1].tolist(), strict=True)
+        return [tokens[start:end] for start, end in bounds]
+
+    def release(self) -> None:
+        for mapped in self._maps:
+            if hasattr(mapped, "madvise"):  # not on every system
+                mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _map(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+class PairArrays:
+    """Tokenised sentence pairs, read from the folder that `build` wrote; tokens carry no special tokens.
+
+    Attributes:
+        too_long: number of pairs left out because a side was longer than `max_length`.
+        empty: number of pairs left out because a side was empty.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        meta = json.loads((folder / "meta.json").read_text())
+        self._size: int = meta["pairs"]
+        self.too_long: int = meta["too_long"]
+        self.empty: int = meta["empty"]
+        self.tokens: int = meta["tokens"]  # of both sides
+        self._sides = [_Ragged(folder, side, dtype) for side, dtype in zip(("src", "tgt"), meta["dtypes"], strict=True)]
+
+    def __reduce__(self) -> tuple:
+        return PairArrays, (self.folder,)  # a worker process maps the files itself
+
+    def __len__(self) -> int:
+        return self._size
+
+    def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target token counts of the pairs `index`, (N,) int32 each."""
+        src, tgt = self._sides
+        return src.lengths(index), tgt.lengths(index)
+
+    def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Source and target tokens of the pairs `index`."""
+        src, tgt = self._sides
+        return src.rows(index), tgt.rows(index)
+
+    def release(self) -> None:
+        """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
+        for side in self._sides:
+            side.release()
+
+    @staticmethod
+    def build(
+        folder: Path,
+        pairs: Iterable[tuple[str, str]],
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
+        max_length: int | None,
+    ) -> None:
+        """Tokenises `pairs` into `folder`, which appears only when it is complete.
+
+        Args:
+            folder: where to write; nothing is done if it exists.
+            pairs: source and target sentences, read once and never held in memory together.
+            src_tokenizer: tokenizer of the source side.
+            tgt_tokenizer: tokenizer of the target side.
+            max_length: pairs with a side of more tokens are left out (and counted), as are pairs with an empty side.
+
+        Raises:
+            ValueError: no pair, or none that is short enough.
+        """
+        if folder.exists():
+            return
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            _write(temporary, pairs, (src_tokenizer, tgt_tokenizer), max_length)
+            try:
+                os.rename(temporary, folder)
+            except OSError:  # another process was quicker; its content is the same
+                if not folder.exists():
+                    raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _write(
+    folder: Path, pairs: Iterable[tuple[str, str]], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int | None
+) -> None:
+    dtypes = ["uint16" if len(tokenizer) <= 2**16 else "uint32" for tokenizer in tokenizers]
+    limit = max_length or np.inf
+    counts = {"pairs": 0, "too_long": 0, "empty": 0}
+    ends = [0, 0]
+    token_files = [(folder / f"{side}.tokens").open("wb") for side in ("src", "tgt")]
+    offset_files = [(folder / f"{side}.offsets").open("wb") for side in ("src", "tgt")]
+    try:
+        for file in offset_files:
+            file.write(np.zeros(1, np.int64).tobytes())
+        for chunk in _chunks(pairs):
+            encoded = [tokenizer.encode_batch(side) for tokenizer, side in zip(tokenizers, zip(*chunk), strict=True)]
+            kept = []
+            for src, tgt in zip(*encoded, strict=True):
+                if not src or not tgt:
+                    counts["empty"] += 1
+                elif max(len(src), len(tgt)) > limit:
+                    counts["too_long"] += 1
+                else:
+                    kept.append((src, tgt))
+            counts["pairs"] += len(kept)
+            for i, rows in enumerate(zip(*kept)):
+                offsets = ends[i] + np.cumsum([len(row) for row in rows], dtype=np.int64)
+                ends[i] = int(offsets[-1])
+                offset_files[i].write(offsets.tobytes())
+                token_files[i].write(np.concatenate([np.array(row, dtypes[i]) for row in rows]).tobytes())
+    finally:
+        for file in token_files + offset_files:
+            file.close()
+    if not counts["pairs"]:
+        if counts["too_long"]:
+            raise ValueError(
+                f"no training pair is within max_length={max_length} tokens "
+                f"({counts['too_long']:,} pairs are longer); raise max_length"
+            )
+        raise ValueError("the training text is empty: it holds no pair with words on both sides")
+    (folder / "meta.json").write_text(json.dumps({**counts, "tokens": sum(ends), "dtypes": dtypes}))
+
+
+def _chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    iterator = iter(pairs)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield chunk

@@ -1,0 +1,307 @@
+"""Batches of sentence pairs of similar length, in an order that can be resumed and shared out to processes.
+
+The training data is an endless stream of batches. Epoch e of the data visits the pairs in a pseudo-random order that
+is computed, not stored; consecutive positions of it form pools; a pool is sorted by length, cut into batches, and
+the batches are shuffled. So a position in the stream is three numbers, and memory is that of one pool.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from zoo.data.arrays import PairArrays
+from zoo.data.dropout import BpeDropout
+from zoo.text import PairBatch, pad_batch
+
+_FEISTEL_ROUNDS = 6
+
+
+def permuted(positions: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Images of `positions` under a pseudo-random permutation of range(size), without storing the permutation.
+
+    A Feistel network permutes the smallest range(4^k) that covers `size`; images outside are permuted again until
+    they fall inside ("cycle walking"; Black and Rogaway 2002).
+
+    Args:
+        positions: (N,) integers in range(size).
+        size: number of elements of the permutation.
+        seed: selects the permutation.
+    """
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    shift, mask = np.uint64(half), np.uint64(2**half - 1)
+    keys = np.random.default_rng(seed).integers(0, 2**63, _FEISTEL_ROUNDS).astype(np.uint64)
+    images = positions.astype(np.uint64)
+    walking = np.arange(len(images))
+    while walking.size:
+        left, right = images[walking] >> shift, images[walking] & mask
+        for key in keys:
+            mixed = (right + key) * np.uint64(0x9E3779B97F4A7C15)  # wraps around, as a hash should
+            mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+            left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
+        images[walking] = (left << shift) | right
+        walking = walking[images[walking] >= size]
+    return images.astype(np.int64)
+
+
+def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int | None, world_size: int) -> list[int]:
+    """End positions of the batches into which sentences, already sorted, are cut.
+
+    A batch is later shared out to `world_size` processes, so it never has fewer sentences than that.
+
+    Args:
+        lengths: (N,) the longer side of each pair, special tokens counted; N >= world_size.
+        batch_size: sentences a batch and process; batches are cut evenly, so none is much smaller than the others.
+        batch_tokens: sentences times the longest side, padding counted, a batch and process (if `batch_size` is None).
+        world_size: number of processes.
+    """
+    total = len(lengths)
+    if batch_size:
+        count = max(1, min(-(-total // (batch_size * world_size)), total // world_size))
+        return [total * (i + 1) // count for i in range(count)]
+    ends, start, widest = [], 0, int(lengths.max())
+    while start < total:
+        # The shortest sentence of the window bounds how many can fit, the widest how many surely fit.
+        window = max(1, batch_tokens // int(lengths[start])) * world_size
+        widths = np.maximum.accumulate(lengths[start : start + window])
+        rows = -(-np.arange(1, len(widths) + 1) // world_size)
+        end = start + max(int(np.searchsorted(rows * widths, batch_tokens, side="right")), world_size)
+        if total - end < world_size:
+            end = total
+        ends.append(end)
+        start = end
+    return ends
+
+
+def _by_length(src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
+    """Order by target length, then source length, rising and falling in turn: no jump where the target length changes."""
+    return np.lexsort((np.where(tgt % 2, src, -src), tgt))
+
+
+class BatchStream:
+    """The endless stream of training batches of one process.
+
+    Args:
+        arrays: the tokenised pairs.
+        batch_size: sentences a batch and process; None to use `batch_tokens`.
+        batch_tokens: token budget a batch and process, see `cut_batches`.
+        pool_batches: batches in a pool: more means less padding, fewer means more varied batches.
+        seed: selects the order.
+        rank: number of this process.
+        world_size: number of processes. All of them together take the batches that one process with
+            `world_size` times the batch size would take; no pair is repeated or left out.
+        dropouts: BPE-dropout of the source and of the target side, if wanted.
+    """
+
+    def __init__(
+        self,
+        arrays: PairArrays,
+        batch_size: int | None = 64,
+        batch_tokens: int | None = None,
+        pool_batches: int = 128,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        dropouts: tuple[BpeDropout, BpeDropout] | None = None,
+    ) -> None:
+        if len(arrays) < world_size:
+            raise ValueError(f"cannot share {len(arrays)} training pairs out to {world_size} processes")
+        self.arrays = arrays
+        self._batch_size, self._batch_tokens = batch_size, batch_tokens
+        self._seed, self._rank, self._world_size = seed, rank, world_size
+        self._dropouts = dropouts
+        size = batch_size or max(1, int(batch_tokens * 2 * len(arrays) / (arrays.tokens + 2 * len(arrays))))
+        self.pools = max(1, len(arrays) // (size * world_size * pool_batches))
+
+    def pool(self, epoch: int, pool: int) -> "Pool":
+        """One pool of one epoch, cut into batches in training order."""
+        pairs = self._pairs(epoch, pool)
+        rng = np.random.default_rng((self._seed, epoch, pool))
+        rows = None
+        if self._dropouts:  # before sorting: it changes the lengths
+            sides = self.arrays.rows(pairs)
+            rows = [dropout(side, rng) for dropout, side in zip(self._dropouts, sides, strict=True)]
+            src, tgt = (np.fromiter(map(len, side), np.int32, len(pairs)) for side in rows)
+        else:
+            src, tgt = self.arrays.lengths(pairs)
+        self.arrays.release()
+        order = _by_length(src, tgt)
+        batches = np.split(order, self._cut(np.maximum(src, tgt)[order])[:-1])
+        return Pool(pairs, rows, [batches[i] for i in rng.permutation(len(batches))])
+
+    def load(self, pool: "Pool", number: int) -> PairBatch:
+        """This process's share of one batch of a pool, padded."""
+        share = pool.batches[number][self._rank :: self._world_size]
+        if pool.rows is None:
+            rows = self.arrays.rows(pool.pairs[share])
+        else:
+            rows = [[side[i] for i in share.tolist()] for side in pool.rows]
+        padded = pad_batch(*rows)
+        self.arrays.release()
+        return padded
+
+    def batches_per_epoch(self) -> int:
+        """Number of batches in an epoch of the data.
+
+        It is exact for a sentence budget. For a token budget it is that of epoch 0 without BPE-dropout; other epochs
+        have some batches more or less.
+        """
+        return sum(self._count(pool) for pool in range(self.pools))
+
+    def _count(self, pool: int) -> int:
+        pairs = self._pairs(0, pool)
+        if self._batch_size:
+            return len(self._cut(np.zeros(len(pairs), np.int32)))
+        src, tgt = self.arrays.lengths(pairs)
+        self.arrays.release()
+        return len(self._cut(np.maximum(src, tgt)[_by_length(src, tgt)]))
+
+    def _pairs(self, epoch: int, pool: int) -> np.ndarray:
+        total = len(self.arrays)
+        positions = np.arange(total * pool // self.pools, total * (pool + 1) // self.pools)
+        return permuted(positions, total, int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0]))
+
+    def _cut(self, longer: np.ndarray) -> list[int]:
+        return cut_batches(longer + 1, self._batch_size, self._batch_tokens, self._world_size)
+
+
+class Pool(NamedTuple):
+    """Pairs that are sorted by length together.
+
+    Attributes:
+        pairs: (N,) numbers of the pairs.
+        rows: their source and target tokens, if they are not those of the arrays.
+        batches: positions in `pairs` of the sentences of each batch, of all processes together.
+    """
+
+    pairs: np.ndarray
+    rows: list[list[list[int]]] | None
+    batches: list[np.ndarray]
+
+
+class _Worker(IterableDataset):
+    """Loads the stream from a position on; of several worker processes each takes its turn."""
+
+    def __init__(self, stream: BatchStream, epoch: int, pool: int, batch: int, count: int) -> None:
+        self._stream, self._start, self._count = stream, (epoch, pool, batch), count
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, int, int], PairBatch]]:
+        worker = get_worker_info()
+        turn, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        for turn_now, (pool, number, following) in enumerate(self._positions()):
+            if turn_now % workers == turn:
+                yield following, self._stream.load(pool, number)
+
+    def _positions(self) -> Iterator[tuple[Pool, int, tuple[int, int, int]]]:
+        """Each batch as its pool, its number there, and the position that follows it."""
+        epoch, number, first = self._start
+        left = self._count
+        while left:
+            pool = self._stream.pool(epoch, number)
+            end = min(first + left, len(pool.batches))
+            left -= end - first
+            following = (epoch, number + 1, 0) if number + 1 < self._stream.pools else (epoch + 1, 0, 0)
+            for batch in range(first, end):
+                yield pool, batch, (epoch, number, batch + 1) if batch + 1 < len(pool.batches) else following
+            (epoch, number, first) = following
+
+
+def _identity(item: Any) -> Any:
+    return item
+
+
+class TrainLoader:
+    """Training batches; each iteration gives the next `len(loader)` batches of the stream.
+
+    `state_dict` taken after any batch resumes exactly behind it; Lightning stores it in its checkpoints.
+
+    Args:
+        stream: the batches of this process.
+        epoch: data epoch to start with.
+        num_workers: processes that load ahead; 0 loads in this process. The batches are the same.
+        pin_memory: put the batches into page-locked memory (for copies to an accelerator).
+    """
+
+    def __init__(self, stream: BatchStream, epoch: int = 0, num_workers: int = 0, pin_memory: bool = False) -> None:
+        self.stream = stream
+        self._num_workers, self._pin_memory = num_workers, pin_memory
+        self._position = (epoch, 0, 0)
+        self._given = 0
+        self._resumed = False
+        self._length = stream.batches_per_epoch()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[PairBatch]:
+        if not self._resumed:
+            self._given = 0
+        self._resumed = False
+        count = self._length - self._given
+        if self._num_workers:
+            # Workers fork and never tokenise; unset, the tokenizers library would warn about it in each of them.
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        loader = DataLoader(
+            _Worker(self.stream, *self._position, count),
+            batch_size=None,
+            collate_fn=_identity,
+            num_workers=min(self._num_workers, count),
+            pin_memory=self._pin_memory,
+        )
+        for position, batch in loader:
+            # Lightning stops after `len` batches without exhausting the iterator: all is noted before the batch leaves.
+            self._position = tuple(position)
+            self._given = (self._given + 1) % self._length
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Position in the stream, and batches given since the iteration began."""
+        return {"position": list(self._position), "given": self._given}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues behind the batch after which `state` was taken."""
+        self._position, self._given = tuple(state["position"]), state["given"]
+        self._resumed = True
+
+
+class EvalLoader:
+    """Validation or test batches with their texts, longest source first; every pair exactly once over all processes.
+
+    Args:
+        pairs: source and target text.
+        tokens: source and target tokens of each pair.
+        batch_size: sentences a batch and process; None to use `batch_tokens`.
+        batch_tokens: token budget a batch and process, see `cut_batches`.
+        rank: number of this process.
+        world_size: number of processes.
+    """
+
+    def __init__(
+        self,
+        pairs: list[tuple[str, str]],
+        tokens: list[tuple[list[int], list[int]]],
+        batch_size: int | None = 64,
+        batch_tokens: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        if len(pairs) < world_size:
+            raise ValueError(f"cannot share {len(pairs)} sentence pairs out to {world_size} processes")
+        self._pairs, self._tokens = pairs, tokens
+        self._rank, self._world_size = rank, world_size
+        lengths = np.array([(len(src), len(tgt)) for src, tgt in tokens]) + 1  # (N, 2)
+        order = np.lexsort((-lengths[:, 1], -lengths[:, 0]))
+        ends = cut_batches(lengths.max(1)[order], batch_size, batch_tokens, world_size)
+        self._batches = np.split(order, ends[:-1])
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[PairBatch]:
+        for batch in self._batches:
+            share = batch[self._rank :: self._world_size].tolist()
+            src, tgt = zip(*(self._tokens[i] for i in share), strict=True)
+            src_text, tgt_text = zip(*(self._pairs[i] for i in share), strict=True)
+            yield pad_batch(src, tgt, list(src_text), list(tgt_text))

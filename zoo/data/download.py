@@ -1,0 +1,106 @@
+"""Downloads that survive a cut connection and never leave a half-written or wrong file behind."""
+
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+_BLOCK = 1 << 16
+_TIMEOUT = 30  # seconds without a byte
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file at a fixed address.
+
+    Attributes:
+        url: where it is.
+        sha256: its checksum (of the member, if it is taken out of an archive); None if not known.
+        member: name of the file inside a zip archive at `url`.
+    """
+
+    url: str
+    sha256: str | None = None
+    member: str | None = None
+
+
+def fetch(remote: RemoteFile, path: Path) -> None:
+    """Downloads `remote` to `path`, which appears only when it is complete and its checksum is right.
+
+    A partial download is continued, in this call after a cut connection or in a later one after a crash.
+
+    Raises:
+        ConnectionError: it could not be downloaded; says the address and the reason.
+        ValueError: the content is not what it should be.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    _download(remote.url, part)
+    if remote.member:
+        archive, part = part, path.with_name(f"{path.name}.member")
+        try:
+            with zipfile.ZipFile(archive) as opened:
+                part.write_bytes(opened.read(remote.member))
+        except (zipfile.BadZipFile, KeyError) as error:
+            raise ValueError(f"{remote.url} is not a zip archive that holds {remote.member}: {error}") from error
+        finally:
+            archive.unlink()
+    if remote.sha256 and (found := file_sha256(part)) != remote.sha256:
+        part.unlink()
+        raise ValueError(f"wrong checksum for {remote.url}: expected sha256 {remote.sha256}, got {found}; try again")
+    os.replace(part, path)
+
+
+def file_sha256(path: Path) -> str:
+    """Checksum of a file, read block by block."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _download(url: str, part: Path) -> None:
+    """Brings `part` to full length, starting again where it ends as long as every attempt gets further."""
+    for _ in range(_ATTEMPTS):
+        start = part.stat().st_size if part.exists() else 0
+        request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+                if _receive(response, part, start):
+                    return
+            reason = "the connection was cut"
+        except urllib.error.HTTPError as error:
+            if start and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                part.unlink()  # left over from another file: begin again
+                reason = error.reason
+                continue
+            raise ConnectionError(f"cannot download {url}: HTTP {error.code} {error.reason}") from error
+        except (OSError, http.client.HTTPException) as error:  # includes URLError and time-outs
+            reason = getattr(error, "reason", error)
+        if not part.exists() or part.stat().st_size <= start:
+            break
+    raise ConnectionError(f"cannot download {url}: {reason}")
+
+
+def _receive(response: http.client.HTTPResponse, part: Path, start: int) -> bool:
+    """Writes a response to `part`; False if it ended before its announced length."""
+    resumed = response.status == http.HTTPStatus.PARTIAL_CONTENT
+    start = start if resumed else 0  # a server without Range sends the whole file
+    announced = response.headers.get("Content-Length")
+    total = None if announced is None else start + int(announced)
+    with (
+        part.open("ab" if resumed else "wb") as file,
+        tqdm(total=total, initial=start, unit="B", unit_scale=True, desc=part.stem, disable=None) as progress,
+    ):
+        while block := response.read(_BLOCK):
+            file.write(block)
+            progress.update(len(block))
+        return total is None or file.tell() == total

@@ -1,0 +1,94 @@
+"""Where data and caches live, and plain text files read line by line."""
+
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def cache_folder(cache_dir: str | None) -> Path:
+    """`cache_dir`, else the environment's `ZOO_CACHE`, else `~/.cache/attention-zoo`."""
+    return Path(cache_dir or os.environ.get("ZOO_CACHE") or "~/.cache/attention-zoo").expanduser()
+
+
+def data_root(root: str | None) -> Path | None:
+    """`root`, else the environment's `ZOO_DATA`, else None; a root that is named must exist.
+
+    Raises:
+        FileNotFoundError: the named folder does not exist.
+    """
+    named = root or os.environ.get("ZOO_DATA")
+    if not named:
+        return None
+    folder = Path(named).expanduser()
+    if not folder.is_dir():
+        source = "root" if root else "ZOO_DATA"
+        raise FileNotFoundError(
+            f"{source} names the folder {folder}, which does not exist; "
+            "correct it, or leave it out to download the data on a connected machine"
+        )
+    return folder
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    r"""Lines of a UTF-8 file, plain, .gz or .xz, without their line end; only "\n" and "\r\n" end a line."""
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    with opener(path, "rt", encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield line.rstrip("\r\n")
+
+
+def read_pairs(src: Path, tgt: Path | None) -> Iterator[tuple[str, str]]:
+    """Sentence pairs from two aligned files, or from one file with tab-separated columns (`tgt` None).
+
+    Raises:
+        ValueError: the two files differ in length, or a line has no tab.
+    """
+    if tgt is None:
+        for number, line in enumerate(read_lines(src), 1):
+            columns = line.split("\t")
+            if len(columns) < 2:
+                raise ValueError(f"{src}, line {number}: expected source and target separated by a tab; got one column")
+            yield columns[0], columns[1]
+        return
+    src_lines, tgt_lines = read_lines(src), read_lines(tgt)
+    pairs = 0
+    for src_line in src_lines:
+        tgt_line = next(tgt_lines, None)
+        if tgt_line is None:
+            raise _unequal(src, pairs + 1 + sum(1 for _ in src_lines), tgt, pairs)
+        pairs += 1
+        yield src_line, tgt_line
+    if extra := sum(1 for _ in tgt_lines):
+        raise _unequal(src, pairs, tgt, pairs + extra)
+
+
+def _unequal(src: Path, src_count: int, tgt: Path, tgt_count: int) -> ValueError:
+    return ValueError(
+        f"source and target must have the same number of lines: {src} has {src_count:,}, {tgt} has {tgt_count:,}"
+    )
+
+
+def fingerprint(*parts: object) -> str:
+    """Short hash of JSON-able values; a `Path` counts with size and time of change, so an edited file is noticed."""
+
+    def describe(value: object) -> object:
+        if isinstance(value, Path):
+            status = value.stat()
+            return [str(value.resolve()), status.st_size, status.st_mtime_ns]
+        raise TypeError(f"cannot fingerprint {type(value).__name__}")
+
+    return hashlib.sha256(json.dumps(parts, default=describe).encode()).hexdigest()[:24]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a text file that other processes see either whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(temporary, path)

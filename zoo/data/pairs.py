@@ -1,0 +1,210 @@
+"""What every data module of sentence pairs shares: tokenizers, cache, loaders."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import lightning.pytorch as pl
+
+from zoo.data.arrays import PairArrays
+from zoo.data.batches import BatchStream, EvalLoader, TrainLoader
+from zoo.data.dropout import BpeDropout
+from zoo.data.files import cache_folder, fingerprint, write_atomically
+from zoo.text import KINDS, Tokenizer
+
+_FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
+
+Tokens = tuple[list[int], list[int]]  # of one source and one target sentence
+
+log = logging.getLogger(__name__)
+
+
+class PairData(pl.LightningDataModule):
+    """Base class of the data sets of sentence pairs.
+
+    A subclass gives the pairs (`train_pairs`, `val_pairs`, `test_sets`), a `signature` of its training text, and
+    downloads in `fetch` where it can.
+
+    Args:
+        root: folder that holds the data; else the environment's `ZOO_DATA`; else downloads go to the cache.
+        cache_dir: folder for downloads, tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
+        tokenizer: "bpe" subwords, "word" (split at spaces: for tokenised text) or "char".
+        vocab_size: most entries of a vocabulary.
+        shared_vocab: one vocabulary for both languages.
+        lowercase: lowercase the text before it is split.
+        batch_size: sentences a batch and process.
+        batch_tokens: token budget a batch and process (sentences times longest side), instead of `batch_size`.
+        max_length: training pairs with a side of more tokens are left out; None keeps all.
+        pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
+        bpe_dropout: share of the merges skipped at random in training, so that words are seen in varying pieces
+            (Provilkov et al. 2020 use 0.1); 0 for none.
+        num_workers: processes that load batches ahead.
+        seed: order of the training pairs.
+    """
+
+    test_names: list[str] = ["test"]
+
+    def __init__(
+        self,
+        root: str | None = None,
+        cache_dir: str | None = None,
+        tokenizer: Literal["bpe", "word", "char"] = "bpe",
+        vocab_size: int = 8000,
+        shared_vocab: bool = True,
+        lowercase: bool = False,
+        batch_size: int | None = 64,
+        batch_tokens: int | None = None,
+        max_length: int | None = 100,
+        pool_batches: int = 192,
+        bpe_dropout: float = 0.0,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if tokenizer not in KINDS:
+            raise ValueError(f"tokenizer must be one of 'bpe', 'word', 'char'; got {tokenizer!r}")
+        if not batch_size and not batch_tokens:
+            raise ValueError("give batch_size (sentences) or batch_tokens (token budget); got neither")
+        for name, value, least in [
+            ("vocab_size", vocab_size, 5),
+            ("batch_size", batch_size, 1),
+            ("batch_tokens", batch_tokens, 1),
+            ("max_length", max_length, 1),
+            ("pool_batches", pool_batches, 1),
+            ("num_workers", num_workers, 0),
+        ]:
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}; got {value}")
+        if not 0 <= bpe_dropout < 1:
+            raise ValueError(f"bpe_dropout must be at least 0 and less than 1; got {bpe_dropout}")
+        if bpe_dropout and tokenizer != "bpe":
+            raise ValueError(f"bpe_dropout needs tokenizer 'bpe'; got {tokenizer!r}")
+        self.root = root
+        self.cache = cache_folder(cache_dir)
+        self.kind, self.vocab_size = tokenizer, vocab_size
+        self.shared_vocab, self.lowercase = shared_vocab, lowercase
+        self.batch_size, self.batch_tokens = None if batch_tokens else batch_size, batch_tokens
+        self.max_length, self.pool_batches, self.bpe_dropout = max_length, pool_batches, bpe_dropout
+        self.num_workers, self.seed = num_workers, seed
+        self.src_tokenizer: Tokenizer | None = None
+        self.tgt_tokenizer: Tokenizer | None = None
+
+    # What a data set must give
+
+    def fetch(self) -> None:
+        """Downloads what is missing; called in one process only."""
+
+    def signature(self) -> list[object]:
+        """What the training pairs depend on: JSON-able values and file paths."""
+        raise NotImplementedError
+
+    def train_pairs(self) -> Iterator[tuple[str, str]]:
+        """Training pairs, streamed."""
+        raise NotImplementedError
+
+    def val_pairs(self) -> list[tuple[str, str]]:
+        """Validation pairs."""
+        raise NotImplementedError
+
+    def test_sets(self) -> list[list[tuple[str, str]]]:
+        """Pairs of each test set, in the order of `test_names`."""
+        raise NotImplementedError
+
+    # What Lightning calls
+
+    def prepare_data(self) -> None:
+        """Downloads, learns the tokenizers and tokenises the training text, each only if it is not in the cache."""
+        self.fetch()
+        src_tokenizer, tgt_tokenizer = self._model_tokenizers() or self._own_tokenizers()
+        if self.trainer is None or self.trainer.state.fn == "fit":
+            folder = self._arrays_folder(src_tokenizer, tgt_tokenizer)
+            PairArrays.build(folder, self.train_pairs(), src_tokenizer, tgt_tokenizer, self.max_length)
+
+    def setup(self, stage: str) -> None:
+        """Opens what `prepare_data` made; afterwards `src_tokenizer` and `tgt_tokenizer` are set."""
+        self.src_tokenizer, self.tgt_tokenizer = self._model_tokenizers() or self._own_tokenizers()
+        if stage == "fit":
+            folder = self._arrays_folder(self.src_tokenizer, self.tgt_tokenizer)
+            if not folder.exists():
+                raise FileNotFoundError(f"there is no tokenised text in {folder}; call prepare_data() before setup()")
+            self._train = PairArrays(folder)
+            if self._train.too_long or self._train.empty:
+                log.info(
+                    f"{len(self._train):,} training pairs; left out {self._train.too_long:,} longer than "
+                    f"{self.max_length} tokens and {self._train.empty:,} with an empty side"
+                )
+        if stage in ("fit", "validate"):
+            self._val = self._encoded("validation", self.val_pairs())
+        if stage == "test":
+            sets = zip(self.test_names, self.test_sets(), strict=True)
+            self._test = [self._encoded(name, pairs) for name, pairs in sets]
+
+    def train_dataloader(self) -> TrainLoader:
+        """Endless, resumable, shuffled batches of similar length."""
+        rank, world_size = self._rank_and_world_size()
+        dropouts = None
+        if self.bpe_dropout:
+            tokenizers = (self.src_tokenizer, self.tgt_tokenizer)
+            dropouts = tuple(BpeDropout(tokenizer, self.bpe_dropout, self.seed) for tokenizer in tokenizers)
+        stream = BatchStream(
+            self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, rank, world_size, dropouts
+        )
+        epoch = self.trainer.current_epoch if self.trainer else 0
+        return TrainLoader(stream, epoch, self.num_workers, pin_memory=self._on_gpu())
+
+    def val_dataloader(self) -> EvalLoader:
+        """Validation batches with texts, sorted by length."""
+        return self._eval_loader(*self._val)
+
+    def test_dataloader(self) -> list[EvalLoader]:
+        """One loader for each of `test_names`."""
+        return [self._eval_loader(*encoded) for encoded in self._test]
+
+    # Helpers
+
+    def _eval_loader(self, pairs: list[tuple[str, str]], tokens: list[Tokens]) -> EvalLoader:
+        return EvalLoader(pairs, tokens, self.batch_size, self.batch_tokens, *self._rank_and_world_size())
+
+    def _encoded(self, name: str, pairs: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[Tokens]]:
+        if not pairs:
+            raise ValueError(f"the {name} text is empty")
+        src_text, tgt_text = zip(*pairs, strict=True)
+        src, tgt = self.src_tokenizer.encode_batch(src_text), self.tgt_tokenizer.encode_batch(tgt_text)
+        return pairs, list(zip(src, tgt, strict=True))
+
+    def _rank_and_world_size(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+    def _on_gpu(self) -> bool:
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+
+    def _model_tokenizers(self) -> tuple[Tokenizer, Tokenizer] | None:
+        """Those of a pretrained model: its weights mean nothing with others."""
+        model = self.trainer.lightning_module if self.trainer else None
+        src, tgt = getattr(model, "src_tokenizer", None), getattr(model, "tgt_tokenizer", None)
+        return (src, tgt) if src is not None and tgt is not None else None
+
+    def _own_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Learnt from the training text, or read from the cache."""
+        if self.shared_vocab:
+            shared = self._tokenizer("shared")
+            return shared, shared
+        return self._tokenizer("src"), self._tokenizer("tgt")
+
+    def _tokenizer(self, side: Literal["shared", "src", "tgt"]) -> Tokenizer:
+        key = fingerprint(_FORMAT, self.signature(), side, self.kind, self.vocab_size, self.lowercase)
+        path = self.cache / "tokenizers" / f"{key}.json"
+        if path.exists():
+            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
+        if side == "shared":
+            texts = (text for pair in self.train_pairs() for text in pair)
+        else:
+            texts = (pair[side == "tgt"] for pair in self.train_pairs())
+        tokenizer = Tokenizer.train(texts, self.kind, self.vocab_size, self.lowercase)
+        write_atomically(path, tokenizer.to_json())
+        return tokenizer
+
+    def _arrays_folder(self, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Path:
+        key = fingerprint(_FORMAT, self.signature(), src_tokenizer.to_json(), tgt_tokenizer.to_json(), self.max_length)
+        return self.cache / "pairs" / key

@@ -1,0 +1,171 @@
+"""Attention = a score, a choice of positions (global or a local window), and a weighted mean of the values.
+
+Shapes: B batch, T queries, S memory positions, H query size, M memory size, K key size.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from zoo.layers.elementwise import tanh
+from zoo.layers.masking import masked_softmax
+from zoo.layers.scores import SCORES
+from zoo.layers.steps import StepProduct
+
+
+class AttentionMemory(NamedTuple):
+    """What attention needs of a memory, computed once a sentence and never stored on a module."""
+
+    keys: Tensor  # (B, S, K) projected by the score
+    values: Tensor  # (B, S, M)
+    mask: Tensor  # (B, S) bool, True where attention may go
+    gate: Tensor  # (B, S) float, factor on the weights after the softmax (1 but for local_p_star)
+    lengths: Tensor  # (B,) real positions
+
+
+class GlobalAttention(nn.Module):
+    """Attention over all real positions (Luong et al. 2015, section 3.1; with score "concat" Bahdanau et al. 2015).
+
+    Args:
+        query_size: H.
+        memory_size: M.
+        score: one of SCORES: "dot", "scaled_dot", "general", "concat", "location".
+        attention_size: K of score "concat"; the query size if not given.
+        max_length: L_max of score "location".
+        window: D of the local variants.
+        renormalize: local_p variants: divide the weights by their sum after the Gaussian or the gate (off in the paper).
+    """
+
+    def __init__(
+        self,
+        query_size: int,
+        memory_size: int,
+        score: str = "general",
+        attention_size: int | None = None,
+        max_length: int | None = None,
+        window: int = 10,
+        renormalize: bool = False,
+    ):
+        super().__init__()
+        if score not in SCORES:
+            raise ValueError(f"score must be one of {', '.join(map(repr, SCORES))}; got {score!r}")
+        if window < 1:
+            raise ValueError(f"window must be at least 1; got {window}")
+        self.score = SCORES[score](query_size, memory_size, attention_size, max_length)
+        self.window, self.renormalize = window, renormalize
+
+    def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        """memory (B, S, M), mask (B, S) bool, True = real."""
+        return AttentionMemory(self.score.project(memory), memory, mask, mask.float(), mask.sum(-1))
+
+    def forward(self, query: Tensor, memory: AttentionMemory, position: Tensor | int = 0) -> tuple[Tensor, Tensor]:
+        """Attend with all queries at once.
+
+        Args:
+            query: (B, T, H).
+            memory: from `project`.
+            position: target position of each query, an int or (T,) int; read by local_m only.
+
+        Returns:
+            context (B, T, M) and weights (B, T, S), fp32.
+        """
+        weights = self.weights(self.score(query, memory.keys), query, memory, position)
+        return torch.matmul(weights.to(memory.values.dtype), memory.values), weights
+
+    def loop(self, memory: AttentionMemory) -> Callable[[Tensor, Tensor | int], tuple[Tensor, Tensor]]:
+        """The same as a function `attend(query, position)` for the steps of a decoder loop, gradients formed once at the end."""
+        score, context = self.score.loop(memory.keys), StepProduct(memory.values.transpose(1, 2))
+
+        def attend(query: Tensor, position: Tensor | int = 0) -> tuple[Tensor, Tensor]:
+            weights = self.weights(score(query), query, memory, position)
+            return context(weights), weights
+
+        return attend
+
+    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
+        """Scores (B, T, S) -> weights (B, T, S)."""
+        return masked_softmax(scores, memory.mask.unsqueeze(1))
+
+
+class LocalMonotonicAttention(GlobalAttention):
+    """local-m: a window of D positions on either side of p_t = t (Luong et al. 2015, section 3.2). A target longer than the
+    source keeps looking at the last source position, as in the authors' code."""
+
+    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
+        t = torch.as_tensor(position, device=scores.device).reshape(1, -1, 1)
+        centre = torch.minimum(t, (memory.lengths - 1).clamp(min=0).reshape(-1, 1, 1))  # (B, T, 1)
+        return masked_softmax(scores, self._window(centre, scores) & memory.mask.unsqueeze(1))
+
+    def _window(self, centre: Tensor, scores: Tensor) -> Tensor:
+        s = torch.arange(scores.size(-1), device=scores.device)
+        return (s - centre).abs() <= self.window  # (B, T, S)
+
+
+class LocalPredictiveAttention(LocalMonotonicAttention):
+    """local-p: p_t = S sigmoid(v_p^T tanh(W_p h_t)) and weights softmax_window(score) exp(-(s - p_t)^2 / (2 sigma^2)) with
+    sigma = D / 2 (Luong et al. 2015, Eq. 9-10). S is the true length of the sentence; the window is centred at floor(p_t)."""
+
+    def __init__(self, query_size: int, memory_size: int, *args, **kwargs):
+        super().__init__(query_size, memory_size, *args, **kwargs)
+        self.w_p = nn.Linear(query_size, query_size, bias=False)
+        self.v_p = nn.Linear(query_size, 1, bias=False)
+
+    def aligned_position(self, query: Tensor, memory: AttentionMemory) -> Tensor:
+        """p_t for each query: (B, T, H) -> (B, T), real numbers in (0, length)."""
+        return torch.sigmoid(self.v_p(tanh(self.w_p(query))).squeeze(-1).float()) * memory.lengths.unsqueeze(-1)
+
+    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
+        p = self.aligned_position(query, memory).unsqueeze(-1)  # (B, T, 1)
+        align = masked_softmax(scores, self._window(p.detach().floor(), scores) & memory.mask.unsqueeze(1))
+        s = torch.arange(scores.size(-1), device=scores.device)
+        weights = align * torch.exp((s - p) ** 2 * (-2 / self.window**2))  # 1 / (2 sigma^2) = 2 / D^2
+        return _normalized(weights) if self.renormalize else weights
+
+
+class LocalPredictiveStarAttention(GlobalAttention):
+    """local-p*: each source position predicts how worth attending it is, p_s = sigmoid(v_p^T tanh(W_p h_s)); attention goes to
+    the D best real positions and is gated: softmax_D(score) p_s. The gate is what trains W_p and v_p.
+
+    A corrected form of the layer of that name in ongunuzaymacar/attention-mechanisms. When D >= S it is gated global attention."""
+
+    def __init__(self, query_size: int, memory_size: int, *args, **kwargs):
+        super().__init__(query_size, memory_size, *args, **kwargs)
+        self.w_p = nn.Linear(memory_size, memory_size, bias=False)
+        self.v_p = nn.Linear(memory_size, 1, bias=False)
+
+    def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        gate = torch.sigmoid(self.v_p(tanh(self.w_p(memory))).squeeze(-1).float()) * mask  # (B, S)
+        best = gate.topk(min(self.window, gate.size(-1)), dim=-1).indices
+        mask = torch.zeros_like(mask).scatter(-1, best, True) & mask
+        return super().project(memory, mask)._replace(gate=gate)
+
+    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
+        weights = masked_softmax(scores, memory.mask.unsqueeze(1)) * memory.gate.unsqueeze(1)
+        return _normalized(weights) if self.renormalize else weights
+
+
+def _normalized(weights: Tensor) -> Tensor:
+    return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+
+
+ATTENTIONS = {
+    "global": GlobalAttention,
+    "local_m": LocalMonotonicAttention,
+    "local_p": LocalPredictiveAttention,
+    "local_p_star": LocalPredictiveStarAttention,
+}
+
+
+def make_attention(attention: str, query_size: int, memory_size: int, **options) -> GlobalAttention:
+    """One of ATTENTIONS by name; `options` as in GlobalAttention.
+
+    Raises:
+        ValueError: unknown attention, or location scores outside global attention.
+    """
+    if attention not in ATTENTIONS:
+        raise ValueError(f"attention must be one of {', '.join(map(repr, ATTENTIONS))}; got {attention!r}")
+    if options.get("score") == "location" and attention != "global":
+        raise ValueError(f"score 'location' goes with attention 'global' only; got attention {attention!r}")
+    return ATTENTIONS[attention](query_size, memory_size, **options)

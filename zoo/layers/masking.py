@@ -1,0 +1,47 @@
+"""Masks. One polarity everywhere: True = a real token. A fully masked row gives weights 0, never NaN."""
+
+import torch
+from torch import Tensor
+
+
+def lengths_to_mask(lengths: Tensor, size: int | None = None) -> Tensor:
+    """Mask of real positions.
+
+    Args:
+        lengths: (B,) int, number of real tokens in each row.
+        size: number of columns; the longest row if not given.
+
+    Returns:
+        (B, size) bool, True on real tokens.
+    """
+    if size is None:
+        size = int(lengths.max())
+    return torch.arange(size, device=lengths.device) < lengths.unsqueeze(-1)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last axis in fp32, exactly 0 where `mask` is False.
+
+    Args:
+        scores: (..., S) float.
+        mask: bool, broadcastable to `scores`, True where attention may go.
+
+    Returns:
+        (..., S) weights in fp32; a row with no True gives zeros (and zero gradient).
+    """
+    scores = scores.float().masked_fill(~mask, torch.finfo(torch.float32).min)
+    return torch.softmax(scores, dim=-1) * mask
+
+
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
+    """Mean over real positions: x (B, S, D), mask (B, S) -> (B, D); zeros for an empty row."""
+    weights = mask.to(x.dtype)
+    total = torch.einsum("bsd,bs->bd", x, weights)
+    return total / weights.sum(-1, keepdim=True).clamp(min=1)
+
+
+def reverse_rows(x: Tensor, lengths: Tensor) -> Tensor:
+    """Each row's real part from its end, pads left where they are: x (B, S, ...), lengths (B,) -> (B, S, ...)."""
+    position = torch.arange(x.size(1), device=x.device).expand(x.shape[:2])
+    index = torch.where(position < lengths.unsqueeze(1), lengths.unsqueeze(1) - 1 - position, position)
+    return x.gather(1, index.reshape(index.shape + (1,) * (x.dim() - 2)).expand_as(x))

@@ -1,0 +1,138 @@
+"""Score functions: how well does a query match each memory position?
+
+Every score is a small module with two methods. `project(memory)` does the part that does not depend on the query, once a
+sentence; `forward(query, keys)` does the rest, for any number of queries at once. `loop(keys)` gives forward as a function for the
+steps of a decoder loop, whose gradients are formed once after the last step. Nothing is kept on the module in between.
+
+Shapes: B batch, T queries (target steps or hypotheses), S memory positions, H query size, M memory size, K attention size.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from zoo.layers.elementwise import tanh_
+from zoo.layers.steps import StepProduct
+
+
+class DotScore(nn.Module):
+    """score(h_t, h_s) = h_t . h_s (Luong et al. 2015, Eq. 8, dot)."""
+
+    def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
+        super().__init__()
+        if query_size != memory_size:
+            raise ValueError(
+                f"score 'dot' needs query and memory of one size; got query {query_size} and memory {memory_size}. "
+                "Make them equal or use score 'general' or 'concat'"
+            )
+
+    def project(self, memory: Tensor) -> Tensor:
+        """Keys of the memory: (B, S, M) -> (B, S, H)."""
+        return memory
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Scores of queries (B, T, H) against keys (B, S, H) -> (B, T, S)."""
+        return torch.matmul(query, keys.transpose(1, 2))
+
+    def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
+        """`forward` for many single steps: a function query (B, T, H) -> scores (B, T, S)."""
+        return StepProduct(keys)
+
+
+class ScaledDotScore(DotScore):
+    """score(h_t, h_s) = h_t . h_s / sqrt(H) (Vaswani et al. 2017, Eq. 1)."""
+
+    def project(self, memory: Tensor) -> Tensor:
+        return memory * memory.size(-1) ** -0.5
+
+
+class GeneralScore(nn.Module):
+    """score(h_t, h_s) = h_t^T W_a h_s (Luong et al. 2015, Eq. 8, general); W_a h_s is the key."""
+
+    def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
+        super().__init__()
+        self.w_a = nn.Linear(memory_size, query_size, bias=False)
+
+    def project(self, memory: Tensor) -> Tensor:
+        return self.w_a(memory)  # (B, S, H)
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        return torch.matmul(query, keys.transpose(1, 2))  # (B, T, S)
+
+    def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
+        return StepProduct(keys)
+
+
+class _AdditiveScore(torch.autograd.Function):
+    """v^T tanh(query + key) in fp32: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S)."""
+
+    @staticmethod
+    def forward(ctx, query, keys, v):
+        hidden = tanh_(query.float().unsqueeze(2) + keys.float().unsqueeze(1))  # (B, T, S, K)
+        ctx.save_for_backward(hidden, v)
+        ctx.dtypes = query.dtype, keys.dtype
+        with torch.autocast(hidden.device.type, enabled=False):
+            return torch.matmul(hidden, v.float())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        hidden, v = ctx.saved_tensors
+        d_v = torch.einsum("btsk,bts->k", hidden, grad)
+        d_hidden = torch.addcmul(grad.unsqueeze(-1), hidden * grad.unsqueeze(-1), hidden, value=-1).mul_(v.float())
+        return d_hidden.sum(2).to(ctx.dtypes[0]), d_hidden.sum(1).to(ctx.dtypes[1]), d_v.to(v.dtype)
+
+
+class ConcatScore(nn.Module):
+    """score = v^T tanh(W [h_t; h_s]) (Luong et al. 2015, Eq. 8, concat), the same function as the additive score
+    v^T tanh(W_a s + U_a h) of Bahdanau et al. 2015 (A.1.2) with W split in two."""
+
+    def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
+        super().__init__()
+        size = attention_size or query_size
+        self.w_query = nn.Linear(query_size, size, bias=False)
+        self.w_memory = nn.Linear(memory_size, size, bias=False)
+        self.v = nn.Parameter(torch.empty(size).uniform_(-(size**-0.5), size**-0.5))
+
+    def project(self, memory: Tensor) -> Tensor:
+        return self.w_memory(memory)  # (B, S, K)
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        return _AdditiveScore.apply(self.w_query(query), keys, self.v)
+
+    def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
+        product, keys, v = StepProduct(self.w_query.weight), keys.float(), self.v
+        return lambda query: _AdditiveScore.apply(product(query), keys, v)
+
+
+class LocationScore(nn.Module):
+    """scores = W_a h_t, one per position, blind to the memory (Luong et al. 2015, Eq. 9). W_a (L_max, H); a shorter source
+    uses its first S rows, positions beyond L_max are ignored."""
+
+    def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
+        super().__init__()
+        self.w_a = nn.Linear(query_size, max_length or 100, bias=False)
+
+    def project(self, memory: Tensor) -> Tensor:
+        return memory  # only its length is read
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        scores = self.w_a(query)  # (B, T, L_max)
+        missing = keys.size(1) - scores.size(-1)
+        if missing > 0:
+            return nn.functional.pad(scores, (0, missing), value=torch.finfo(scores.dtype).min)
+        return scores[..., : keys.size(1)]  # (B, T, S)
+
+    def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda query: self(query, keys)
+
+
+SCORES = {
+    "dot": DotScore,
+    "scaled_dot": ScaledDotScore,
+    "general": GeneralScore,
+    "concat": ConcatScore,
+    "location": LocationScore,
+}

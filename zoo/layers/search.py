@@ -1,0 +1,499 @@
+"""Search for the best output sequence: greedy, beam search and sampling, batched over sentences and hypotheses.
+
+The three functions drive any autoregressive decoder through one callable:
+
+    step(tokens (B, K), state, memory, t) -> (logits (B, K, V), state, attn_weights (B, K, S) or None)
+
+`memory` is what all hypotheses of a sentence share (leading dimension B, never repeated per hypothesis); `state` is
+what each hypothesis owns (leading dimensions B, K; the first one is given as B, 1). Both are tensors or (named) tuples
+of tensors, nested at will; whatever else they hold is passed on untouched. B shrinks when finished sentences are
+dropped from the batch, and beam search calls `step` with one hypothesis a sentence first, then with up to K.
+
+Scores are length-normalised log-probabilities, Wu et al. 2016 (arXiv:1609.08144), Eq. 14 without its coverage term:
+
+    score(Y) = log p(Y) / lp(|Y|),    lp(n) = ((5 + n) / 6) ** alpha
+
+with |Y| counting EOS. `log p` is always the model's own: forbidden tokens, temperature and top-k restrict what is
+chosen, but never renormalise what is reported.
+
+Shapes: B sentences, K hypotheses a sentence, N hypotheses returned, V vocabulary, S source positions, T output length.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Step = Callable[[Tensor, Any, Any, int], tuple[Tensor, Any, Tensor | None]]
+
+_PAD, _BOS, _EOS = 0, 2, 3
+_BLOCK = 64  # vocabulary entries under one maximum, see `_top`
+_CHECK_EVERY = 8  # steps between two looks at who is done, on devices that work asynchronously
+_INF = float("inf")
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What a search found, for each sentence the best hypothesis first (samples: in the order drawn).
+
+    A hypothesis that does not exist, because fewer outputs are possible than were asked for, has length 0, only PAD as
+    tokens, and score and log-probability -inf.
+
+    Attributes:
+        tokens: (B, N, T) int64 without BOS, with EOS (missing only where `max_length` cut the output), then PAD.
+        lengths: (B, N) int64, EOS included.
+        scores: (B, N) float, log-probability divided by lp(length).
+        log_probs: (B, N) float, sum of the log-probabilities of the tokens.
+        attn_weights: (B, N, T, S) float, 0 beyond the length; None if `step` gives none or they were not asked for.
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    scores: Tensor
+    log_probs: Tensor
+    attn_weights: Tensor | None
+
+
+@torch.no_grad()
+def greedy_search(
+    step: Step,
+    state: Any,
+    memory: Any,
+    *,
+    max_length: int | Tensor,
+    min_length: int = 0,
+    length_penalty: float = 0.0,
+    forbid: Sequence[int] = (),
+    no_repeat_ngram: int = 0,
+    bos: int = _BOS,
+    eos: int = _EOS,
+    pad: int = _PAD,
+    return_attention: bool = True,
+) -> SearchResult:
+    """Take the most probable token at every step.
+
+    Args:
+        step: the decoder, see the top of this file.
+        state: initial decoder state, leading dimensions (B, 1).
+        memory: what `step` reads of the source, leading dimension B.
+        max_length: most tokens, EOS included: one number or (B,) int64, one a sentence.
+        min_length: fewest tokens, EOS included; a smaller `max_length` of a sentence wins over it.
+        length_penalty: alpha of lp; it cannot change the greedy choice, only the reported score.
+        forbid: token ids never produced, such as UNK. BOS and PAD never are.
+        no_repeat_ngram: n > 0 forbids every n-gram that the output already holds.
+        bos: id that starts the decoder.
+        eos: id that ends an output.
+        pad: id that fills up after the end.
+        return_attention: whether to keep the attention weights.
+
+    Returns:
+        One hypothesis a sentence (N = 1).
+
+    Raises:
+        ValueError: for arguments outside their range.
+    """
+    rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
+    return _roll_out(step, state, memory, _argmax, 1, length_penalty, rules, return_attention)
+
+
+@torch.no_grad()
+def sample(
+    step: Step,
+    state: Any,
+    memory: Any,
+    *,
+    max_length: int | Tensor,
+    num_samples: int = 1,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    generator: torch.Generator | None = None,
+    min_length: int = 0,
+    length_penalty: float = 0.0,
+    forbid: Sequence[int] = (),
+    no_repeat_ngram: int = 0,
+    bos: int = _BOS,
+    eos: int = _EOS,
+    pad: int = _PAD,
+    return_attention: bool = True,
+) -> SearchResult:
+    """Draw outputs at random from softmax(logits / temperature).
+
+    Args:
+        num_samples: N, independent outputs a sentence (they may be equal).
+        temperature: > 0; 1 samples from the model, smaller is closer to greedy.
+        top_k: draw among the k most probable tokens only; 0: among all.
+        generator: source of randomness, on the device of the logits.
+
+        The others: see `greedy_search`.
+
+    Returns:
+        N = `num_samples` hypotheses a sentence, as drawn, with their log-probabilities at temperature 1.
+
+    Raises:
+        ValueError: for arguments outside their range.
+    """
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be at least 1; got {num_samples}")
+    if not temperature > 0:
+        raise ValueError(f"temperature must be greater than 0; got {temperature} (near 0 use greedy_search)")
+    if top_k < 0:
+        raise ValueError(f"top_k must be at least 1, or 0 for all tokens; got {top_k}")
+
+    def choose(log_probs: Tensor) -> Tensor:
+        log_probs, tokens = log_probs.flatten(0, 1), None  # (B K, V)
+        if 0 < top_k < log_probs.shape[1]:
+            no_bias = log_probs.new_zeros(len(log_probs), 1)
+            log_probs, _, tokens = _top(log_probs[:, None], no_bias, top_k)  # (B K, top_k)
+        # One uniform number a row through the inverse distribution function; torch.multinomial would draw V of them.
+        cumulated = (log_probs / temperature).softmax(-1).cumsum(-1)
+        drawn = torch.rand(len(log_probs), 1, device=log_probs.device, generator=generator) * cumulated[:, -1:]
+        drawn = torch.searchsorted(cumulated, drawn, right=True).clamp(max=log_probs.shape[1] - 1)  # (B K, 1)
+        return (drawn if tokens is None else tokens.gather(1, drawn)).view(-1, num_samples)
+
+    rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
+    return _roll_out(step, state, memory, choose, num_samples, length_penalty, rules, return_attention)
+
+
+@torch.no_grad()
+def beam_search(
+    step: Step,
+    state: Any,
+    memory: Any,
+    *,
+    beam_size: int,
+    max_length: int | Tensor,
+    n_best: int = 1,
+    length_penalty: float = 0.6,
+    early_stopping: bool = False,
+    min_length: int = 0,
+    forbid: Sequence[int] = (),
+    no_repeat_ngram: int = 0,
+    bos: int = _BOS,
+    eos: int = _EOS,
+    pad: int = _PAD,
+    return_attention: bool = True,
+) -> SearchResult:
+    """Beam search that returns exactly the best hypotheses its beam ever finishes.
+
+    At each step the 2K best extensions of the K live hypotheses are looked at: those that end in EOS are finished, the
+    K best others live on. What is alive at `max_length` counts as finished as it stands. Among all finished hypotheses
+    the `n_best` of highest score are returned.
+
+    A sentence stops early only when nothing can change any more. A live hypothesis of log-probability L <= 0 will have
+    at most L at any later length, hence a score of at most L / max(lp(next length), lp(max_length)); the sentence is
+    done when that is no better than its n_best-th finished score. The tighter `max_length`, the sooner.
+
+    Args:
+        beam_size: K, live hypotheses a sentence.
+        n_best: N <= K, hypotheses to return.
+        length_penalty: alpha of lp. 0 ranks by log-probability, which favours short outputs; larger values favour
+            longer ones (0.6 to 1 is usual for translation).
+        early_stopping: also stop a sentence as soon as K hypotheses have finished, as most toolkits do: faster, but a
+            longer one that would have won is then missed.
+
+        The others: see `greedy_search`. One live hypothesis (`beam_size=1`) is not greedy search: it also keeps an
+        ending that was only second best at its step.
+
+    Returns:
+        N = `n_best` distinct hypotheses a sentence, best first.
+
+    Raises:
+        ValueError: for arguments outside their range.
+    """
+    if beam_size < 1:
+        raise ValueError(f"beam_size must be at least 1; got {beam_size}")
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(f"n_best must be between 1 and beam_size = {beam_size}; got {n_best}")
+    rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
+    batch, device, max_length = rules.batch, rules.device, rules.max_length
+
+    tokens = torch.full((batch, 1), bos, device=device)  # live hypotheses (b, k), best first; k grows from 1 to K
+    log_probs = torch.zeros(batch, 1, device=device)
+    history = tokens.new_empty(batch, 1, 0) if no_repeat_ngram else None  # (b, k, t), else only back-pointers are kept
+    # Finished hypotheses (b, N), best first. A trace is (step, slot of the parent before that step, last token).
+    pool = (
+        torch.full((batch, n_best), -_INF, device=device),  # scores
+        torch.full((batch, n_best), -_INF, device=device),  # log-probabilities
+        tokens.new_zeros(batch, n_best, 3),
+    )
+    result = tuple(x.clone() for x in pool)
+    finished = tokens.new_zeros(batch)
+    done = torch.zeros(batch, dtype=torch.bool, device=device)
+    rows = torch.arange(batch, device=device)  # sentence of each row still in the batch
+    steps = []
+
+    for t in range(rules.horizon):
+        logits, state, attn = step(tokens, state, memory, t)
+        gains = rules.log_probs(logits, t, history)  # (b, k, V)
+        width = gains.shape[1]
+        count = min(2 * beam_size, gains[0].numel())
+        values, parents, tokens = _top(gains, log_probs, count)  # (b, count) each, best first
+
+        is_eos = tokens == eos
+        last = t + 1 >= max_length
+        ending = (is_eos | last[:, None]) & ~done[:, None]
+        ended = values.masked_fill(~ending, -_INF)
+        trace = torch.stack((torch.full_like(tokens, t), parents, tokens), -1)
+        pool = _merge(pool, (ended / _length_norm(t + 1, length_penalty), ended, trace))
+
+        # Stable: brings the others before EOS and leaves them ordered by value.
+        order = is_eos.byte().sort(dim=1, stable=True).indices[:, : min(beam_size, count - width)]
+        log_probs, parents, tokens = (x.gather(1, order) for x in (values, parents, tokens))
+        steps.append((rows, tokens, parents, attn if return_attention else None))
+
+        norm = _length_norm(max_length, length_penalty).clamp(min=_length_norm(t + 2, length_penalty))
+        done = done | last | (log_probs[:, 0] / norm <= pool[0][:, -1])
+        if early_stopping:
+            finished = finished + (ended > -_INF).sum(1)
+            done = done | (finished >= beam_size)
+
+        keep = _unfinished(done, rules.is_check(t))
+        if keep is not None:
+            for whole, part in zip(result, pool, strict=True):
+                whole.index_copy_(0, rows, part)
+            if not len(keep):
+                break
+            live = (tokens, parents, log_probs, history, pool, finished, done, rows, max_length, memory)
+            live = _take(live, keep)
+            tokens, parents, log_probs, history, pool, finished, done, rows, max_length, memory = live
+        first = torch.arange(len(rows), device=device) if keep is None else keep
+        source = first[:, None] * width + parents  # (b, K) row of each hypothesis' parent among all b k of the step
+        state = _map(partial(_reorder, source=source), state)
+        if history is not None:
+            history = torch.cat((history.gather(1, parents[..., None].expand(-1, -1, t)), tokens[..., None]), -1)
+
+    return _trace_back(result, steps, pad)
+
+
+class _Rules:
+    """How long outputs may be and which tokens may not come next; checked and moved to the device once."""
+
+    def __init__(
+        self,
+        state: Any,
+        max_length: int | Tensor,
+        min_length: int,
+        forbid: Sequence[int],
+        no_repeat_ngram: int,
+        bos: int,
+        eos: int,
+        pad: int,
+    ) -> None:
+        while not isinstance(state, Tensor):
+            state = state[0]
+        self.batch, self.device = len(state), state.device
+        lengths = torch.as_tensor(max_length)
+        if lengths.ndim and lengths.shape != (self.batch,):
+            raise ValueError(
+                f"max_length must be one number or one for each of {self.batch} sentences; got {tuple(lengths.shape)}"
+            )
+        shortest, self.horizon = int(lengths.min()), int(lengths.max())
+        if shortest < 1:
+            raise ValueError(f"max_length must be at least 1; got {shortest}")
+        if not 0 <= min_length <= self.horizon:
+            raise ValueError(f"min_length must be between 0 and max_length = {self.horizon}; got {min_length}")
+        if eos in forbid:
+            raise ValueError(f"forbid must not hold eos = {eos}, or no output could end; got {list(forbid)}")
+        if no_repeat_ngram < 0:
+            raise ValueError(f"no_repeat_ngram must be at least 1, or 0 for no rule; got {no_repeat_ngram}")
+        self.max_length = lengths.to(self.device).expand(self.batch)  # (B,)
+        self.min_length, self.no_repeat_ngram = min_length, no_repeat_ngram
+        self.bos, self.eos, self.pad = bos, eos, pad
+        self._never = torch.tensor([bos, pad, *forbid], device=self.device)
+        self._never_early = torch.tensor([bos, pad, eos, *forbid], device=self.device)
+        self._buffer = torch.empty(0, device=self.device)
+
+    def log_probs(self, logits: Tensor, t: int, history: Tensor | None) -> Tensor:
+        """The model's log-probabilities (b, k, V) in fp32, but -inf for what may not follow `history` (b, k, t).
+
+        They are valid until the next call: a fresh tensor of this size at each step would cost more in page faults than
+        the computation itself.
+        """
+        if self._buffer.numel() < logits.numel():
+            self._buffer = self._buffer.new_empty(logits.numel())
+        out = self._buffer[: logits.numel()].view(logits.shape)
+        torch.log_softmax(logits, -1, dtype=torch.float32, out=out)
+        out.index_fill_(-1, self._never_early if t + 1 < self.min_length else self._never, -_INF)
+        ngrams = t + 1 - self.no_repeat_ngram
+        if history is None or ngrams < 1:
+            return out
+        # An n-gram of the past whose first n - 1 tokens are the last n - 1 ones forbids its last token.
+        seen = torch.ones_like(history[..., :ngrams], dtype=torch.bool)
+        for j in range(self.no_repeat_ngram - 1):
+            seen &= history[..., j : j + ngrams] == history[..., ngrams + j, None]
+        return out.scatter_(-1, history[..., self.no_repeat_ngram - 1 :].where(seen, self.pad), -_INF)
+
+    def is_check(self, t: int) -> bool:
+        """Whether to look after step t who is done, which waits for the device."""
+        return self.device.type == "cpu" or t + 1 == self.horizon or (t + 1) % _CHECK_EVERY == 0
+
+
+def _roll_out(
+    step: Step,
+    state: Any,
+    memory: Any,
+    choose: Callable[[Tensor], Tensor],
+    width: int,
+    length_penalty: float,
+    rules: _Rules,
+    return_attention: bool,
+) -> SearchResult:
+    """Extends `width` independent hypotheses a sentence by choose(log_probs (b, K, V)) -> (b, K) until all ended."""
+    batch, device, max_length = rules.batch, rules.device, rules.max_length
+    log_probs = torch.zeros(batch, width, device=device)
+    tokens = torch.full((batch, width), rules.bos, device=device)
+    history = tokens.new_empty(batch, width, 0) if rules.no_repeat_ngram else None
+    alive = torch.ones_like(tokens, dtype=torch.bool)
+    rows = torch.arange(batch, device=device)  # sentence of each row still in the batch
+    if width > 1:
+        state = _map(lambda x: x.expand(-1, width, *x.shape[2:]), state)
+    steps = []
+
+    for t in range(rules.horizon):
+        logits, state, attn = step(tokens, state, memory, t)
+        gains = rules.log_probs(logits, t, history)  # (b, K, V)
+        tokens = choose(gains)
+        gains = gains.gather(-1, tokens[..., None])[..., 0]
+        log_probs.index_add_(0, rows, gains.where(alive, 0))
+        tokens = tokens.where(alive, rules.pad)
+        steps.append((rows, tokens, attn if return_attention else None))
+        alive = alive & (tokens != rules.eos) & (t + 1 < max_length)[:, None]
+        if history is not None:
+            history = torch.cat((history, tokens[..., None]), -1)
+
+        keep = _unfinished(~alive.any(1), rules.is_check(t))
+        if keep is not None:
+            if not len(keep):
+                break
+            live = _take((tokens, history, alive, rows, max_length, memory, state), keep)
+            tokens, history, alive, rows, max_length, memory, state = live
+
+    out = tokens.new_full((batch, width, len(steps)), rules.pad)
+    for t, (rows, tokens, _) in enumerate(steps):
+        out[rows, :, t] = tokens
+    out = out.where((log_probs > -_INF)[..., None], rules.pad)
+    lengths = (out != rules.pad).sum(-1)
+    attn_weights = None
+    if steps[0][-1] is not None:
+        attn_weights = attn.new_zeros(*out.shape, attn.shape[-1])
+        for t, (rows, _, attn) in enumerate(steps):
+            attn_weights[rows, :, t] = attn * (t < lengths[rows])[..., None]
+    return SearchResult(out, lengths, log_probs / _length_norm(lengths, length_penalty), log_probs, attn_weights)
+
+
+def _trace_back(pool: tuple[Tensor, Tensor, Tensor], steps: list[tuple], pad: int) -> SearchResult:
+    """Follows the back-pointers of all finished hypotheses from their last token to their first.
+
+    Args:
+        pool: scores (B, N), log-probabilities (B, N), and traces (B, N, 3): last step, parent before it, last token.
+        steps: for each step the sentences (b,) it was made for, the new tokens (b, k) and their parents (b, k), and
+            the attention weights (b, k', S) of the parents, or None.
+        pad: fills up after the end.
+    """
+    scores, log_probs, trace = pool
+    end, slot, last_token = trace.unbind(-1)  # (B, N) each
+    end = end.where(scores > -_INF, -1)
+    lengths = end + 1
+    longest = int(lengths.max())
+    tokens = last_token.new_full((*scores.shape, longest), pad)
+    attn_weights, first = None, steps[0][-1]
+    if first is not None:
+        attn_weights = first.new_zeros(*tokens.shape, first.shape[-1])
+    for t in range(longest - 1, -1, -1):
+        rows, step_tokens, parents, attn = steps[t]
+        now = slot[rows]
+        inside = (t < end)[rows]
+        tokens[rows, :, t] = step_tokens.gather(1, now).where(inside, last_token.where(t == end, pad)[rows])
+        now = parents.gather(1, now).where(inside, now)
+        if attn is not None:
+            index = now[..., None].expand(-1, -1, attn.shape[-1])
+            attn_weights[rows, :, t] = attn.gather(1, index) * (t <= end)[rows][..., None]
+        slot = slot.index_copy(0, rows, now)
+    return SearchResult(tokens, lengths, scores, log_probs, attn_weights)
+
+
+def _merge(pool: tuple[Tensor, ...], new: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Best entries of pool (b, N) and new (b, M) by their first tensor, equals in the order of arrival."""
+    both = [torch.cat(pair, 1) for pair in zip(pool, new, strict=True)]
+    order = both[0].sort(dim=1, descending=True, stable=True).indices[:, : pool[0].shape[1]]
+    rows = torch.arange(len(order), device=order.device)[:, None]
+    return tuple(x[rows, order] for x in both)
+
+
+def _top(logits: Tensor, bias: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The `count` largest of logits (b, k, V) + bias (b, k, 1) in each row b, sorted.
+
+    Only blocks whose maximum is among the `count` largest maxima can hold one of them. Finding the maxima is one
+    vectorised pass; the selection proper then sees about V / 64 + 64 * count numbers instead of V.
+
+    Returns:
+        values, hypotheses (0 ... k-1) and tokens (0 ... V-1), (b, count) each.
+    """
+    batch, width, vocab = logits.shape
+    blocks = vocab // _BLOCK
+    if blocks * width <= 2 * count:  # too small for blocks to pay
+        values, index = (logits + bias[..., None]).flatten(1).topk(count)
+        return values, index // vocab, index % vocab
+    full = blocks * _BLOCK
+    maxima = logits[..., :full].unflatten(-1, (blocks, _BLOCK)).amax(-1)  # (b, k, blocks)
+    best = (maxima + bias[..., None]).flatten(1).topk(count, sorted=False).indices  # (b, count)
+    owner = best // blocks  # hypothesis of each block
+    index = owner * vocab + best % blocks * _BLOCK
+    index = index[..., None] + torch.arange(_BLOCK, device=logits.device)  # (b, count, 64) into k V numbers
+    values = logits.flatten(1).gather(1, index.flatten(1)).view_as(index) + bias.gather(1, owner)[..., None]
+    index, values = index.flatten(1), values.flatten(1)
+    if full < vocab:  # the tail is no whole block: look at all of it
+        tail = torch.arange(width * vocab, device=logits.device).view(width, vocab)[:, full:].flatten()
+        index = torch.cat((index, tail.expand(batch, -1)), 1)
+        values = torch.cat((values, (logits[..., full:] + bias[..., None]).flatten(1)), 1)
+    values, order = values.topk(count)
+    index = index.gather(1, order)
+    return values, index // vocab, index % vocab
+
+
+def _argmax(logits: Tensor) -> Tensor:
+    """(b, k, V) -> (b, k), the first of equals; by blocks, because torch.argmax does not vectorise on CPUs."""
+    vocab = logits.shape[-1]
+    if vocab < 2 * _BLOCK:
+        return logits.argmax(-1)
+    blocks = vocab // _BLOCK
+    maxima = logits[..., : blocks * _BLOCK].unflatten(-1, (blocks, _BLOCK)).amax(-1)  # (b, k, blocks)
+    maxima = torch.cat((maxima, logits[..., -_BLOCK:].amax(-1, keepdim=True)), -1)  # one more block covers the tail
+    start = (maxima.argmax(-1, keepdim=True) * _BLOCK).clamp(max=vocab - _BLOCK)
+    inside = logits.gather(-1, start + torch.arange(_BLOCK, device=logits.device))
+    return start[..., 0] + inside.argmax(-1)
+
+
+def _length_norm(length: Any, alpha: float) -> Any:
+    """lp of the file's docstring, of a number or a tensor."""
+    return ((5 + length) / 6) ** alpha
+
+
+def _unfinished(done: Tensor, is_check: bool) -> Tensor | None:
+    """Rows (b',) to go on with, none if all are done; None: all, as too few are done to pay for the copies."""
+    if not is_check:
+        return None
+    keep = (~done).nonzero()[:, 0]
+    return keep if len(keep) <= 0.875 * len(done) else None
+
+
+def _reorder(x: Tensor, source: Tensor) -> Tensor:
+    """x (b', k', ...), source (b, k) into b' k' -> (b, k, ...). index_select is several times faster than x[source]."""
+    return x.flatten(0, 1).index_select(0, source.flatten()).unflatten(0, source.shape)
+
+
+def _take(tree: Any, index: Tensor) -> Any:
+    return _map(lambda x: x.index_select(0, index), tree)
+
+
+def _map(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
+    """Applies a function to every tensor of nested (named) tuples."""
+    if isinstance(tree, Tensor):
+        return function(tree)
+    if isinstance(tree, tuple):
+        items = [_map(function, item) for item in tree]
+        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+    return tree

@@ -1,0 +1,64 @@
+"""Matrix products inside a decoder loop."""
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class _Collect(torch.autograd.Function):
+    """Root of the steps of one StepProduct: its backward runs after all of theirs and forms the weight gradient at once."""
+
+    @staticmethod
+    def forward(ctx, weight, tape):
+        ctx.tape, ctx.dtype, ctx.dim = tape, weight.dtype, weight.dim()
+        return weight.new_zeros((), dtype=torch.float32)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, _):
+        if not ctx.tape:
+            return None, None
+        grads, inputs = zip(*ctx.tape)
+        ctx.tape.clear()
+        if ctx.dim == 2:  # one weight for all rows: (rows of all steps, N or K)
+            grads, inputs = [g.flatten(0, -2) for g in grads], [x.flatten(0, -2) for x in inputs]
+        grad, x = torch.cat(grads, dim=-2), torch.cat(inputs, dim=-2)
+        return torch.matmul(grad.transpose(-1, -2), x).to(ctx.dtype), None
+
+
+class _Step(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, token, weight, tape):
+        ctx.x, ctx.weight, ctx.tape, ctx.dtype = x.to(weight.dtype), weight, tape, x.dtype
+        return torch.matmul(ctx.x, weight.transpose(-1, -2))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        grad = grad.to(ctx.weight.dtype)
+        ctx.tape.append((grad, ctx.x))
+        return torch.matmul(grad, ctx.weight).to(ctx.dtype), grad.new_zeros((), dtype=torch.float32), None, None
+
+
+class StepProduct:
+    """x @ weight^T for many steps whose weight gradient is one matrix product at the end instead of one a step.
+
+    Under autocast the weight is cast once here, not once a step.
+
+    Args:
+        weight: (N, K), or (B, N, K) for a product per batch row (attention keys and values).
+    """
+
+    def __init__(self, weight: Tensor):
+        device = weight.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        self.tape: list[tuple[Tensor, Tensor]] = []
+        self.weight = weight.detach().to(dtype)
+        self.needs_grad = torch.is_grad_enabled() and weight.requires_grad
+        self.token = _Collect.apply(weight, self.tape) if self.needs_grad else None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x: (..., K) -> (..., N); with a weight per row x is (B, T, K)."""
+        if self.needs_grad:
+            return _Step.apply(x, self.token, self.weight, self.tape)
+        return torch.matmul(x.to(self.weight.dtype), self.weight.transpose(-1, -2))

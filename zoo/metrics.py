@@ -1,0 +1,131 @@
+"""Translation scores as they are published, from plain text.
+
+`CorpusScore` gives, on a scale of 0 to 100,
+
+    bleu         BLEU of lowercased Moses tokens, as most of the Multi30k literature reports it
+    sacrebleu    cased BLEU of the plain text, sacrebleu's own tokenisation (13a)
+    chrf         chrF2 of the plain text
+    exact_match  share of the sentences that equal their reference
+
+All but the last are computed by sacrebleu, over the whole corpus; `CorpusScore.signatures` says how.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any
+
+import torch.distributed as dist
+from torchmetrics import Metric
+
+_MOSES_CODES = {"eng": "en", "deu": "de", "fra": "fr", "ces": "cs"}
+
+
+@lru_cache(maxsize=8)
+def _moses(lang: str) -> tuple[Any, Any]:
+    # Imported late: sacremoses takes a quarter of a second, which only scoring should cost.
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    return MosesPunctNormalizer(lang, perl_parity=True), MosesTokenizer(lang)
+
+
+def moses_lowercase(texts: Sequence[str], lang: str) -> list[str]:
+    """Lowercases, normalises punctuation and tokenises as the `lc.norm.tok` files of Multi30k are.
+
+    Applied to the raw files of Multi30k it gives its tokenised files exactly: every line of train, val,
+    test_2016_flickr and test_2017_flickr in English, German and French. This needs, in this order: lowercasing; the
+    punctuation normaliser with its Perl-compatible rules, which see the line *with* its newline (a quotation mark after
+    the last full stop moves only then); the tokeniser with escaped special characters (`&quot;`) and without
+    aggressive hyphen splitting.
+
+    Args:
+        texts: plain text, one sentence an item.
+        lang: ISO 639 code of its language; Moses treats one it does not know much like English.
+
+    Returns:
+        For each text its tokens, joined by single spaces.
+    """
+    normalizer, tokenizer = _moses(_MOSES_CODES.get(lang, lang))
+    return [tokenizer.tokenize(normalizer.normalize(text.lower() + "\n"), return_str=True) for text in texts]
+
+
+class CorpusScore(Metric):
+    """BLEU (two kinds), chrF and exact match of a corpus; see the top of this file.
+
+    Under `torch.distributed` every process scores its own sentences and `compute` gathers the text of all, so that the
+    result does not depend on how the corpus was sharded. About 0.7 s for 1,000 sentences.
+
+    Args:
+        lang: ISO 639 code of the target language, for the Moses tokens.
+    """
+
+    full_state_update = False
+
+    def __init__(self, lang: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.lang = lang
+        self.pairs: list[tuple[str, str]] = []
+
+    def update(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
+        """Adds sentences.
+
+        Args:
+            hypotheses: translations as plain text: cased, not tokenised.
+            references: one for each of them.
+
+        Raises:
+            ValueError: if their numbers differ.
+        """
+        if len(hypotheses) != len(references):
+            count = f"{len(hypotheses)} translations and {len(references)} references"
+            raise ValueError(f"every translation needs one reference; got {count}")
+        self.pairs += zip(hypotheses, references, strict=True)
+
+    def compute(self) -> dict[str, float]:
+        """Returns the four scores of all sentences since the last `reset`.
+
+        Raises:
+            ValueError: if there are none.
+        """
+        pairs = self.pairs
+        if dist.is_available() and dist.is_initialized():
+            shards: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(shards, pairs)
+            pairs = [pair for shard in shards for pair in shard]
+        if not pairs:
+            raise ValueError("there are no translations to score; call update(hypotheses, references) first")
+        hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
+        tokens = moses_lowercase(hypotheses, self.lang), moses_lowercase(references, self.lang)
+        scores = {}
+        for name, metric in _sacrebleu_metrics().items():
+            left, right = tokens if name == "bleu" else (hypotheses, references)
+            scores[name] = metric.corpus_score(left, [right]).score
+        scores["exact_match"] = 100 * sum(left == right for left, right in pairs) / len(pairs)
+        return scores
+
+    @property
+    def signatures(self) -> dict[str, str]:
+        """How each score is computed: sacrebleu's signature, for `bleu` after what is done to the text before."""
+        out = {}
+        for name, metric in _sacrebleu_metrics().items():
+            metric.corpus_score(["a"], [["a"]])  # there is no signature before a score
+            out[name] = str(metric.get_signature())
+        lang = _MOSES_CODES.get(self.lang, self.lang)
+        out["bleu"] = f"moses:lc.norm.tok-{lang}|sacremoses:{version('sacremoses')}|{out['bleu']}"
+        return out
+
+    def reset(self) -> None:
+        """Forgets all sentences."""
+        super().reset()
+        self.pairs = []
+
+    def forward(self, *args: Any, **kwargs: Any) -> None:
+        """Same as `update`: a corpus score of one batch means nothing."""
+        self.update(*args, **kwargs)
+
+
+def _sacrebleu_metrics() -> dict[str, Any]:
+    from sacrebleu.metrics import BLEU, CHRF
+
+    # force: no warning that the input of `bleu` looks tokenised.
+    return {"bleu": BLEU(tokenize="none", force=True), "sacrebleu": BLEU(tokenize="13a"), "chrf": CHRF()}

@@ -1,0 +1,152 @@
+"""Luong, Pham, Manning 2015: Effective Approaches to Attention-based Neural Machine Translation (arXiv:1508.04025).
+
+Here: global attention (Eq. 4-8) with scores dot, general, concat and location, local-m and local-p (Eq. 9-10), the attentional
+state (Eq. 5), the output layer (Eq. 6) and input feeding (section 3.3).
+
+Differs from the paper:
+* The encoder is bidirectional by default (the paper's is not; `bidirectional: false`), with half of the hidden size each way,
+  so that memory and decoder state have one size and the dot score is defined.
+* The source is not reversed; Adam with warm-up and cosine instead of SGD; scores scaled_dot and attention local_p_star are later.
+* The readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
+
+Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden, V vocabulary.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from zoo.layers.attention import AttentionMemory, make_attention
+from zoo.layers.elementwise import tanh
+from zoo.layers.masking import lengths_to_mask
+from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
+from zoo.layers.steps import StepProduct
+from zoo.translation import Embeddings, Step, TranslationModule
+
+
+class LuongNMT(TranslationModule):
+    """Encoder-decoder with Luong attention.
+
+    Args:
+        src_vocab_size: source vocabulary.
+        tgt_vocab_size: target vocabulary.
+        shared_vocab: one vocabulary and one embedding matrix for both languages.
+        tie_output: the output layer is the target embedding matrix (readouts are projected to its size first).
+        embedding_size: E.
+        hidden_size: H of the decoder and of the whole memory vector.
+        encoder_layers: layers of the encoder.
+        decoder_layers: layers of the decoder.
+        cell: "lstm" (paper) or "gru".
+        bidirectional: encoder in both directions, H/2 each.
+        attention: positions attended to.
+        score: how query and memory are compared.
+        input_feeding: the attentional state of the last step is part of the next input; costs a Python loop in training.
+        window: D of the local attentions.
+        renormalize: local_p and local_p_star: weights sum to 1 (not in the paper).
+        max_source_length: positions that score "location" knows.
+        dropout: on embeddings, between layers, on the memory and on the attentional state.
+        label_smoothing: share of the target probability spread over the vocabulary.
+        learning_rate: peak rate of AdamW.
+        warmup_steps: optimiser steps of linear warm-up.
+        total_steps: optimiser steps until the cosine ends; constant rate if not given.
+        weight_decay: of AdamW.
+        beam_size: hypotheses of the search in `translate` and in tests.
+        length_penalty: alpha of its length normalisation.
+    """
+
+    tiny: ClassVar[dict[str, Any]] = dict(src_vocab_size=12, tgt_vocab_size=11, embedding_size=6, hidden_size=8, dropout=0.0)
+
+    def __init__(
+        self,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        shared_vocab: bool = False,
+        tie_output: bool = False,
+        embedding_size: int = 256,
+        hidden_size: int = 512,
+        encoder_layers: int = 1,
+        decoder_layers: int = 1,
+        cell: Literal["lstm", "gru"] = "lstm",
+        bidirectional: bool = True,
+        attention: Literal["global", "local_m", "local_p", "local_p_star"] = "global",
+        score: Literal["dot", "scaled_dot", "general", "concat", "location"] = "general",
+        input_feeding: bool = True,
+        window: int = 10,
+        renormalize: bool = False,
+        max_source_length: int = 100,
+        dropout: float = 0.3,
+        label_smoothing: float = 0.1,
+        learning_rate: float = 1e-3,
+        warmup_steps: int = 500,
+        total_steps: int | None = None,
+        weight_decay: float = 0.0,
+        beam_size: int = 5,
+        length_penalty: float = 1.0,
+    ):
+        super().__init__()
+        if bidirectional and hidden_size % 2:
+            raise ValueError(f"hidden_size must be even for a bidirectional encoder (half each way); got {hidden_size}")
+        self.input_feeding = input_feeding
+        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, hidden_size)
+        self.encoder = RecurrentEncoder(
+            cell, embedding_size, hidden_size // (2 if bidirectional else 1), encoder_layers, bidirectional, dropout
+        )
+        self.decoder = RecurrentDecoder(
+            cell, embedding_size, hidden_size, decoder_layers, dropout, feed_size=hidden_size if input_feeding else 0
+        )
+        self.attention = make_attention(
+            attention, hidden_size, hidden_size, score=score, max_length=max_source_length, window=window, renormalize=renormalize
+        )
+        self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
+        embedded = self.dropout(self.embeddings.src(src))  # (B, S, E)
+        memory, finals = self.encoder(embedded, src_lengths)  # (B, S, H)
+        # decoder layer n starts from encoder layer n (the top one for any layer above)
+        state = tuple(x for n in range(len(self.decoder.cells)) for x in finals[min(n, len(finals) - 1)])
+        if self.input_feeding:
+            state = (torch.zeros_like(state[0]), *state)  # h~_0 = 0
+        return self.attention.project(self.dropout(memory), lengths_to_mask(src_lengths, src.size(1))), state
+
+    def decode(self, tgt: Tensor, memory: AttentionMemory, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        embedded = self.dropout(self.embeddings.tgt(tgt))  # (B, T, E)
+        if not self.input_feeding:
+            hidden, _ = self.decoder(embedded, state)  # (B, T, H)
+            context, weights = self.attention(hidden, memory, torch.arange(tgt.size(1), device=tgt.device))
+            return self.dropout(tanh(self.w_c(torch.cat([context, hidden], dim=-1)))), weights
+        gates = self.decoder.project(embedded).unsqueeze(2).unbind(1)  # T x (B, 1, G)
+        step, attend = self._step(), self.attention.loop(memory)
+        state = tuple(x.unsqueeze(1) for x in state)
+        readouts, weights = [], []
+        for t in range(tgt.size(1)):
+            readout, state, weight = step(gates[t], state, attend, t)
+            readouts.append(readout)
+            weights.append(weight)
+        return torch.cat(readouts, dim=1), torch.cat(weights, dim=1)
+
+    def stepper(self) -> Step:
+        inner = self._step()
+
+        def step(tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+            gates = self.decoder.project(self.dropout(self.embeddings.tgt(tokens)))  # (B, K, G)
+            return inner(gates, state, self.attention.loop(memory), t)
+
+        return step
+
+    def _step(self):
+        """One decoder step; its weights are prepared here, once a sequence."""
+        recur, combine = self.decoder.loop(), StepProduct(self.w_c.weight)
+
+        def step(gates: Tensor, state: tuple, attend, t: int) -> tuple[Tensor, tuple, Tensor]:
+            feed, state = (state[0], state[1:]) if self.input_feeding else (None, state)
+            hidden, state = recur(gates, feed, state)  # h_t = RNN([y_{t-1}; h~_{t-1}], h_{t-1})
+            context, weights = attend(hidden, t)  # c_t, a_t: Eq. 4, 7-10
+            readout = self.dropout(tanh(combine(torch.cat([context, hidden], dim=-1))))  # h~_t = tanh(W_c [c_t; h_t])  Eq. 5
+            return readout, ((readout, *state) if self.input_feeding else state), weights
+
+        return step
+
+    def logits(self, readouts: Tensor) -> Tensor:
+        return self.embeddings.logits(readouts)  # W_s h~_t  Eq. 6

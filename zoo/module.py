@@ -1,0 +1,252 @@
+"""ZooModule, the base class of every model: a LightningModule that saves and loads itself as a folder.
+
+A folder of weights ("bundle") holds
+
+    config.json         {"class_path": ..., "init_args": {...}} as in a recipe, and the sha256 of the other files
+    model.safetensors   the tensors, in fp16 or as they are; tied weights once
+    <assets>            what raw input needs, e.g. tokenizer.json
+
+The `__init__` signature of a model is its configuration: whatever was passed (or defaulted) is remembered in
+`self.config`, written by `save_pretrained` and handed back by `from_pretrained`. Loading is strict.
+"""
+
+import inspect
+import json
+import logging
+import os
+import shutil
+import tempfile
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from lightning.pytorch import LightningModule
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from typing_extensions import Self
+
+from zoo.hub import CONFIG, WEIGHTS, BundleError, file_hashes, read_config, read_text, verify
+
+log = logging.getLogger(__name__)
+
+
+class ZooModule(LightningModule):
+    """Base class of every model.
+
+    Class attributes:
+        heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
+        tiny: The smallest sensible `__init__` arguments; what the common tests build.
+    """
+
+    heads: ClassVar[tuple[str, ...]] = ()
+    tiny: ClassVar[dict[str, Any]] = {}
+    config: dict[str, Any]
+    _items: int = 0  # counted by normalize_gradient since the last optimiser step
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # Here and not in __init__, so that no model has to call anything (nor can forget to). Lightning's `hparams`
+        # will not do: under LightningCLI they hold what the recipe says, e.g. the arguments of `zoo.load`.
+        self = super().__new__(cls)
+        bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
+        bound.apply_defaults()
+        self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
+        return self
+
+    # ---- what a model fills in ----------------------------------------------------------------------------------
+
+    def example_batch(self, batch_size: int) -> Any:
+        """A batch of random valid data, as `training_step` takes it; what the common tests use."""
+        raise NotImplementedError(f"{type(self).__name__} has no example_batch")
+
+    def assets(self) -> dict[str, str]:
+        """Text files that raw input needs, e.g. `{"tokenizer.json": ...}`; saved beside the weights."""
+        return {}
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        """Takes back what `assets` returned. Called before the weights are loaded."""
+
+    def golden(self) -> dict[str, Tensor]:
+        """A fixed input and the output these weights give for it; written once by `zoo export`, compared by a test."""
+        return {}
+
+    # ---- training -----------------------------------------------------------------------------------------------
+
+    def setup(self, stage: str) -> None:
+        """Turns dropout on for training: pretrained models arrive in eval mode and Lightning would keep it."""
+        if stage == "fit":
+            self.train()
+
+    def normalize_gradient(self, loss: Tensor, count: int) -> Tensor:
+        """Makes the gradient of one optimiser step the mean over all its items (tokens, sentences), wherever they are.
+
+        A mean taken per batch weighs the items of a small batch more. This divides the summed gradient by the number of
+        items in all accumulated batches of all processes, just before the optimiser step.
+
+        Args:
+            loss: Sum over the items of this batch.
+            count: Number of items.
+
+        Returns:
+            What `training_step` returns.
+        """
+        self._items += count
+        return loss * self.trainer.accumulate_grad_batches  # the trainer divides by this
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Divides the gradient by the items counted since the last step."""
+        if not self._items:
+            return
+        items = self.trainer.strategy.reduce(torch.tensor(float(self._items), device=self.device), reduce_op="sum")
+        self._items = 0
+        scale = self.trainer.world_size / items.item()  # processes average their gradients
+        torch._foreach_mul_([p.grad for p in self.parameters() if p.grad is not None], scale)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Puts class, configuration and assets into a training checkpoint."""
+        checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {"_class_path": _class_path(type(self)), **self.config}
+        checkpoint["zoo_assets"] = self.assets()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes the assets back before the weights are loaded."""
+        self.load_assets(checkpoint.get("zoo_assets", {}))
+
+    # ---- bundles ------------------------------------------------------------------------------------------------
+
+    def save_pretrained(self, folder: str | os.PathLike, half: bool = False) -> Path:
+        """Writes the model as a folder; an interrupted call leaves no half-written folder behind.
+
+        Args:
+            folder: Where to. May exist if it is empty or holds an earlier bundle, which is then replaced.
+            half: Store floating-point tensors as fp16. They load back as fp32.
+
+        Raises:
+            ValueError: `folder` holds something else, or a weight is not finite (after rounding to fp16).
+        """
+        folder = Path(folder).absolute()
+        if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
+            raise ValueError(f"{folder} exists and is no folder of weights; give a new or an empty folder")
+        tensors = {name: _store(name, t, half) for name, t in _untied(self).items()}
+
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            new.chmod(0o755)  # mkdtemp makes a private folder
+            for name, text in self.assets().items():
+                (new / name).write_bytes(text.encode())
+            save_file(tensors, new / WEIGHTS, metadata={"format": "pt"})
+            config = {"class_path": _class_path(type(self)), "init_args": self.config, "sha256": file_hashes(new)}
+            (new / CONFIG).write_text(json.dumps(config, indent=2, allow_nan=False) + "\n")
+            for file in new.iterdir():
+                file.chmod(0o644)
+                with open(file, "rb+") as f:
+                    os.fsync(f.fileno())
+            if folder.exists():
+                old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
+                os.replace(folder, old)
+                os.replace(new, folder)
+                shutil.rmtree(old)
+            else:
+                os.replace(new, folder)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+        return folder
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike, overrides: dict[str, Any] | None = None) -> Self:
+        """Reads a folder written by `save_pretrained`; the model comes back on the CPU, in eval mode.
+
+        Args:
+            folder: The folder.
+            overrides: `__init__` arguments to change, e.g. `{"dropout": 0.3}`. Where that changes the shape of a
+                module listed in `heads`, that module is re-initialised (a warning says which); any other difference
+                between the file and the model raises.
+
+        Raises:
+            BundleError: A file is missing or damaged, the folder is of another class, or tensors do not fit.
+            ValueError: An override is no argument of the model.
+        """
+        folder = Path(folder)
+        config = read_config(folder)
+        if config["class_path"] != _class_path(cls):
+            raise BundleError(f"{folder} holds a {config['class_path']}, not a {_class_path(cls)}")
+        init_args, parameters = config["init_args"], dict(inspect.signature(cls.__init__).parameters)
+        del parameters["self"]
+        for key in overrides or {}:
+            if key not in parameters:
+                nearest = get_close_matches(key, parameters, n=1, cutoff=0)
+                raise ValueError(f"overrides: {cls.__name__} has no argument '{key}'; nearest: {', '.join(nearest)}")
+        if unknown := sorted(set(init_args) - set(parameters)):
+            raise BundleError(f"{folder / CONFIG}: {cls.__name__} has no argument {', '.join(unknown)}")
+        if missing := [n for n, p in parameters.items() if p.default is p.empty and n not in init_args]:
+            raise BundleError(f"{folder / CONFIG}: init_args lacks {', '.join(missing)} of {cls.__name__}")
+        verify(folder, config["sha256"])
+        model = cls(**{**init_args, **(overrides or {})})
+        model.load_assets({name: read_text(folder / name) for name in config["sha256"] if name != WEIGHTS})
+        reset = _load_weights(model, folder / WEIGHTS, cls.heads if overrides else ())
+        if reset:
+            log.warning("%s: re-initialised %s", folder, ", ".join(reset))
+        return model.eval()
+
+
+def _class_path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _tied(model: torch.nn.Module) -> list[list[str]]:
+    """Names in the state dict, grouped by the tensor they share."""
+    groups: dict[tuple, list[str]] = {}
+    for name, t in model.state_dict().items():
+        groups.setdefault((t.data_ptr(), t.shape, t.stride()) if t.numel() else (name,), []).append(name)
+    return list(groups.values())
+
+
+def _untied(model: torch.nn.Module) -> dict[str, Tensor]:
+    """The state dict with each shared tensor once, under its first name."""
+    state = model.state_dict()
+    return {names[0]: state[names[0]] for names in _tied(model)}
+
+
+def _store(name: str, t: Tensor, half: bool) -> Tensor:
+    t = t.detach().to("cpu", torch.float16 if half and t.is_floating_point() else t.dtype).contiguous()
+    if t.is_floating_point() and not t.isfinite().all():
+        raise ValueError(f"{name} holds NaN or infinite values{' after rounding to fp16' * half}; refusing to save it")
+    return t
+
+
+def _load_weights(model: torch.nn.Module, path: Path, heads: tuple[str, ...]) -> tuple[str, ...]:
+    """Copies the tensors of a file into the model, strictly; returns the heads that did not fit and were left new."""
+    try:
+        tensors = load_file(path)
+    except SafetensorError as error:
+        raise BundleError(f"{path} is damaged: {error}") from error
+
+    state, problems = model.state_dict(), {}
+    groups = _tied(model)
+    for name in tensors.keys() - state.keys():
+        problems[name] = "is not in the model"
+    for names in groups:
+        stored = [n for n in names if n in tensors]
+        if not stored:
+            problems[names[0]] = "is not in the file"
+        for name in stored:
+            got, want = tensors[name], state[name]
+            if got.shape != want.shape:
+                problems[name] = f"has shape {tuple(got.shape)} in the file, {tuple(want.shape)} in the model"
+            elif got.dtype != want.dtype and not (got.is_floating_point() and want.is_floating_point()):
+                problems[name] = f"has type {got.dtype} in the file, {want.dtype} in the model"
+            elif got.is_floating_point() and not got.isfinite().all():
+                problems[name] = "holds NaN or infinite values"
+
+    reset = tuple(h for h in heads if any(name.startswith(f"{h}.") for name in problems))
+    left = {n: p for n, p in problems.items() if not n.startswith(tuple(f"{h}." for h in reset))}
+    if left:
+        lines = [f"{name} {problem}" for name, problem in sorted(left.items())]
+        more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
+        raise BundleError(f"{path} does not fit {type(model).__name__}: {'; '.join(lines[:3])}{more}")
+    with torch.no_grad():
+        for name, t in tensors.items():
+            if not name.startswith(tuple(f"{h}." for h in reset)):
+                state[name].copy_(t)
+    return reset

@@ -1,0 +1,118 @@
+"""The table of pretrained weights, and `load`, which turns one of its names into a model.
+
+The only file that knows the names. A name is `<architecture>.<dataset>[_<pair or size>]`; scores, licence and data
+set of a weight live in its card, model_cards/<name>.md.
+"""
+
+import importlib
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from zoo import hub
+
+if TYPE_CHECKING:  # importing torch here would make `zoo list` slow
+    from zoo.module import ZooModule
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One pretrained weight.
+
+    Attributes:
+        name: What `zoo.load` is given.
+        class_path: Dotted path of the model class, inside `zoo.models`.
+        sha256: File name -> hash of each file (`hub.file_hashes` prints them); nothing unlisted is read.
+        repo_id: `ORG/REPO` on the Hugging Face Hub; None: bundled under zoo/weights/<name>/.
+        revision: Full commit id in that repository.
+    """
+
+    name: str
+    class_path: str
+    sha256: dict[str, str]
+    repo_id: str | None = None
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        for file, digest in self.sha256.items():
+            if not re.fullmatch("[0-9a-f]{64}", digest):
+                raise ValueError(f"{self.name}: sha256 of {file} must be 64 hex digits; got '{digest}'")
+        if self.repo_id is None and self.revision is not None:
+            raise ValueError(f"{self.name}: a revision needs a repo_id")
+        if self.repo_id is not None and not re.fullmatch("[0-9a-f]{40}", self.revision or ""):
+            raise ValueError(f"{self.name}: revision must be a full commit id of 40 hex digits; got '{self.revision}'")
+
+
+def _table(*entries: Entry) -> dict[str, Entry]:
+    table: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.name in table:
+            raise ValueError(f"'{entry.name}' is in the registry twice")
+        table[entry.name] = entry
+    return table
+
+
+TABLE: dict[str, Entry] = _table()
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """The names that match a shell pattern, e.g. `"luong*"`, in natural order (size 2 before size 10)."""
+    names = [name for name in TABLE if fnmatchcase(name, pattern)]
+    return sorted(names, key=lambda name: [int(p) if p.isdecimal() else p for p in re.split(r"(\d+)", name)])
+
+
+def entry(name: str) -> Entry:
+    """The entry of a name.
+
+    Raises:
+        ValueError: No such name; the message holds the three nearest.
+    """
+    if name not in TABLE:
+        nearest = get_close_matches(name, TABLE, n=3, cutoff=0)
+        raise ValueError(f"unknown model '{name}'; nearest: {', '.join(nearest) or 'none, the registry is empty'}")
+    return TABLE[name]
+
+
+def load(name: str, overrides: dict[str, Any] | None = None) -> "ZooModule":
+    """Loads a pretrained model, on the CPU and in eval mode, after checking every file.
+
+    Args:
+        name: A name of `list_models()`, or `local-dir:PATH`, or `hf-hub:ORG/REPO@REVISION`.
+        overrides: Arguments of the model to change, e.g. `{"dropout": 0.3}`. Modules that the class lists in `heads`
+            are re-initialised where that changes their shape, with a warning; any other misfit raises.
+
+    Raises:
+        BundleError: The files are missing, damaged or do not fit the class.
+        ValueError: Unknown name, or an override that the model does not have.
+    """
+    if name.startswith("local-dir:"):
+        folder = hub.local_dir(name.removeprefix("local-dir:"))
+        class_path = hub.read_config(folder)["class_path"]
+    elif name.startswith("hf-hub:"):
+        folder = hub.download(*hub.split_source(name.removeprefix("hf-hub:")))
+        class_path = hub.read_config(folder)["class_path"]
+    else:
+        found = entry(name)
+        class_path = found.class_path
+        if found.repo_id is None:
+            folder = hub.bundled(name, found.sha256)
+        else:
+            folder = hub.download(found.repo_id, found.revision, list(found.sha256))
+            hub.verify(folder, found.sha256)
+    return model_class(class_path).from_pretrained(folder, overrides)
+
+
+def model_class(class_path: str) -> type["ZooModule"]:
+    """The class of a dotted path, which must lie in `zoo.models`: a downloaded file never chooses other code."""
+    module, _, name = class_path.rpartition(".")
+    if not module.startswith("zoo.models."):
+        raise hub.BundleError(f"class_path must lie in zoo.models; got '{class_path}'")
+    try:
+        cls = getattr(importlib.import_module(module), name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise hub.BundleError(f"this version of attention-zoo has no {class_path}") from error
+    if not (isinstance(cls, type) and hasattr(cls, "from_pretrained")):
+        raise hub.BundleError(f"{class_path} is not a model")
+    return cls

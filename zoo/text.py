@@ -1,0 +1,207 @@
+"""Tokenizers, special tokens and padded batches, shared by models and data."""
+
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Literal, NamedTuple
+
+import numpy as np
+import tokenizers
+import torch
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from torch import Tensor
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIAL_NAMES = ("<pad>", "<unk>", "<s>", "</s>")
+KINDS = ("bpe", "word", "char")
+
+# The normaliser leaves no plain space inside a piece, so a vocabulary entry that holds one can never be
+# produced by a text: a user who types "</s>" gets pieces for these four characters, not the end of the sentence.
+_SPECIALS = [name.replace(">", " >") for name in SPECIAL_NAMES]
+_SPACE = "▁"
+_CACHED_WORDS = 2**18  # more distinct words than this are forgotten and tokenised again
+
+
+class _WordCache(dict[str, list[int]]):
+    """Token ids by word: most words of a text were seen before, and looking them up is ten times as fast."""
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        super().__init__()
+        self._backend = backend
+
+    def __missing__(self, word: str) -> list[int]:
+        if len(self) >= _CACHED_WORDS:
+            self.clear()
+        self[word] = ids = self._backend.encode(word, add_special_tokens=False).ids
+        return ids
+
+
+class PairBatch(NamedTuple):
+    """A padded batch of sentence pairs; `B` sentences, `S` source tokens, `T` labels.
+
+    Attributes:
+        src: (B, S) int64, every row ends with EOS, then PAD.
+        src_lengths: (B,) int64, EOS included, so at least 1.
+        tgt: (B, T + 1) int64, BOS y_1 .. y_n EOS PAD; decoder input `tgt[:, :-1]`, labels `tgt[:, 1:]`; None at
+            inference.
+        tgt_lengths: (B,) int64, number of labels (y and EOS); None at inference.
+        src_text: raw source sentences, only in validation and test batches.
+        tgt_text: raw target sentences, only in validation and test batches.
+    """
+
+    src: Tensor
+    src_lengths: Tensor
+    tgt: Tensor | None
+    tgt_lengths: Tensor | None
+    src_text: list[str] | None = None
+    tgt_text: list[str] | None = None
+
+
+def pad_batch(
+    src: Sequence[Sequence[int]],
+    tgt: Sequence[Sequence[int]] | None = None,
+    src_text: list[str] | None = None,
+    tgt_text: list[str] | None = None,
+) -> PairBatch:
+    """Adds the special tokens to `B` token lists (which carry none) and pads them.
+
+    Args:
+        src: `B` lists (or integer arrays) of source tokens; an empty list becomes a lone EOS.
+        tgt: `B` lists (or integer arrays) of target tokens, or None at inference.
+        src_text: the `B` source sentences as text, passed through.
+        tgt_text: the `B` target sentences as text, passed through.
+    """
+    src_ids, src_lengths = _pad(src, bos=False)
+    tgt_ids, tgt_lengths = (None, None) if tgt is None else _pad(tgt, bos=True)
+    return PairBatch(src_ids, src_lengths, tgt_ids, tgt_lengths, src_text, tgt_text)
+
+
+def _pad(rows: Sequence[Sequence[int]], bos: bool) -> tuple[Tensor, Tensor]:
+    lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))  # (B,) EOS counted, BOS not
+    ids = np.full((len(rows), int(bos) + int(lengths.max(initial=0))), PAD, np.int64)
+    if bos:
+        ids[:, 0] = BOS
+    for i, row in enumerate(rows):
+        end = bos + len(row)
+        ids[i, bos:end] = row
+        ids[i, end] = EOS
+    return torch.from_numpy(ids), torch.from_numpy(lengths)
+
+
+class Tokenizer:
+    """Text to token ids and back, on a `tokenizers.Tokenizer`; ids 0..3 are PAD, UNK, BOS, EOS.
+
+    Text is brought to Unicode NFC and every run of white space (no-break spaces included) becomes one plain space.
+    For text of known characters `decode(encode(text))` is exactly that normalised text; unknown characters become UNK.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        self._backend = backend
+        self._words = _WordCache(backend)
+        found = [backend.id_to_token(i) for i in range(len(_SPECIALS))]
+        if found != _SPECIALS:
+            raise ValueError(f"not a tokenizer of this package: its first entries must be {_SPECIALS}; got {found}")
+        pre_tokenizer = json.loads(backend.to_str())["pre_tokenizer"]
+        self.kind: Literal["bpe", "word", "char"] = {"WhitespaceSplit": "word", "Metaspace": "char"}.get(
+            pre_tokenizer["type"], "bpe"
+        )
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        kind: Literal["bpe", "word", "char"] = "bpe",
+        vocab_size: int = 8000,
+        lowercase: bool = False,
+    ) -> "Tokenizer":
+        """Learns a vocabulary; memory grows with the number of distinct words, not with the text.
+
+        Args:
+            texts: sentences, read once.
+            kind: "bpe" subwords (punctuation always apart), "word" (split at spaces only: for text that is already
+                tokenised) or "char".
+            vocab_size: upper limit, the four special tokens included.
+            lowercase: lowercase the text, here and in `encode`.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"tokenizer must be one of 'bpe', 'word', 'char'; got {kind!r}")
+        if vocab_size <= len(_SPECIALS):
+            raise ValueError(f"vocab_size must be greater than {len(_SPECIALS)} (the special tokens); got {vocab_size}")
+        steps = [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+        if lowercase:
+            steps.append(normalizers.Lowercase())
+        unk = _SPECIALS[UNK]
+        if kind == "word":
+            backend = tokenizers.Tokenizer(models.WordLevel(unk_token=unk))
+            backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+            trainer = trainers.WordLevelTrainer(vocab_size=vocab_size, special_tokens=_SPECIALS, show_progress=False)
+        else:
+            prepend = "never" if kind == "char" else "always"
+            space = pre_tokenizers.Metaspace(_SPACE, prepend_scheme=prepend, split=kind == "bpe")
+            backend = tokenizers.Tokenizer(models.BPE(unk_token=unk, fuse_unk=True))
+            backend.pre_tokenizer = (
+                space if kind == "char" else pre_tokenizers.Sequence([space, pre_tokenizers.Punctuation("isolated")])
+            )
+            backend.decoder = decoders.Metaspace(_SPACE, prepend_scheme=prepend)
+            alphabet = vocab_size - len(_SPECIALS)
+            trainer = trainers.BpeTrainer(
+                vocab_size=vocab_size if kind == "bpe" else 0,  # characters only: an alphabet without merges
+                limit_alphabet=(alphabet + 1) // 2 if kind == "bpe" else alphabet,
+                special_tokens=_SPECIALS,
+                show_progress=False,
+            )
+        backend.normalizer = normalizers.Sequence(steps)
+        backend.train_from_iterator(texts, trainer)
+        spec = json.loads(backend.to_str())
+        spec["added_tokens"] = []  # else the library searches every text for the special tokens
+        return cls.from_json(json.dumps(spec, ensure_ascii=False))
+
+    def __len__(self) -> int:
+        return self._backend.get_vocab_size()
+
+    def __reduce__(self) -> tuple:
+        return Tokenizer.from_json, (self.to_json(),)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of one text, without special tokens; [] for an empty text."""
+        words = unicodedata.normalize("NFC", text).split()
+        if self.kind == "char":
+            return self._backend.encode(" ".join(words), add_special_tokens=False).ids
+        return list(chain.from_iterable(map(self._words.__getitem__, words)))
+
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
+        """Token ids of many texts, without special tokens."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Plain text of token ids; special tokens are left out."""
+        pieces = [self._backend.id_to_token(int(i)) for i in ids if i > EOS]
+        return " ".join(pieces) if self.kind == "word" else self._backend.decoder.decode(pieces).strip()
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """One readable label per id, for plots: words bare, inner pieces of a word as "·piece", spaces as "▁"."""
+        return [self._label(int(i)) for i in ids]
+
+    def _label(self, i: int) -> str:
+        if i <= EOS:
+            return SPECIAL_NAMES[i]
+        piece = self._backend.id_to_token(i)
+        if self.kind != "bpe" or piece == _SPACE:
+            return piece
+        if piece.startswith(_SPACE):
+            return piece[1:]
+        return f"·{piece}" if piece.isalnum() else piece
+
+    def to_json(self) -> str:
+        """The whole tokenizer as one JSON text (the `tokenizer.json` format of the `tokenizers` library)."""
+        return self._backend.to_str()
+
+    @classmethod
+    def from_json(cls, text: str) -> "Tokenizer":
+        """The inverse of `to_json`."""
+        try:
+            backend = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises bare `Exception`
+            raise ValueError(f"not a tokenizer in JSON form: {error}") from error
+        return cls(backend)

@@ -1,0 +1,148 @@
+"""`zoo fit | validate | test`: LightningCLI over recipes, with defaults that make a run resumable."""
+
+import os
+import re
+import tempfile
+import zipfile
+from argparse import ArgumentError
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.plugins.io import CheckpointIO, TorchCheckpointIO
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+
+from zoo.module import ZooModule
+from zoo.registry import load
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint beside its place, flushes it to the disk and renames it.
+
+    Lightning's own writer moves a file over from the system's temporary folder, which copies, and so can leave half
+    a checkpoint, when that is another file system.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Saves `checkpoint`; after a crash at any moment `path` is the old file or the new one."""
+        if "://" in str(path):
+            return super().save_checkpoint(checkpoint, path, storage_options)
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, new = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as f:
+                torch.save(checkpoint, f)
+                f.flush()
+                os.fsync(f.fileno())
+            os.chmod(new, 0o644)  # mkstemp makes a private file
+            os.replace(new, path)
+        except BaseException:
+            os.unlink(new)
+            raise
+
+
+class TrainingCLI(LightningCLI):
+    """LightningCLI in subclass mode for ZooModule and LightningDataModule.
+
+    A run lives in runs/<name of the recipe>/: checkpoints/ (the best and the last) and one folder of logs per start.
+    What a recipe or the command line sets itself is left alone.
+    """
+
+    def __init__(self, args: list[str]) -> None:
+        strict = {"exit_on_error": False}  # zoo.cli prints one line instead of the usage
+        super().__init__(
+            ZooModule,
+            LightningDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+            parser_kwargs={"prog": "zoo", **strict, **{name: dict(strict) for name in self.subcommands()}},
+            args=args,
+        )
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """fit, validate and test; `zoo predict` is another thing."""
+        return {name: skip for name, skip in LightningCLI.subcommands().items() if name != "predict"}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Adds --weights."""
+        parser.add_argument("--weights", type=str | None, help="a pretrained name instead of the recipe's fresh model")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
+        """Parses; `--ckpt_path best` or `last` of validate and test becomes a file, also in another process than fit's."""
+        self.config = parser.parse_args(args)
+        config = self.config[self.config.subcommand]
+        self.run_folder = Path(config.trainer.default_root_dir or "runs") / (
+            Path(str(config.config[0])).stem if config.config else "run"
+        )
+        if self.config.subcommand != "fit" and config.ckpt_path in ("best", "last"):
+            path = self.run_folder / "checkpoints" / f"{config.ckpt_path}.ckpt"
+            if not path.is_file():
+                raise ValueError(f"{path} does not exist: train first, or give the path of a checkpoint, or --weights")
+            config.ckpt_path = str(path)
+        if config.ckpt_path and Path(config.ckpt_path).is_file() and not zipfile.is_zipfile(config.ckpt_path):
+            raise ValueError(f"{config.ckpt_path} is not a checkpoint, or is damaged")
+
+    def instantiate_classes(self) -> None:
+        """Builds everything; --weights takes the place of the model."""
+        super().instantiate_classes()
+        if name := self._get(self.config, "weights"):
+            self.model = load(name)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""
+        config = self._get(self.config_init, "trainer")
+        run = self.run_folder
+        plugins, callbacks = _listed(config.plugins), _listed(config.callbacks)
+        if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
+            plugins.append(AtomicCheckpointIO())
+        if config.enable_checkpointing is not False and not config.fast_dev_run:
+            if not any(isinstance(callback, Checkpoint) for callback in callbacks):
+                callbacks.append(
+                    ModelCheckpoint(
+                        filename="best", monitor="val/loss", save_last=True, enable_version_counter=False
+                    )
+                )
+            for callback in callbacks:
+                if isinstance(callback, ModelCheckpoint) and callback.dirpath is None:
+                    callback.dirpath = str(run / "checkpoints")
+            if self.subcommand == "fit" and not self.config.fit.ckpt_path and any(run.glob("checkpoints/*.ckpt")):
+                raise ValueError(
+                    f"{run} holds the checkpoints of an earlier run: go on with --ckpt_path last, "
+                    "or move them away, or choose another place with --trainer.default_root_dir"
+                )
+        logger = CSVLogger(run.parent, run.name) if config.logger in (None, True) else config.logger
+        return super().instantiate_trainer(**kwargs, plugins=plugins, callbacks=callbacks, logger=logger)
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else [] if value is None else [value]
+
+
+def run(args: list[str]) -> None:
+    """Runs `fit`, `validate` or `test` with command-line arguments.
+
+    Raises:
+        ValueError: A setting is wrong; the message names it.
+    """
+    try:
+        TrainingCLI(args)
+    except (ArgumentError, ValueError) as error:
+        raise ValueError(_what_is_wrong(str(error))) from error
+    except MisconfigurationException as error:
+        raise ValueError(str(error)) from error
+
+
+def _what_is_wrong(message: str) -> str:
+    """The telling part of a message of jsonargparse, which is a page long."""
+    noise = ("Does not validate against", "Subtypes:", "Errors:", "- Expected a <class 'NoneType'>", "Given value")
+    lines = [line.strip() for line in message.splitlines()]
+    kept = [line.removeprefix("- ").rstrip(":") for line in lines if line and not line.startswith(noise)]
+    return re.sub(r'Parser key "([^"]+)"', r"\1", ": ".join(kept))

@@ -1,0 +1,363 @@
+"""TranslationModule: what every encoder-decoder shares: loss, schedule, scores, search and `translate`.
+
+A model fills in the mathematics:
+
+    encode(src, src_lengths)     -> memory, state      once a sentence; memory and state are tuples of tensors
+    decode(tgt, memory, state)   -> readouts, weights  teacher forcing, all steps
+    stepper()                    -> step(tokens, state, memory, t) -> readouts, state, weights    one step of a search
+    logits(readouts)             -> scores of the target vocabulary
+
+Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size, V target vocabulary.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from zoo.layers.losses import cross_entropy
+from zoo.layers.search import SearchResult, beam_search, greedy_search
+from zoo.metrics import CorpusScore
+from zoo.module import ZooModule
+from zoo.text import EOS, PAD, UNK, PairBatch, Tokenizer, pad_batch
+
+MAX_SOURCE_TOKENS = 1000  # one sentence; a longer text is many sentences
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translated sentence."""
+
+    text: str
+    score: float  # length-normalised log-probability
+    source_tokens: list[str]
+    tokens: list[str]  # target tokens, the end of the sentence included
+    attention: Tensor | None  # (len(tokens), len(source_tokens)) weights; None for a model without attention
+    n_best: list[tuple[str, float]] = field(default_factory=list)  # (text, score), best first
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws the alignment heat map into an image file (format by its ending) and returns the path."""
+        from zoo.plots import alignment_heatmap
+
+        if not self.tokens:
+            raise ValueError("an empty translation has no attention to plot; translate a sentence first")
+        if self.attention is None:
+            raise ValueError("this model has no attention to plot; load one that has, e.g. a bahdanau or luong model")
+        return alignment_heatmap(path, self.source_tokens, self.tokens, self.attention)
+
+
+Step = Callable[[Tensor, tuple, NamedTuple, int], tuple[Tensor, tuple, Tensor | None]]
+
+
+class Embeddings(nn.Module):
+    """Source and target embeddings and the output layer, with the sharing that was asked for (Press and Wolf 2017).
+
+    Args:
+        src_vocab_size, tgt_vocab_size, embedding_size: sizes.
+        shared_vocab: one matrix for both languages.
+        tie_output: the output layer is the target embedding matrix; readouts are first projected to its size.
+        readout_size: D, size of the readouts.
+    """
+
+    def __init__(
+        self, src_vocab_size: int, tgt_vocab_size: int, embedding_size: int, shared_vocab: bool, tie_output: bool, readout_size: int
+    ):
+        super().__init__()
+        if shared_vocab and src_vocab_size != tgt_vocab_size:
+            raise ValueError(
+                f"shared_vocab needs equal vocabulary sizes; got src_vocab_size {src_vocab_size} and tgt_vocab_size {tgt_vocab_size}"
+            )
+        self.tgt = nn.Embedding(tgt_vocab_size, embedding_size, padding_idx=PAD)
+        self.src = self.tgt if shared_vocab else nn.Embedding(src_vocab_size, embedding_size, padding_idx=PAD)
+        for table in (self.src, self.tgt):
+            nn.init.normal_(table.weight, std=embedding_size**-0.5)
+            table.weight.detach()[PAD] = 0
+        self.bridge = nn.Linear(readout_size, embedding_size, bias=False) if tie_output else nn.Identity()
+        self.output = nn.Linear(embedding_size if tie_output else readout_size, tgt_vocab_size)
+        if tie_output:
+            self.output.weight = self.tgt.weight
+        nn.init.zeros_(self.output.bias)
+
+    def logits(self, readouts: Tensor) -> Tensor:
+        """Readouts (..., D) -> (..., V)."""
+        return self.output(self.bridge(readouts))
+
+
+class TranslationModule(ZooModule):
+    """Base class of the translation models.
+
+    Every subclass takes these among its `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
+    label_smoothing, learning_rate, warmup_steps, total_steps, weight_decay, beam_size, length_penalty.
+    """
+
+    src_tokenizer: Tokenizer | None = None
+    tgt_tokenizer: Tokenizer | None = None
+
+    def __init__(self):
+        super().__init__()
+        c = self.config
+        if not 0 <= c["label_smoothing"] < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
+        if c["total_steps"] is not None and c["total_steps"] <= c["warmup_steps"]:
+            raise ValueError(f"total_steps must exceed warmup_steps ({c['warmup_steps']}); got {c['total_steps']}")
+        self._scores: dict[str, CorpusScore] = {}
+
+    # ---- filled in by the model ----
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[NamedTuple, tuple]:
+        """src (B, S), src_lengths (B,) -> memory of tensors (B, ...), first decoder state of tensors (B, ...)."""
+        raise NotImplementedError
+
+    def decode(self, tgt: Tensor, memory: NamedTuple, state: tuple) -> tuple[Tensor, Tensor | None]:
+        """Decoder inputs tgt (B, T) -> readouts (B, T, D), weights (B, T, S) or None."""
+        raise NotImplementedError
+
+    def stepper(self) -> Step:
+        """A function of tokens (B, K), state, memory and t -> readouts (B, K, D), state, weights (B, K, S) or None."""
+        raise NotImplementedError
+
+    def logits(self, readouts: Tensor) -> Tensor:
+        """Readouts (..., D) -> (..., V)."""
+        raise NotImplementedError
+
+    # ---- training ----
+
+    def forward(self, src: Tensor, src_lengths: Tensor, tgt: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Teacher forcing.
+
+        Args:
+            src: (B, S) source ids, each row ending with EOS, then PAD.
+            src_lengths: (B,) real source tokens.
+            tgt: (B, T) decoder inputs, BOS first.
+
+        Returns:
+            logits (B, T, V) and attention weights (B, T, S) (None without attention).
+        """
+        memory, state = self.encode(src, src_lengths)
+        readouts, weights = self.decode(tgt, memory, state)
+        return self.logits(readouts), weights
+
+    def loss(self, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, int]:
+        """Summed loss in nats over the real target tokens, and their number. Pads never reach the output layer."""
+        memory, state = self.encode(batch.src, batch.src_lengths)
+        readouts, _ = self.decode(batch.tgt[:, :-1], memory, state)
+        labels = batch.tgt[:, 1:]
+        real = labels != PAD
+        logits = self.logits(readouts[real])  # (tokens, V)
+        return cross_entropy(logits, labels[real], label_smoothing), logits.size(0)
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        data = self.trainer.datamodule
+        if self.src_tokenizer is None and data is not None:
+            for side in ("src", "tgt"):
+                tokenizer, size = getattr(data, f"{side}_tokenizer"), self.config[f"{side}_vocab_size"]
+                if len(tokenizer) > size:
+                    raise ValueError(
+                        f"the data has a {side} vocabulary of {len(tokenizer)} tokens, the model one of {size}; "
+                        f"set {side}_vocab_size to at least {len(tokenizer)}"
+                    )
+            self.src_tokenizer, self.tgt_tokenizer = data.src_tokenizer, data.tgt_tokenizer
+
+    def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
+        loss, tokens = self.loss(batch, self.config["label_smoothing"])
+        self.log("train/loss", loss.detach() / tokens, prog_bar=True, batch_size=tokens)
+        return self.normalize_gradient(loss, tokens)
+
+    def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
+        loss, tokens = self.loss(batch)
+        self.log("val/loss", loss / tokens, prog_bar=True, batch_size=tokens, sync_dist=True)
+        self._score("val", batch, beam_size=1)
+
+    def on_validation_epoch_end(self) -> None:
+        for key, value in self._scores.pop("val").compute().items():
+            self.log(f"val/{key}", value, prog_bar=key == "bleu")
+
+    def test_step(self, batch: PairBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
+
+    def on_test_epoch_end(self) -> None:
+        for name, score in self._scores.items():
+            for key, value in score.compute().items():
+                self.log(f"test/{name}/{key}", value)
+        self._scores = {}
+
+    def _score(self, name: str, batch: PairBatch, beam_size: int | None = None) -> None:
+        if name not in self._scores:
+            self._scores[name] = CorpusScore(self.trainer.datamodule.tgt_lang)
+        found = self._search(batch.src, batch.src_lengths, beam_size or self.config["beam_size"], return_attention=False)
+        texts = [self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()]
+        self._scores[name].update(texts, batch.tgt_text)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        optimizer = torch.optim.AdamW(
+            self.parameters(),
+            lr=self.config["learning_rate"],
+            betas=(0.9, 0.98),
+            weight_decay=self.config["weight_decay"],
+            fused=True,
+        )
+        # else the optimiser would unscale fp16 gradients itself, after clipping, and Lightning refuses to clip
+        optimizer._step_supports_amp_scaling = False
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self._schedule)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def _schedule(self, step: int) -> float:
+        """Linear warm-up, then cosine to 2 % at total_steps, or constant without total_steps."""
+        warmup, total = self.config["warmup_steps"], self.config["total_steps"]
+        if step < warmup:
+            return (step + 1) / warmup
+        if total is None:
+            return 1.0
+        done = min(1.0, (step - warmup) / (total - warmup))
+        return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done))
+
+    # ---- use ----
+
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        beam_size: int | None = None,
+        n_best: int = 1,
+        length_penalty: float | None = None,
+        no_repeat_ngram: int = 0,
+        allow_unk: bool = False,
+        batch_size: int = 64,
+    ) -> "Translation | list[Translation]":
+        """Translates raw text.
+
+        Args:
+            texts: one sentence or many; an empty one gives an empty translation.
+            beam_size: hypotheses kept; 1 is greedy search. The model's own setting (5) if not given.
+            n_best: alternatives in `Translation.n_best`, at most `beam_size`.
+            length_penalty: alpha of the length normalisation; the model's own setting if not given.
+            no_repeat_ngram: n > 0 forbids repeating any n-gram of tokens.
+            allow_unk: let the model write unknown-word tokens.
+            batch_size: sentences translated together.
+
+        Returns:
+            One Translation for a string, a list of them for a list, in the order given.
+
+        Raises:
+            ValueError: no tokenizer, a text longer than 1,000 tokens, or an option outside its range.
+            TypeError: `texts` is neither a string nor a sequence of strings.
+        """
+        if isinstance(texts, str):
+            return self.translate([texts], beam_size, n_best, length_penalty, no_repeat_ngram, allow_unk, batch_size)[0]
+        texts = list(texts)
+        if wrong := next((t for t in texts if not isinstance(t, str)), None):
+            raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
+        if self.src_tokenizer is None or self.tgt_tokenizer is None:
+            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        ids = self.src_tokenizer.encode_batch(texts)
+        for n, row in enumerate(ids):
+            if len(row) > MAX_SOURCE_TOKENS:
+                raise ValueError(
+                    f"text {n + 1} has {len(row):,} tokens; at most {MAX_SOURCE_TOKENS:,} are allowed. Split it into sentences"
+                )
+        results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(texts)
+        order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
+        training = self.training
+        self.eval()
+        try:
+            for first in range(0, len(order), batch_size):
+                rows = order[first : first + batch_size]
+                batch = pad_batch([ids[n] for n in rows])
+                found = self._search(
+                    batch.src.to(self.device),
+                    batch.src_lengths.to(self.device),
+                    self.config["beam_size"] if beam_size is None else beam_size,
+                    n_best=n_best,
+                    length_penalty=length_penalty,
+                    no_repeat_ngram=no_repeat_ngram,
+                    allow_unk=allow_unk,
+                )
+                for i, n in enumerate(rows):
+                    results[n] = self._translation(found, i, ids[n])
+        finally:
+            self.train(training)
+        return results
+
+    @torch.no_grad()
+    def _search(
+        self,
+        src: Tensor,
+        src_lengths: Tensor,
+        beam_size: int,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        allow_unk: bool = False,
+        **options: Any,
+    ) -> SearchResult:
+        memory, state = self.encode(src, src_lengths)
+        inner = self.stepper()
+
+        def step(tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor | None]:
+            readouts, state, weights = inner(tokens, state, memory, t)
+            return self.logits(readouts), state, weights
+
+        vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]
+        forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer that no token uses
+        options["forbid"] = (*forbid,) if allow_unk else (UNK, *forbid)
+        options["max_length"] = 2 * src_lengths + 10
+        options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
+        state = tuple(x.unsqueeze(1) for x in state)  # (B, 1, ...)
+        if beam_size == 1 and n_best == 1:
+            return greedy_search(step, state, memory, **options)
+        return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)
+
+    def _translation(self, found: SearchResult, row: int, source: list[int]) -> Translation:
+        n_best = []
+        for n in range(found.tokens.size(1)):
+            ids = found.tokens[row, n, : found.lengths[row, n]].tolist()
+            n_best.append((self.tgt_tokenizer.decode(ids), float(found.scores[row, n])))
+        best = found.tokens[row, 0, : found.lengths[row, 0]].tolist()
+        weights = found.attn_weights
+        return Translation(
+            text=n_best[0][0],
+            score=n_best[0][1],
+            source_tokens=self.src_tokenizer.tokens([*source, EOS]),
+            tokens=self.tgt_tokenizer.tokens(best),
+            attention=None if weights is None else weights[row, 0, : len(best), : len(source) + 1].cpu(),
+            n_best=n_best,
+        )
+
+    # ---- bundle and tests ----
+
+    def assets(self) -> dict[str, str]:
+        """tokenizer.json, or tokenizer.src.json and tokenizer.tgt.json."""
+        if self.src_tokenizer is None or self.tgt_tokenizer is None:
+            return {}
+        if self.src_tokenizer is self.tgt_tokenizer:
+            return {"tokenizer.json": self.src_tokenizer.to_json()}
+        return {"tokenizer.src.json": self.src_tokenizer.to_json(), "tokenizer.tgt.json": self.tgt_tokenizer.to_json()}
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        if "tokenizer.json" in assets:
+            self.src_tokenizer = self.tgt_tokenizer = Tokenizer.from_json(assets["tokenizer.json"])
+        elif assets:
+            self.src_tokenizer = Tokenizer.from_json(assets["tokenizer.src.json"])
+            self.tgt_tokenizer = Tokenizer.from_json(assets["tokenizer.tgt.json"])
+
+    def example_batch(self, batch_size: int) -> PairBatch:
+        """Random ids with lengths from 1 up; what the common tests train on."""
+        generator = torch.Generator().manual_seed(batch_size)
+
+        def rows(vocab_size: int, longest: int) -> list[list[int]]:
+            lengths = [n % longest for n in range(batch_size)]
+            return [torch.randint(EOS + 1, vocab_size, (n,), generator=generator).tolist() for n in lengths]
+
+        return pad_batch(rows(self.config["src_vocab_size"], 7), rows(self.config["tgt_vocab_size"], 5))
+
+    def golden(self) -> dict[str, Tensor]:
+        """Logits of a fixed batch, and the greedy and beam outputs for it."""
+        batch = self.example_batch(6)
+        with torch.no_grad():
+            logits, _ = self(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+        found = self._search(batch.src, batch.src_lengths, self.config["beam_size"])
+        return {"src": batch.src, "src_lengths": batch.src_lengths, "tgt": batch.tgt, "logits": logits, "tokens": found.tokens}
