@@ -123,18 +123,19 @@ def test_debug_shows_the_traceback(toy_registry, monkeypatch):
 
 
 def test_a_closed_pipe_is_no_error():
-    code = "import sys; from zoo import cli; cli._list = lambda o: [print('x' * 99) for _ in range(9999)]; sys.exit(cli.main(['list']))"
+    code = "import sys; from zoo import cli; cli._list = lambda o: [print('x' * 99) for _ in range(9999)]; "
+    code += "sys.exit(cli.main(['list']))"
     run = subprocess.run(f"{sys.executable} -c \"{code}\" | head -1", shell=True, capture_output=True, text=True)
     assert run.stdout == "x" * 99 + "\n" and run.stderr == ""
 
 
-@pytest.mark.parametrize("command", [[], *([c] for c in ("list", "info", "predict", "export", "fit", "validate", "test"))])
+@pytest.mark.parametrize("command", ["", "list", "info", "predict", "export", "fit", "validate", "test"])
 def test_help_has_an_example(command, capsys):
     try:
-        assert main([*command, "--help"]) == 0
+        assert main([*command.split(), "--help"]) == 0
     except SystemExit as end:  # argparse's way
         assert end.code == 0
-    assert f"example:\n  zoo {' '.join(command)}" in capsys.readouterr().out
+    assert f"example:\n  zoo {command}" in capsys.readouterr().out
 
 
 def test_unknown_command(capsys):
@@ -264,7 +265,8 @@ def test_fast_dev_run_leaves_no_checkpoint(recipe, tmp_path):
 
 def test_recipe_may_choose_its_own_logger_and_checkpoints(recipe, tmp_path):
     saving = {"class_path": "lightning.pytorch.callbacks.ModelCheckpoint", "init_args": {"filename": "mine"}}
-    assert main(["fit", "--config", recipe(), "--trainer.logger", "false", f"--trainer.callbacks={json.dumps([saving])}"]) == 0
+    options = ["--trainer.logger", "false", f"--trainer.callbacks={json.dumps([saving])}"]
+    assert main(["fit", "--config", recipe(), *options]) == 0
     assert [f.name for f in tmp_path.rglob("*.ckpt")] == ["mine.ckpt"]
     assert (tmp_path / "runs" / "toy" / "checkpoints" / "mine.ckpt").is_file()
 

@@ -35,7 +35,8 @@ def test_an_absurd_length_stays_within_memory(tmp_path, monkeypatch):
 
 
 def test_wrong_shapes(tmp_path):
-    with pytest.raises(ValueError, match="a row for each of the 1 target tokens and a column for each of the 2 source .*got shape \\(2, 1\\)"):
+    wanted = r"a row for each of the 1 target tokens and a column for each of the 2 source tokens; got shape \(2, 1\)"
+    with pytest.raises(ValueError, match=wanted):
         alignment_heatmap(tmp_path / "a.png", ["a", "b"], ["c"], torch.rand(2, 1))
     with pytest.raises(ValueError, match="there is no token to draw"):
         alignment_heatmap(tmp_path / "a.png", ["a", "b"], [], torch.rand(0, 2))

@@ -36,8 +36,9 @@ def _invent(data_class, init_args, root):
         for name in getattr(data, "files", lambda split: [])(split):
             file = root / data.folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            tabs = name.endswith(".txt")
-            file.write_text("".join(f"{line}\t{line[::-1]}\n" if tabs else f"{line}\n" for line in lines), encoding="utf-8")
+            tabs = name.endswith(".txt")  # pairs in one file
+            text = "".join(f"{line}\t{line[::-1]}\n" if tabs else f"{line}\n" for line in lines)
+            file.write_text(text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

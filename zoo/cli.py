@@ -103,7 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="zoo",
         description="Pretrained attention models from the papers, by name.",
-        epilog='example:\n  zoo predict luong_general.multi30k_en_de "A dog runs in the snow." --plot alignment.png\n\n'
+        epilog="example:\n"
+        '  zoo predict luong_general.multi30k_en_de "A dog runs in the snow." --plot alignment.png\n\n'
         "Set ZOO_DEBUG=1 to see the traceback of an error.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -136,13 +137,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("name", help="a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
     command.add_argument("text", nargs="*", help="texts; without any, lines are read from standard input")
-    command.add_argument("--beam-size", type=int, metavar="K", help="1 is greedy search (default: the model's, mostly 5)")
+    command.add_argument("--beam-size", type=int, metavar="K", help="1 is greedy search (default: the model's own)")
     command.add_argument("--n-best", type=int, default=1, metavar="N", help="print the N best, each with its score")
     command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
     command.add_argument("--plot", metavar="FILE", help="draw the alignment (FILE-2 and so on for further texts)")
 
-    for name, help_ in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
-        commands.add_parser(name, help=help_["what"][0].lower() + help_["what"][1:-1])
+    for name, texts in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
+        commands.add_parser(name, help=texts["what"][0].lower() + texts["what"][1:-1])
 
     command = add(
         "export",

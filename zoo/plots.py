@@ -60,9 +60,11 @@ def alignment_heatmap(
 
     slanted = max(map(len, source_tokens)) > 2
     axes.xaxis.tick_top()
-    axes.set_xticks(
-        range(s), _plain(source_tokens), rotation=45 * slanted, ha="left" if slanted else "center", rotation_mode="anchor"
-    )
+    axes.set_xticks(range(s), _plain(source_tokens), rotation_mode="anchor")
+    if slanted:
+        axes.tick_params(axis="x", labelrotation=45)
+        for label in axes.get_xticklabels():
+            label.set_horizontalalignment("left")
     axes.set_yticks(range(t), _plain(target_tokens))
     axes.tick_params(length=0, pad=5, labelsize=10, labelcolor=INK)
     axes.set_xticks([i - 0.5 for i in range(s + 1)], minor=True)

@@ -76,7 +76,7 @@ class TrainingCLI(LightningCLI):
         parser.add_argument("--weights", type=str | None, help="a pretrained name instead of the recipe's fresh model")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
-        """Parses; `--ckpt_path best` or `last` of validate and test becomes a file, also in another process than fit's."""
+        """Parses; `--ckpt_path best` or `last` of validate and test becomes the file that an earlier fit wrote."""
         self.config = parser.parse_args(args)
         config = self.config[self.config.subcommand]
         self.run_folder = Path(config.trainer.default_root_dir or "runs") / (
@@ -106,9 +106,7 @@ class TrainingCLI(LightningCLI):
         if config.enable_checkpointing is not False and not config.fast_dev_run:
             if not any(isinstance(callback, Checkpoint) for callback in callbacks):
                 callbacks.append(
-                    ModelCheckpoint(
-                        filename="best", monitor="val/loss", save_last=True, enable_version_counter=False
-                    )
+                    ModelCheckpoint(filename="best", monitor="val/loss", save_last=True, enable_version_counter=False)
                 )
             for callback in callbacks:
                 if isinstance(callback, ModelCheckpoint) and callback.dirpath is None:

@@ -1,11 +1,12 @@
 """TranslationModule: what every encoder-decoder shares: loss, schedule, scores, search and `translate`.
 
-A model fills in the mathematics:
+A model fills in the mathematics
 
     encode(src, src_lengths)     -> memory, state      once a sentence; memory and state are tuples of tensors
     decode(tgt, memory, state)   -> readouts, weights  teacher forcing, all steps
     stepper()                    -> step(tokens, state, memory, t) -> readouts, state, weights    one step of a search
-    logits(readouts)             -> scores of the target vocabulary
+
+and owns `embeddings` (Embeddings), whose output layer turns readouts into scores of the target vocabulary.
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size, V target vocabulary.
 """
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.losses import cross_entropy
+from zoo.layers.losses import linear_cross_entropy
 from zoo.layers.search import SearchResult, beam_search, greedy_search
 from zoo.metrics import CorpusScore
 from zoo.module import ZooModule
@@ -87,6 +88,10 @@ class Embeddings(nn.Module):
         """Readouts (..., D) -> (..., V)."""
         return self.output(self.bridge(readouts))
 
+    def loss(self, readouts: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
+        """Summed cross-entropy of readouts (N, D) and labels (N,)."""
+        return linear_cross_entropy(self.bridge(readouts), self.output.weight, self.output.bias, labels, label_smoothing)
+
 
 class TranslationModule(ZooModule):
     """Base class of the translation models.
@@ -95,6 +100,7 @@ class TranslationModule(ZooModule):
     label_smoothing, learning_rate, warmup_steps, total_steps, weight_decay, beam_size, length_penalty.
     """
 
+    embeddings: Embeddings
     src_tokenizer: Tokenizer | None = None
     tgt_tokenizer: Tokenizer | None = None
 
@@ -121,10 +127,6 @@ class TranslationModule(ZooModule):
         """A function of tokens (B, K), state, memory and t -> readouts (B, K, D), state, weights (B, K, S) or None."""
         raise NotImplementedError
 
-    def logits(self, readouts: Tensor) -> Tensor:
-        """Readouts (..., D) -> (..., V)."""
-        raise NotImplementedError
-
     # ---- training ----
 
     def forward(self, src: Tensor, src_lengths: Tensor, tgt: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -140,7 +142,7 @@ class TranslationModule(ZooModule):
         """
         memory, state = self.encode(src, src_lengths)
         readouts, weights = self.decode(tgt, memory, state)
-        return self.logits(readouts), weights
+        return self.embeddings.logits(readouts), weights
 
     def loss(self, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, int]:
         """Summed loss in nats over the real target tokens, and their number. Pads never reach the output layer."""
@@ -148,8 +150,7 @@ class TranslationModule(ZooModule):
         readouts, _ = self.decode(batch.tgt[:, :-1], memory, state)
         labels = batch.tgt[:, 1:]
         real = labels != PAD
-        logits = self.logits(readouts[real])  # (tokens, V)
-        return cross_entropy(logits, labels[real], label_smoothing), logits.size(0)
+        return self.embeddings.loss(readouts[real], labels[real], label_smoothing), int(batch.tgt_lengths.sum())
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -299,7 +300,7 @@ class TranslationModule(ZooModule):
 
         def step(tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor | None]:
             readouts, state, weights = inner(tokens, state, memory, t)
-            return self.logits(readouts), state, weights
+            return self.embeddings.logits(readouts), state, weights
 
         vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]
         forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer that no token uses

@@ -120,6 +120,19 @@ def test_resume_continues_exactly(arrays, budget, num_workers, given):
     assert all(_same(*pair) for pair in zip(expected[given:], got, strict=False))
 
 
+def test_resume_with_other_batches(arrays):
+    state = TrainLoader(BatchStream(arrays, 16)).state_dict()
+    with pytest.raises(ValueError, match="cannot resume: the checkpoint was made with 63 batches an epoch, now .* 126"):
+        TrainLoader(BatchStream(arrays, 8)).load_state_dict(state)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_loading_leaves_the_global_random_state_alone(arrays, num_workers):
+    before = torch.get_rng_state()
+    next(iter(TrainLoader(BatchStream(arrays, 16), num_workers=num_workers)))
+    assert torch.equal(before, torch.get_rng_state())
+
+
 def test_processes_share_the_batches_of_one(arrays):
     one = TrainLoader(BatchStream(arrays, 48, pool_batches=4))
     three = [TrainLoader(BatchStream(arrays, 16, pool_batches=4, rank=rank, world_size=3)) for rank in range(3)]

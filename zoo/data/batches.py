@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from zoo.data.arrays import PairArrays
@@ -76,7 +77,7 @@ def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int |
 
 
 def _by_length(src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
-    """Order by target length, then source length, rising and falling in turn: no jump where the target length changes."""
+    # Source lengths rise and fall in turn, so they do not jump where the target length changes.
     return np.lexsort((np.where(tgt % 2, src, -src), tgt))
 
 
@@ -100,7 +101,7 @@ class BatchStream:
         arrays: PairArrays,
         batch_size: int | None = 64,
         batch_tokens: int | None = None,
-        pool_batches: int = 128,
+        pool_batches: int = 192,
         seed: int = 0,
         rank: int = 0,
         world_size: int = 1,
@@ -151,17 +152,20 @@ class BatchStream:
         return sum(self._count(pool) for pool in range(self.pools))
 
     def _count(self, pool: int) -> int:
-        pairs = self._pairs(0, pool)
         if self._batch_size:
-            return len(self._cut(np.zeros(len(pairs), np.int32)))
-        src, tgt = self.arrays.lengths(pairs)
+            first, end = self._bounds(pool)
+            return len(self._cut(np.zeros(end - first, np.int32)))
+        src, tgt = self.arrays.lengths(self._pairs(0, pool))
         self.arrays.release()
         return len(self._cut(np.maximum(src, tgt)[_by_length(src, tgt)]))
 
     def _pairs(self, epoch: int, pool: int) -> np.ndarray:
+        seed = np.random.SeedSequence((self._seed, epoch)).generate_state(1)
+        return permuted(np.arange(*self._bounds(pool)), len(self.arrays), int(seed[0]))
+
+    def _bounds(self, pool: int) -> tuple[int, int]:
         total = len(self.arrays)
-        positions = np.arange(total * pool // self.pools, total * (pool + 1) // self.pools)
-        return permuted(positions, total, int(np.random.SeedSequence((self._seed, epoch)).generate_state(1)[0]))
+        return total * pool // self.pools, total * (pool + 1) // self.pools
 
     def _cut(self, longer: np.ndarray) -> list[int]:
         return cut_batches(longer + 1, self._batch_size, self._batch_tokens, self._world_size)
@@ -190,8 +194,8 @@ class _Worker(IterableDataset):
     def __iter__(self) -> Iterator[tuple[tuple[int, int, int], PairBatch]]:
         worker = get_worker_info()
         turn, workers = (worker.id, worker.num_workers) if worker else (0, 1)
-        for turn_now, (pool, number, following) in enumerate(self._positions()):
-            if turn_now % workers == turn:
+        for item, (pool, number, following) in enumerate(self._positions()):
+            if item % workers == turn:
                 yield following, self._stream.load(pool, number)
 
     def _positions(self) -> Iterator[tuple[Pool, int, tuple[int, int, int]]]:
@@ -249,6 +253,7 @@ class TrainLoader:
             collate_fn=_identity,
             num_workers=min(self._num_workers, count),
             pin_memory=self._pin_memory,
+            generator=torch.Generator(),  # else it draws from the global one, and a resumed run would differ
         )
         for position, batch in loader:
             # Lightning stops after `len` batches without exhausting the iterator: all is noted before the batch leaves.
@@ -258,10 +263,20 @@ class TrainLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Position in the stream, and batches given since the iteration began."""
-        return {"position": list(self._position), "given": self._given}
+        return {"position": list(self._position), "given": self._given, "length": self._length}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues behind the batch after which `state` was taken."""
+        """Continues behind the batch after which `state` was taken.
+
+        Raises:
+            ValueError: the batches are not the same any more.
+        """
+        if state["length"] != self._length:
+            raise ValueError(
+                f"cannot resume: the checkpoint was made with {state['length']:,} batches an epoch, now there are "
+                f"{self._length:,}; use the same data, batch size and number of processes, or start a new training "
+                "from the checkpoint's weights"
+            )
         self._position, self._given = tuple(state["position"]), state["given"]
         self._resumed = True
 

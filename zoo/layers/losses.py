@@ -4,39 +4,67 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+_ROWS = 256  # rows whose scores exist at one time: few enough for the cache, enough for a full-speed product
 
-class _CrossEntropy(torch.autograd.Function):
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Forms loss and gradients together, some rows at a time, so that the (N, V) scores never exist as a whole."""
+
     @staticmethod
-    def forward(ctx, logits, labels, smoothing):
-        log_probs = torch.log_softmax(logits, dim=-1, dtype=torch.float32)  # (N, V)
-        loss = -(1 - smoothing) * log_probs.gather(-1, labels.unsqueeze(-1)).sum()
-        if smoothing:
-            loss -= smoothing / logits.size(-1) * log_probs.sum()
-        ctx.save_for_backward(log_probs, labels)
-        ctx.smoothing, ctx.dtype = smoothing, logits.dtype
+    def forward(ctx, x, weight, bias, labels, smoothing, dtype):
+        vocab = weight.size(0)
+        xs, w, b = x.to(dtype), weight.to(dtype), bias.to(dtype)
+        train = any(ctx.needs_input_grad)
+        d_x = torch.empty_like(xs) if train else None
+        d_weight = torch.zeros_like(weight, dtype=torch.float32) if train else None
+        d_bias = torch.zeros_like(bias, dtype=torch.float32) if train else None
+        loss = x.new_zeros((), dtype=torch.float32)
+        for first in range(0, len(x), _ROWS):
+            part = slice(first, first + _ROWS)
+            scores = torch.addmm(b, xs[part], w.t()).float()  # (R, V)
+            label = labels[part].unsqueeze(-1)
+            log_norm = scores.logsumexp(-1, keepdim=True)
+            loss += log_norm.sum() - (1 - smoothing) * scores.gather(-1, label).sum()
+            if smoothing:
+                loss -= smoothing / vocab * scores.sum()
+            if train:  # d loss / d scores = softmax - target
+                grad = scores.sub_(log_norm).exp_()
+                if smoothing:
+                    grad.sub_(smoothing / vocab)
+                grad.scatter_add_(-1, label, grad.new_full(label.shape, smoothing - 1))
+                d_bias += grad.sum(0)
+                grad = grad.to(dtype)
+                torch.mm(grad, w, out=d_x[part])
+                d_weight += torch.mm(grad.t(), xs[part])
+        if train:
+            ctx.save_for_backward(d_x, d_weight, d_bias)
+            ctx.dtypes = x.dtype, weight.dtype, bias.dtype
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        log_probs, labels = ctx.saved_tensors
-        out = log_probs.exp_()  # the only user of this (N, V) tensor
-        if ctx.smoothing:
-            out.sub_(ctx.smoothing / out.size(-1))
-        out.scatter_add_(-1, labels.unsqueeze(-1), out.new_full((labels.size(0), 1), ctx.smoothing - 1))
-        return out.mul_(grad).to(ctx.dtype), None, None
+        d_x, d_weight, d_bias = (g.to(t).mul_(grad) for g, t in zip(ctx.saved_tensors, ctx.dtypes))
+        return d_x, d_weight, d_bias, None, None, None
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Summed cross-entropy in nats with label smoothing (Szegedy et al. 2016), equal to
-    `torch.nn.functional.cross_entropy(..., reduction="sum")` with half of its passes over the (N, V) scores.
+def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Summed cross-entropy in nats of an output layer, equal to
+    `torch.nn.functional.cross_entropy(x @ weight.T + bias, labels, label_smoothing=..., reduction="sum")`.
+
+    Under autocast the products run in its precision and the softmax in fp32.
 
     Args:
-        logits: (N, V) float, any precision; the loss is computed in fp32.
+        x: (N, D) float.
+        weight: (V, D) float.
+        bias: (V,) float.
         labels: (N,) int64.
-        label_smoothing: share of the target probability spread evenly over the vocabulary.
+        label_smoothing: share of the target probability spread evenly over the vocabulary (Szegedy et al. 2016).
 
     Returns:
         A scalar.
     """
-    return _CrossEntropy.apply(logits, labels, label_smoothing)
+    device = x.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+    with torch.autocast(device, enabled=False):
+        return _LinearCrossEntropy.apply(x, weight, bias, labels, label_smoothing, dtype)

@@ -174,6 +174,3 @@ class BahdanauNMT(TranslationModule):
             return self.dropout(self.decoder.read(seen, embedded, context)), (s,), weights
 
         return step
-
-    def logits(self, readouts: Tensor) -> Tensor:
-        return self.embeddings.logits(readouts)

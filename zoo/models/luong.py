@@ -147,6 +147,3 @@ class LuongNMT(TranslationModule):
             return readout, ((readout, *state) if self.input_feeding else state), weights
 
         return step
-
-    def logits(self, readouts: Tensor) -> Tensor:
-        return self.embeddings.logits(readouts)  # W_s h~_t  Eq. 6

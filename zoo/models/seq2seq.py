@@ -112,9 +112,6 @@ class Seq2SeqNMT(TranslationModule):
 
         return step
 
-    def logits(self, readouts: Tensor) -> Tensor:
-        return self.embeddings.logits(readouts)
-
     def _inputs(self, tokens: Tensor, memory: Summary) -> Tensor:
         """Embeddings (B, N, E), for Cho with the summary beside each: (B, N, E + H)."""
         embedded = self.dropout(self.embeddings.tgt(tokens))

@@ -1,0 +1,176 @@
+"""Scores and attention against loops written from the papers, one number at a time."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.layers.attention import ATTENTIONS, make_attention
+from zoo.layers.masking import lengths_to_mask
+from zoo.layers.scores import SCORES
+
+B, T, S, H, D = 3, 4, 7, 6, 2
+LENGTHS = [7, 3, 0]  # a full row, a padded row, a row with nothing to attend to
+
+
+def naive_score(name, score, h_t, h_s, s):
+    """The score of one query and one memory position, as a number."""
+    if name == "dot":
+        return float(h_t @ h_s)
+    if name == "scaled_dot":
+        return float(h_t @ h_s) / math.sqrt(H)
+    if name == "general":
+        return float(h_t @ score.w_a.weight @ h_s)
+    if name == "concat":
+        w = torch.cat([score.w_query.weight, score.w_memory.weight], dim=1)
+        return float(score.v @ torch.tanh(w @ torch.cat([h_t, h_s])))
+    return float((score.w_a.weight @ h_t)[s])
+
+
+def naive_weights(kind, attention, name, query, memory, length, t, renormalize):
+    """Weights of one query over S positions: list of S numbers."""
+    scores = [naive_score(name, attention.score, query, memory[s], s) for s in range(length)]
+    if kind == "global":
+        chosen, factor = list(range(length)), [1.0] * length
+    elif kind == "local_m":
+        p = min(t, length - 1)
+        chosen, factor = [s for s in range(length) if p - D <= s <= p + D], [1.0] * length
+    elif kind == "local_p":
+        p = length / (1 + math.exp(-float(attention.v_p.weight @ torch.tanh(attention.w_p.weight @ query))))
+        chosen = [s for s in range(length) if math.floor(p) - D <= s <= math.floor(p) + D]
+        sigma = D / 2
+        factor = [math.exp(-((s - p) ** 2) / (2 * sigma**2)) for s in range(length)]
+    else:
+        factor = [
+            1 / (1 + math.exp(-float(attention.v_p.weight @ torch.tanh(attention.w_p.weight @ memory[s])))) for s in range(length)
+        ]
+        chosen = sorted(range(length), key=lambda s: -factor[s])[:D]
+    weights = [0.0] * S
+    total = sum(math.exp(scores[s]) for s in chosen)
+    for s in chosen:
+        weights[s] = math.exp(scores[s]) / total * factor[s]
+    if renormalize and chosen:
+        weights = [w / sum(weights) for w in weights]
+    return weights
+
+
+def make(kind, name, renormalize=False):
+    torch.manual_seed(0)
+    attention = make_attention(kind, H, H, score=name, window=D, max_length=9, renormalize=renormalize)
+    return attention, torch.randn(B, T, H), torch.randn(B, S, H), torch.tensor(LENGTHS)
+
+
+CASES = [(kind, name) for kind in ATTENTIONS for name in SCORES if name != "location" or kind == "global"]
+
+
+@pytest.mark.parametrize("renormalize", [False, True])
+@pytest.mark.parametrize("kind, name", CASES)
+@torch.no_grad()
+def test_against_naive_loops(kind, name, renormalize):
+    attention, query, memory, lengths = make(kind, name, renormalize and kind.startswith("local_p"))
+    projected = attention.project(memory, lengths_to_mask(lengths, S))
+    context, weights = attention(query, projected, torch.arange(T))
+    for b in range(B):
+        for t in range(T):
+            want = naive_weights(
+                kind, attention, name, query[b, t], memory[b], LENGTHS[b], t, renormalize and kind.startswith("local_p")
+            )
+            torch.testing.assert_close(weights[b, t], torch.tensor(want), rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(context[b, t], sum(w * h for w, h in zip(want, memory[b])), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind, name", CASES)
+def test_a_loop_of_steps_equals_all_queries_at_once_and_so_do_the_gradients(kind, name):
+    results = []
+    for loop in (False, True):
+        attention, query, memory, lengths = make(kind, name)
+        query.requires_grad_()
+        memory.requires_grad_()
+        projected = attention.project(memory, lengths_to_mask(lengths, S))
+        if loop:
+            attend = attention.loop(projected)
+            context, weights = (torch.cat(x, dim=1) for x in zip(*(attend(query[:, t : t + 1], t) for t in range(T))))
+        else:
+            context, weights = attention(query, projected, torch.arange(T))
+        (context.sin().sum() + (weights**2).sum()).backward()
+        results.append([context, weights, query.grad, memory.grad, *(p.grad for p in attention.parameters())])
+    for a, b in zip(*results):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind, name", CASES)
+def test_nothing_to_attend_to_gives_zeros_and_finite_gradients(kind, name):
+    attention, query, memory, lengths = make(kind, name)
+    query.requires_grad_()
+    context, weights = attention(query, attention.project(memory, lengths_to_mask(lengths, S)), torch.arange(T))
+    assert (weights[2] == 0).all() and (context[2] == 0).all()
+    context.sum().backward()
+    assert (query.grad[2] == 0).all() and query.grad.isfinite().all()
+    for p in attention.parameters():
+        assert p.grad is None or p.grad.isfinite().all()
+
+
+def test_local_p_uses_the_true_length_and_its_gradient_reaches_the_position():
+    attention, query, memory, lengths = make("local_p", "dot")
+    mask = lengths_to_mask(lengths, S)
+    position = attention.aligned_position(query, attention.project(memory, mask))
+    assert (position[0] > 3).any() and (position[1] < 3).all()  # rows of 7 and of 3 real positions
+    context, _ = attention(query, attention.project(memory, mask))
+    context.sum().backward()
+    assert attention.v_p.weight.grad.abs().sum() > 0 and attention.w_p.weight.grad.abs().sum() > 0
+
+
+def test_local_p_mass_with_flat_scores():
+    """Not renormalised, the paper's weights sum to 0.57 in the middle of a long sentence (D = 10)."""
+    attention = make_attention("local_p", H, H, score="dot", window=10)
+    memory = torch.zeros(1, 101, H)
+    with torch.no_grad():
+        attention.v_p.weight.zero_()  # p = 50.5
+        _, weights = attention(torch.zeros(1, 1, H), attention.project(memory, torch.ones(1, 101, dtype=torch.bool)))
+    assert weights.sum().item() == pytest.approx(0.57, abs=0.01)
+
+
+def test_local_p_star_with_a_wide_window_is_gated_global_attention():
+    torch.manual_seed(1)
+    star = make_attention("local_p_star", H, H, score="general", window=S)
+    plain = make_attention("global", H, H, score="general")
+    plain.score.load_state_dict(star.score.state_dict())
+    query, memory, mask = torch.randn(B, T, H), torch.randn(B, S, H), lengths_to_mask(torch.tensor(LENGTHS), S)
+    gate = torch.sigmoid(star.v_p(torch.tanh(star.w_p(memory)))).squeeze(-1)
+    _, weights = star(query, star.project(memory, mask))
+    _, global_weights = plain(query, plain.project(memory, mask))
+    torch.testing.assert_close(weights, global_weights * gate.unsqueeze(1))
+
+
+def test_location_ignores_words_beyond_its_length():
+    attention = make_attention("global", H, H, score="location", max_length=4)
+    _, weights = attention(torch.randn(1, 2, H), attention.project(torch.randn(1, 6, H), torch.ones(1, 6, dtype=torch.bool)))
+    assert (weights[..., 4:] == 0).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2))
+
+
+def test_scaled_dot_is_torch_scaled_dot_product_attention():
+    attention, query, memory, _ = make("global", "scaled_dot")
+    mask = lengths_to_mask(torch.tensor([7, 3, 1]), S)
+    context, _ = attention(query, attention.project(memory, mask))
+    want = torch.nn.functional.scaled_dot_product_attention(query, memory, memory, attn_mask=mask.unsqueeze(1))
+    torch.testing.assert_close(context, want)
+
+
+def test_permuting_the_memory_permutes_the_weights():
+    attention, query, memory, _ = make("global", "concat")
+    order = torch.randperm(S)
+    mask = torch.ones(B, S, dtype=torch.bool)
+    context, weights = attention(query, attention.project(memory, mask))
+    again, shuffled = attention(query, attention.project(memory[:, order], mask))
+    torch.testing.assert_close(shuffled, weights[..., order])
+    torch.testing.assert_close(again, context)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="score 'dot' needs query and memory of one size; got query 4 and memory 5"):
+        make_attention("global", 4, 5, score="dot")
+    with pytest.raises(ValueError, match="attention must be one of 'global', 'local_m', 'local_p', 'local_p_star'; got 'hard'"):
+        make_attention("hard", 4, 4)
+    with pytest.raises(ValueError, match="window must be at least 1; got 0"):
+        make_attention("local_m", 4, 4, window=0)

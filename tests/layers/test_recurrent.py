@@ -1,0 +1,137 @@
+"""Cells against torch's, encoders against each sentence alone, loops against whole sequences."""
+
+import pytest
+import torch
+from torch import nn
+
+from zoo.layers.elementwise import maxout, tanh
+from zoo.layers.recurrent import CELLS, RecurrentDecoder, RecurrentEncoder, run_cell
+from zoo.layers.steps import StepProduct
+
+TORCH = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+def torch_twin(cell, name):
+    """torch's own layer with the same weights."""
+    twin = TORCH[name](cell.input_size, cell.hidden_size)
+    with torch.no_grad():
+        twin.weight_ih_l0.copy_(cell.weight_input)
+        twin.weight_hh_l0.copy_(cell.weight_hidden)
+        twin.bias_ih_l0.copy_(cell.bias)
+        twin.bias_hh_l0.zero_()
+    return twin
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cell_and_its_gradients_equal_torch(name):
+    torch.manual_seed(0)
+    cell = CELLS[name](5, 4)
+    nn.init.normal_(cell.bias)
+    twin = torch_twin(cell, name)
+    x, grad = torch.randn(6, 3, 5, requires_grad=True), torch.randn(6, 3, 4)
+    ours, (state, *_) = run_cell(cell, x)
+    theirs, _ = twin(x)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(state, theirs[-1])
+    got = torch.autograd.grad(ours, [x, cell.weight_input, cell.weight_hidden, cell.bias], grad)
+    want = torch.autograd.grad(theirs, [x, twin.weight_ih_l0, twin.weight_hh_l0, twin.bias_ih_l0], grad)
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_encoder_does_not_see_padding(name, bidirectional):
+    torch.manual_seed(1)
+    encoder = RecurrentEncoder(name, 5, 4, num_layers=2, bidirectional=bidirectional)
+    lengths = torch.tensor([6, 1, 3])
+    x = torch.randn(3, 8, 5)
+    memory, finals = encoder(x, lengths)
+    assert memory.shape == (3, 8, encoder.output_size)
+    for row, length in enumerate(lengths.tolist()):
+        alone, alone_finals = encoder(x[row : row + 1, :length], lengths[row : row + 1])
+        torch.testing.assert_close(memory[row, :length], alone[0])
+        assert (memory[row, length:] == 0).all()
+        for layer, alone_layer in zip(finals, alone_finals):
+            for a, b in zip(layer, alone_layer):
+                torch.testing.assert_close(a[row], b[0])
+
+
+def test_final_state_is_the_last_real_step_of_each_direction():
+    encoder = RecurrentEncoder("gru", 5, 4)
+    memory, finals = encoder(torch.randn(2, 6, 5), torch.tensor([6, 4]))
+    torch.testing.assert_close(finals[0][0][1], torch.cat([memory[1, 3, :4], memory[1, 0, 4:]]))
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_steps_with_feed_equal_the_equations(name):
+    """The loop with fed-back inputs equals a cell over the concatenated inputs, gradients included."""
+    torch.manual_seed(2)
+    decoder = RecurrentDecoder(name, 5, 4, num_layers=2, feed_size=3)
+    x, feed = torch.randn(2, 6, 5, requires_grad=True), torch.randn(2, 6, 3, requires_grad=True)
+    state = tuple(torch.zeros(2, 4) for _ in range(2 * (2 if name == "lstm" else 1)))
+    step, gates, outputs = decoder.loop(), decoder.project(x), []
+    for t in range(6):
+        top, state = step(gates[:, t], feed[:, t], state)
+        outputs.append(top)
+    ours = torch.stack(outputs, dim=1)
+    theirs = torch.cat([x, feed], dim=-1).transpose(0, 1)
+    for cell in decoder.cells:
+        twin = TORCH[name](cell.input_size + cell.feed_size, 4)
+        params = [cell.weight_input, cell.weight_hidden, cell.bias, torch.zeros_like(cell.bias)]
+        theirs, *_ = torch.func.functional_call(twin, dict(zip(dict(twin.named_parameters()), params)), (theirs,))
+    torch.testing.assert_close(ours, theirs.transpose(0, 1))
+    parameters = [x, feed, *decoder.parameters()]
+    for a, b in zip(torch.autograd.grad(ours.sin().sum(), parameters), torch.autograd.grad(theirs.sin().sum(), parameters)):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_whole_sequence_equals_steps(name):
+    decoder = RecurrentDecoder(name, 5, 4, num_layers=2)
+    x = torch.randn(2, 6, 5)
+    state = tuple(torch.randn(2, 4) for _ in range(2 * (2 if name == "lstm" else 1)))
+    whole, last = decoder(x, state)
+    step, gates = decoder.loop(), decoder.project(x)
+    for t in range(6):
+        top, state = step(gates[:, t], None, state)
+        torch.testing.assert_close(top, whole[:, t])
+    for a, b in zip(state, last):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3)])
+def test_step_product_forms_the_weight_gradient_of_all_steps(shape):
+    torch.manual_seed(3)
+    weight = torch.randn(shape, requires_grad=True)
+    inputs = torch.randn(5, 2, 1, 3, requires_grad=True)
+    product = StepProduct(weight)
+    ours = torch.stack([product(x) for x in inputs]).sin().sum()
+    theirs = torch.stack([x @ weight.transpose(-1, -2) for x in inputs]).sin().sum()
+    torch.testing.assert_close(ours, theirs)
+    for a, b in zip(torch.autograd.grad(ours, [weight, inputs]), torch.autograd.grad(theirs, [weight, inputs])):
+        torch.testing.assert_close(a, b)
+
+
+def test_step_product_without_gradient_or_with_autocast():
+    weight = torch.randn(4, 3, requires_grad=True)
+    with torch.no_grad():
+        assert not StepProduct(weight)(torch.ones(2, 3)).requires_grad
+    with torch.autocast("cpu", torch.bfloat16):
+        out = StepProduct(weight)(torch.ones(2, 3))
+    assert out.dtype == torch.bfloat16
+    out.sum().backward()
+    assert weight.grad.dtype == torch.float32
+    torch.testing.assert_close(weight.grad, torch.full((4, 3), 2.0))
+
+
+def test_elementwise():
+    x = torch.linspace(-20, 20, 1001, requires_grad=True)
+    torch.testing.assert_close(tanh(x), torch.tanh(x), rtol=0, atol=3e-7)
+    torch.testing.assert_close(torch.autograd.grad(tanh(x).sum(), x), torch.autograd.grad(torch.tanh(x).sum(), x), rtol=0, atol=1e-6)
+    assert maxout(torch.tensor([1.0, 3.0, -2.0, -5.0])).tolist() == [3.0, -2.0]
+
+
+def test_unknown_cell():
+    with pytest.raises(ValueError, match="cell must be one of 'lstm', 'gru'; got 'rnn'"):
+        RecurrentEncoder("rnn", 4, 4)
