@@ -58,6 +58,9 @@ Step = Callable[[Tensor, tuple, NamedTuple, int], tuple[Tensor, tuple, Tensor | 
 class Embeddings(nn.Module):
     """Source and target embeddings and the output layer, with the sharing that was asked for (Press and Wolf 2017).
 
+    A tied matrix needs small entries as an output layer and unit variance as an input, so its rows are scaled by
+    sqrt(embedding_size) when they are looked up (Vaswani et al. 2017, section 3.4).
+
     Args:
         src_vocab_size, tgt_vocab_size, embedding_size: sizes.
         shared_vocab: one matrix for both languages.
@@ -73,16 +76,25 @@ class Embeddings(nn.Module):
             raise ValueError(
                 f"shared_vocab needs equal vocabulary sizes; got src_vocab_size {src_vocab_size} and tgt_vocab_size {tgt_vocab_size}"
             )
-        self.tgt = nn.Embedding(tgt_vocab_size, embedding_size, padding_idx=PAD)
-        self.src = self.tgt if shared_vocab else nn.Embedding(src_vocab_size, embedding_size, padding_idx=PAD)
-        for table in (self.src, self.tgt):
-            nn.init.normal_(table.weight, std=embedding_size**-0.5)
+        self.scale = embedding_size**0.5
+        self.tgt_table = nn.Embedding(tgt_vocab_size, embedding_size, padding_idx=PAD)
+        self.src_table = self.tgt_table if shared_vocab else nn.Embedding(src_vocab_size, embedding_size, padding_idx=PAD)
+        for table in (self.src_table, self.tgt_table):
+            nn.init.normal_(table.weight, std=1 / self.scale)
             table.weight.detach()[PAD] = 0
         self.bridge = nn.Linear(readout_size, embedding_size, bias=False) if tie_output else nn.Identity()
         self.output = nn.Linear(embedding_size if tie_output else readout_size, tgt_vocab_size)
         if tie_output:
-            self.output.weight = self.tgt.weight
+            self.output.weight = self.tgt_table.weight
         nn.init.zeros_(self.output.bias)
+
+    def src(self, ids: Tensor) -> Tensor:
+        """Source ids (...) -> (..., E)."""
+        return self.src_table(ids) * self.scale
+
+    def tgt(self, ids: Tensor) -> Tensor:
+        """Target ids (...) -> (..., E)."""
+        return self.tgt_table(ids) * self.scale
 
     def logits(self, readouts: Tensor) -> Tensor:
         """Readouts (..., D) -> (..., V)."""
@@ -305,7 +317,7 @@ class TranslationModule(ZooModule):
         vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]
         forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer that no token uses
         options["forbid"] = (*forbid,) if allow_unk else (UNK, *forbid)
-        options["max_length"] = 2 * src_lengths + 10
+        options.setdefault("max_length", 2 * src_lengths + 10)
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
         state = tuple(x.unsqueeze(1) for x in state)  # (B, 1, ...)
         if beam_size == 1 and n_best == 1:

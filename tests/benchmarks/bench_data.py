@@ -60,7 +60,7 @@ class SyntheticPairs(PairData):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=5_000_000)
-    parser.add_argument("--batches", type=int, default=20_000, help="batches to load in each measurement")
+    parser.add_argument("--batches", type=int, default=20_000, help="batches to load with each kind of budget")
     parser.add_argument("--folder", help="cache folder; a temporary one if left out")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -87,12 +87,13 @@ def measure(pairs: int, batches: int, folder: str) -> None:
         before, peak, real, padded = resident_mib(), 0.0, 0, 0
         begin = time.perf_counter()
         for number, batch in zip(range(batches), iterator):
-            real += int(batch.src_lengths.sum() + batch.tgt_lengths.sum())
+            real += int(batch.src_lengths.sum()) + int(batch.tgt_lengths.sum())
             padded += batch.src.numel() + batch.tgt.numel() - len(batch.tgt)
             if number % 100 == 0:
                 peak = max(peak, resident_mib())
         seconds = time.perf_counter() - begin
-        print(f"{(number + 1) / seconds:,.0f} batches/s, {real / seconds:,.0f} tokens/s, padding {1 - real / padded:.1%}")
+        speed = f"{(number + 1) / seconds:,.0f} batches/s, {real / seconds:,.0f} tokens/s"
+        print(f"{speed}, padding {1 - real / padded:.1%}")
         print(f"resident before {before:.0f} MiB, peak {peak:.0f} MiB, after {resident_mib():.0f} MiB")
 
 
