@@ -1,7 +1,10 @@
-"""A model and a data module small enough for tests of the command line, the registry and the bundles."""
+"""A model and a data module small enough for tests of the command line, the registry and the bundles; a power cut."""
+
+import os
+import signal
 
 import torch
-from lightning.pytorch import LightningDataModule
+from lightning.pytorch import Callback, LightningDataModule
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -80,3 +83,14 @@ class ToyData(LightningDataModule):
         return DataLoader(torch.arange(self.n) % 7, self.batch_size)
 
     val_dataloader = test_dataloader = train_dataloader
+
+
+class PowerCut(Callback):
+    """Kills the process, as nothing in it can prevent, when `step` optimiser steps are done."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer, *_) -> None:
+        if trainer.global_step == self.step:
+            os.kill(os.getpid(), signal.SIGKILL)

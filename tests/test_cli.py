@@ -35,6 +35,12 @@ def test_list(toy_registry, capsys):
         "toy.v2   capitals       2.5 M  0.0 MB  accuracy 99.5 (test)",
         "toy.v10  capitals      12.3 M  0.0 MB  accuracy 99.5 (test)",
     ]
+    assert main(["list", "*v2", "--markdown"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "| name | task | parameters | size | score |",
+        "| --- | --- | ---: | ---: | --- |",
+        "| [`toy.v2`](model_cards/toy.v2.md) | capitals | 2.5 M | 0.0 MB | accuracy 99.5 (test) |",
+    ]
     assert main(["list", "*10"]) == 0
     assert "toy.v2" not in capsys.readouterr().out
     assert fails(capsys, "list", "x*") == "no model matches 'x*'; `zoo list` shows all"

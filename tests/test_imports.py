@@ -21,7 +21,8 @@ ALLOWED = {
     "models": {"layers", "module", "text", "metrics", "plots", "translation"},
     "registry": {"hub"},
     "training": {"module", "registry"},
-    "cli": {"hub", "registry", "training"},
+    "allocator": set(),
+    "cli": {"allocator", "hub", "registry", "training"},
     "__main__": {"cli"},
     "__init__": {"hub", "registry"},
 }

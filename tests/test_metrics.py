@@ -88,6 +88,18 @@ def test_case_counts_only_for_the_cased_scores():
     assert found["bleu"] == pytest.approx(100) and found["sacrebleu"] < 60 and found["exact_match"] == 0
 
 
+def test_tokenised_text_is_scored_as_it_is():
+    hypotheses, references = ["der hund &apos;s ball , rot ."] * 2, ["der hund &apos;s ball ; rot .", "Der hund &apos;s ball , rot ."]
+    score = CorpusScore("de", tokenized=True)
+    score.update(hypotheses, references)
+    assert score.compute()["bleu"] == sacrebleu.corpus_bleu(hypotheses, [references], tokenize="none", force=True).score
+    plain = CorpusScore("de")
+    plain.update(hypotheses, references)
+    assert plain.compute()["bleu"] != score.compute()["bleu"]
+    assert score.signatures["bleu"].startswith("text:as-given|nrefs:1|case:mixed|eff:no|tok:none|")
+    assert {**score.signatures, "bleu": ""} == {**plain.signatures, "bleu": ""}
+
+
 def test_signatures_name_everything():
     signatures = CorpusScore("deu").signatures
     assert set(signatures) == {"bleu", "sacrebleu", "chrf"}

@@ -157,3 +157,16 @@ def test_training_checkpoint_is_a_usable_model(tmp_path):
     again = Toy.load_from_checkpoint(tmp_path / "x.ckpt", weights_only=True)
     assert again.config == model.config and again.words == "dictionary" and again.steps == 3
     assert torch.equal(again.head.weight, model.head.weight)
+
+
+def test_training_anew_from_a_checkpoint_has_its_own_random_numbers(tmp_path):
+    trainer = _trainer(tmp_path, max_steps=1)
+    trainer.fit(Toy(), ToyData())
+    trainer.save_checkpoint(tmp_path / "x.ckpt")
+    seen = []
+    for seed in (1, 2):
+        model = Toy.load_from_checkpoint(tmp_path / "x.ckpt", weights_only=True)
+        model.training_step = lambda batch: seen.append(torch.get_rng_state()) or Toy.training_step(model, batch)
+        torch.manual_seed(seed)
+        _trainer(tmp_path, max_steps=1).fit(model, ToyData())
+    assert not torch.equal(*seen)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import __version__, hub, registry
+from zoo.allocator import keep_freed_memory
 
 PACKAGE = Path(__file__).parent
 # Beside the package in a checkout, inside it in an installed wheel.
@@ -124,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = add("list", _list, "list the pretrained models", "zoo list 'luong*'")
     command.add_argument("pattern", nargs="?", default="*", help="shell pattern of the names (default: all)")
+    command.add_argument("--markdown", action="store_true", help="as a Markdown table, like the one in the README")
 
     command = add("info", _info, "print the card of a model", "zoo info luong_dot.dates")
     command.add_argument("name", help="a name of `zoo list`")
@@ -190,6 +192,10 @@ def _list(options: argparse.Namespace) -> None:
                 f"{main_score['metric']} {main_score['value']} ({main_score['split']})",
             )
         )
+    if options.markdown:
+        rows = [tuple(map(str.lower, rows[0])), ("---", "---", "---:", "---:", "---")] + [(f"[`{r[0]}`](model_cards/{r[0]}.md)", *r[1:]) for r in rows[1:]]
+        print("\n".join(f"| {' | '.join(row)} |" for row in rows))
+        return
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     for row in rows:
         cells = [cell.rjust(w) if i in (2, 3) else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths))]
@@ -206,6 +212,7 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _predict(options: argparse.Namespace) -> None:
+    keep_freed_memory()
     model = registry.load(options.name)
     number = 0
     for texts in [options.text] if options.text else _lines(sys.stdin):
@@ -270,6 +277,7 @@ def _train(args: list[str]) -> None:
         return
     from zoo.training import run
 
+    keep_freed_memory()
     run(["--help" if arg == "--help-all" else arg for arg in args])
 
 

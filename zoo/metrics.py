@@ -2,7 +2,8 @@
 
 `CorpusScore` gives, on a scale of 0 to 100,
 
-    bleu         BLEU of lowercased Moses tokens, as most of the Multi30k literature reports it
+    bleu         BLEU of lowercased Moses tokens, as most of the Multi30k literature reports it; of text that is
+                 tokenised already, BLEU of the text as it is
     sacrebleu    cased BLEU of the plain text, sacrebleu's own tokenisation (13a)
     chrf         chrF2 of the plain text
     exact_match  share of the sentences that equal their reference
@@ -57,20 +58,21 @@ class CorpusScore(Metric):
 
     Args:
         lang: ISO 639 code of the target language, for the Moses tokens.
+        tokenized: the text is tokenised (and lowercased, if that is wanted) already; `bleu` takes it as it is.
     """
 
     full_state_update = False
 
-    def __init__(self, lang: str, **kwargs: Any) -> None:
+    def __init__(self, lang: str, tokenized: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.lang = lang
+        self.lang, self.tokenized = lang, tokenized
         self.pairs: list[tuple[str, str]] = []
 
     def update(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
         """Adds sentences.
 
         Args:
-            hypotheses: translations as plain text: cased, not tokenised.
+            hypotheses: translations as plain text: cased, not tokenised (unless `tokenized`).
             references: one for each of them.
 
         Raises:
@@ -95,10 +97,11 @@ class CorpusScore(Metric):
         if not pairs:
             raise ValueError("there are no translations to score; call update(hypotheses, references) first")
         hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
-        tokens = moses_lowercase(hypotheses, self.lang), moses_lowercase(references, self.lang)
+        plain = hypotheses, references
+        tokens = plain if self.tokenized else [moses_lowercase(side, self.lang) for side in plain]
         scores = {}
         for name, metric in _sacrebleu_metrics().items():
-            left, right = tokens if name == "bleu" else (hypotheses, references)
+            left, right = tokens if name == "bleu" else plain
             scores[name] = metric.corpus_score(left, [right]).score
         scores["exact_match"] = 100 * sum(left == right for left, right in pairs) / len(pairs)
         return scores
@@ -111,7 +114,8 @@ class CorpusScore(Metric):
             metric.corpus_score(["a"], [["a"]])  # there is no signature before a score
             out[name] = str(metric.get_signature())
         lang = _MOSES_CODES.get(self.lang, self.lang)
-        out["bleu"] = f"moses:lc.norm.tok-{lang}|sacremoses:{version('sacremoses')}|{out['bleu']}"
+        before = "text:as-given" if self.tokenized else f"moses:lc.norm.tok-{lang}|sacremoses:{version('sacremoses')}"
+        out["bleu"] = f"{before}|{out['bleu']}"
         return out
 
     def reset(self) -> None:

@@ -44,6 +44,7 @@ class ZooModule(LightningModule):
     tiny: ClassVar[dict[str, Any]] = {}
     config: dict[str, Any]
     _items: int = 0  # counted by normalize_gradient since the last optimiser step
+    _random: dict[str, Tensor] | None = None  # states of the generators to resume with
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # Here and not in __init__, so that no model has to call anything (nor can forget to). Lightning's `hparams`
@@ -77,6 +78,15 @@ class ZooModule(LightningModule):
         """Turns dropout on for training: pretrained models arrive in eval mode and Lightning would keep it."""
         if stage == "fit":
             self.train()
+            self._random = None  # of a checkpoint that was loaded for something else; the one to resume from comes later
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Resumes the random numbers (of dropout) here, behind whatever else drew some since the checkpoint was read."""
+        if self._random is not None:
+            for device, states in self._random.items():
+                if len(states) == self.trainer.world_size:  # else nothing can be as it would have been
+                    _generator(device).set_rng_state(states[self.global_rank].cpu())
+            self._random = None
 
     def normalize_gradient(self, loss: Tensor, count: int) -> Tensor:
         """Makes the gradient of one optimiser step the mean over all its items (tokens, sentences), wherever they are.
@@ -104,13 +114,18 @@ class ZooModule(LightningModule):
         torch._foreach_mul_([p.grad for p in self.parameters() if p.grad is not None], scale)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Puts class, configuration and assets into a training checkpoint."""
+        """Puts class, configuration, assets and the state of the random numbers into a training checkpoint."""
         checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {"_class_path": _class_path(type(self)), **self.config}
         checkpoint["zoo_assets"] = self.assets()
+        checkpoint["zoo_random"] = {}  # device -> (processes, bytes)
+        for device in dict.fromkeys(["cpu", self.device.type]):  # in the same order in every process
+            states = self.all_gather(_generator(device).get_rng_state().to(self.device))
+            checkpoint["zoo_random"][device] = states.view(self.trainer.world_size, -1).cpu()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes the assets back before the weights are loaded."""
+        """Takes the assets back before the weights are loaded, and notes the state of the random numbers."""
         self.load_assets(checkpoint.get("zoo_assets", {}))
+        self._random = checkpoint.get("zoo_random")
 
     # ---- bundles ------------------------------------------------------------------------------------------------
 
@@ -188,6 +203,11 @@ class ZooModule(LightningModule):
         if reset:
             log.warning("%s: re-initialised %s", folder, ", ".join(reset))
         return model.eval()
+
+
+def _generator(device: str) -> Any:
+    """The module that holds the default random generator of a kind of device."""
+    return torch.random if device == "cpu" else torch.get_device_module(device)
 
 
 def _class_path(cls: type) -> str:

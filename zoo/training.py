@@ -45,6 +45,11 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             os.unlink(new)
             raise
 
+    def load_checkpoint(self, path: str | Path, *args: Any, **options: Any) -> dict[str, Any]:
+        """Loads a checkpoint; what `--ckpt_path last` found is first looked at here."""
+        _check_readable(path)
+        return super().load_checkpoint(path, *args, **options)
+
 
 class TrainingCLI(LightningCLI):
     """LightningCLI in subclass mode for ZooModule and LightningDataModule.
@@ -87,8 +92,8 @@ class TrainingCLI(LightningCLI):
             if not path.is_file():
                 raise ValueError(f"{path} does not exist: train first, or give the path of a checkpoint, or --weights")
             config.ckpt_path = str(path)
-        if config.ckpt_path and Path(config.ckpt_path).is_file() and not zipfile.is_zipfile(config.ckpt_path):
-            raise ValueError(f"{config.ckpt_path} is not a checkpoint, or is damaged")
+        if config.ckpt_path:  # now, and not only after the data was prepared
+            _check_readable(config.ckpt_path)
 
     def instantiate_classes(self) -> None:
         """Builds everything; --weights takes the place of the model."""
@@ -118,6 +123,11 @@ class TrainingCLI(LightningCLI):
                 )
         logger = CSVLogger(run.parent, run.name) if config.logger in (None, True) else config.logger
         return super().instantiate_trainer(**kwargs, plugins=plugins, callbacks=callbacks, logger=logger)
+
+
+def _check_readable(path: str | Path) -> None:
+    if Path(path).is_file() and not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not a checkpoint, or is damaged")
 
 
 def _listed(value: Any) -> list[Any]:

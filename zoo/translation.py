@@ -184,12 +184,16 @@ class TranslationModule(ZooModule):
 
     def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
         loss, tokens = self.loss(batch)
-        self.log("val/loss", loss / tokens, prog_bar=True, batch_size=tokens, sync_dist=True)
+        weight = tokens * self.trainer.world_size  # Lightning takes the mean of it over the processes, in whole numbers
+        self.log("val/loss", loss / tokens, prog_bar=True, batch_size=weight, sync_dist=True)
         self._score("val", batch, beam_size=1)
 
     def on_validation_epoch_end(self) -> None:
-        for key, value in self._scores.pop("val").compute().items():
+        score = self._scores.pop("val")
+        for key, value in score.compute().items():
             self.log(f"val/{key}", value, prog_bar=key == "bleu")
+        if self.trainer.state.fn == "validate":
+            self._print_signatures(score, beam_size=1)
 
     def test_step(self, batch: PairBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
@@ -198,11 +202,18 @@ class TranslationModule(ZooModule):
         for name, score in self._scores.items():
             for key, value in score.compute().items():
                 self.log(f"test/{name}/{key}", value)
+        self._print_signatures(score, self.config["beam_size"])
         self._scores = {}
+
+    def _print_signatures(self, score: CorpusScore, beam_size: int) -> None:
+        """How the scores in Lightning's table are computed, one line each."""
+        for key, signature in score.signatures.items():
+            self.print(f"{key}: {signature}|beam:{beam_size}")
 
     def _score(self, name: str, batch: PairBatch, beam_size: int | None = None) -> None:
         if name not in self._scores:
-            self._scores[name] = CorpusScore(self.trainer.datamodule.tgt_lang)
+            data = self.trainer.datamodule
+            self._scores[name] = CorpusScore(data.tgt_lang, data.tokenized)
         found = self._search(batch.src, batch.src_lengths, beam_size or self.config["beam_size"], return_attention=False)
         texts = [self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()]
         self._scores[name].update(texts, batch.tgt_text)

@@ -23,6 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from zoo.allocator import keep_freed_memory
 from zoo.data import Multi30k, ParallelText
 from zoo.layers.masking import lengths_to_mask
 from zoo.models.luong import LuongNMT
@@ -122,6 +123,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--root", default=os.environ.get("ZOO_DATA") or None)
     options = parser.parse_args()
+    keep_freed_memory()  # as the command line does
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as cache:

@@ -303,6 +303,19 @@ def test_multi30k_tokenised_form(multi30k):
     assert data.src_tokenizer.decode(data.src_tokenizer.encode(text)) == text
 
 
+def test_what_scores_must_know_of_the_text():
+    known = [
+        (Dates(), "en", False),
+        (Multi30k(), "de", False),
+        (Multi30k("de", "fr", tokenizer="word"), "fr", False),  # of raw text "word" makes no tokenised text
+        (Multi30k("de", "en", "tok"), "en", True),
+        (Tatoeba("eng", "deu"), "deu", False),
+        (ParallelText("a.tsv"), "en", False),
+        (ParallelText("a.tsv", tgt_lang="vi", tokenizer="word"), "vi", True),
+    ]
+    assert [(data.tgt_lang, data.tokenized) for data, *_ in known] == [(lang, tok) for _, lang, tok in known]
+
+
 def test_multi30k_bad_arguments():
     with pytest.raises(ValueError, match="src_lang and tgt_lang must be two of .*; got 'en' and 'ja'"):
         Multi30k("en", "ja")

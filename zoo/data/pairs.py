@@ -41,9 +41,16 @@ class PairData(pl.LightningDataModule):
             (Provilkov et al. 2020 use 0.1); 0 for none.
         num_workers: processes that load batches ahead.
         seed: order of the training pairs.
+
+    Attributes:
+        test_names: names of the test sets.
+        tgt_lang: ISO 639 code of the target language; only scores depend on it.
+        tokenized: the text is tokenised already, so scores must not tokenise it again.
     """
 
     test_names: list[str] = ["test"]
+    tgt_lang: str = "en"
+    tokenized: bool = False
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ class ParallelText(PairData):
         val_fraction: share of the training sentences held out if there is no `val_src`. The split goes by source
             sentence, so one that occurs several times is never on both sides.
         split_seed: selects what is held out.
+        tgt_lang: language code of the target, only for the BLEU of tokenised text.
         **options: see `PairData`; relative file names are looked for in `root` (else `ZOO_DATA`), if there is one.
     """
 
@@ -37,6 +38,7 @@ class ParallelText(PairData):
         test_tgt: str | None = None,
         val_fraction: float = 0.01,
         split_seed: int = 0,
+        tgt_lang: str = "en",
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -45,7 +47,8 @@ class ParallelText(PairData):
         for split, (src, tgt) in self.paths.items():
             if tgt and not src:
                 raise ValueError(f"{split}_tgt is given without {split}_src")
-        self.val_fraction, self.split_seed = val_fraction, split_seed
+        self.val_fraction, self.split_seed, self.tgt_lang = val_fraction, split_seed, tgt_lang
+        self.tokenized = self.kind == "word"  # which is for nothing else
 
     def signature(self) -> list[object]:
         held_out = None if self.paths["val"][0] else [self.val_fraction, self.split_seed]
@@ -151,6 +154,7 @@ class Multi30k(PublishedPairs):
         if form not in ("raw", "tok"):
             raise ValueError(f"form must be 'raw' or 'tok'; got {form!r}")
         self.src_lang, self.tgt_lang, self.form = src_lang, tgt_lang, form
+        self.tokenized = form == "tok"
         self.test_names = ["test_2016_flickr"]
         if "cs" not in (src_lang, tgt_lang):
             self.test_names.append("test_2017_flickr")

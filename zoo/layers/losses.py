@@ -8,44 +8,45 @@ _ROWS = 256  # rows whose scores exist at one time: few enough for the cache, en
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Forms loss and gradients together, some rows at a time, so that the (N, V) scores never exist as a whole."""
+    """Forms the gradient of the scores together with the loss, some rows at a time, so that of the (N, V) scores only this
+    gradient ever exists as a whole, in the precision of the products."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, labels, smoothing, dtype):
         vocab = weight.size(0)
         xs, w, b = x.to(dtype), weight.to(dtype), bias.to(dtype)
         train = any(ctx.needs_input_grad)
-        d_x = torch.empty_like(xs) if train else None
-        d_weight = torch.zeros_like(weight, dtype=torch.float32) if train else None
-        d_bias = torch.zeros_like(bias, dtype=torch.float32) if train else None
+        grads = xs.new_empty(len(x), vocab) if train else None
+        d_bias = torch.zeros_like(bias, dtype=torch.float32)
         loss = x.new_zeros((), dtype=torch.float32)
         for first in range(0, len(x), _ROWS):
             part = slice(first, first + _ROWS)
             scores = torch.addmm(b, xs[part], w.t()).float()  # (R, V)
             label = labels[part].unsqueeze(-1)
-            log_norm = scores.logsumexp(-1, keepdim=True)
+            probs = torch.softmax(scores, dim=-1)
+            top, where = scores.max(-1, keepdim=True)
+            log_norm = top - probs.gather(-1, where).log_()  # log sum exp, from the one probability that is never tiny
             loss += log_norm.sum() - (1 - smoothing) * scores.gather(-1, label).sum()
             if smoothing:
                 loss -= smoothing / vocab * scores.sum()
             if train:  # d loss / d scores = softmax - target
-                grad = scores.sub_(log_norm).exp_()
                 if smoothing:
-                    grad.sub_(smoothing / vocab)
-                grad.scatter_add_(-1, label, grad.new_full(label.shape, smoothing - 1))
-                d_bias += grad.sum(0)
-                grad = grad.to(dtype)
-                torch.mm(grad, w, out=d_x[part])
-                d_weight += torch.mm(grad.t(), xs[part])
+                    probs.sub_(smoothing / vocab)
+                probs.scatter_add_(-1, label, probs.new_full(label.shape, smoothing - 1))
+                d_bias += probs.sum(0)
+                grads[part] = probs
         if train:
-            ctx.save_for_backward(d_x, d_weight, d_bias)
+            ctx.save_for_backward(xs, w, grads, d_bias)
             ctx.dtypes = x.dtype, weight.dtype, bias.dtype
         return loss
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        d_x, d_weight, d_bias = (g.to(t).mul_(grad) for g, t in zip(ctx.saved_tensors, ctx.dtypes))
-        return d_x, d_weight, d_bias, None, None, None
+        xs, w, grads, d_bias = ctx.saved_tensors
+        d_x = torch.mm(grads, w).to(ctx.dtypes[0]).mul_(grad)
+        d_weight = torch.mm(grads.t(), xs).to(ctx.dtypes[1]).mul_(grad)
+        return d_x, d_weight, d_bias.to(ctx.dtypes[2]).mul_(grad), None, None, None
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:

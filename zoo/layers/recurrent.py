@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import tanh_
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.steps import StepProduct
@@ -26,12 +27,13 @@ State = tuple[Tensor, ...]
 
 
 class _LSTMCell(torch.autograd.Function):
-    """Gates (..., 4H) in torch's order i, f, g, o. All four go through one sigmoid: tanh(g) = 2 sigmoid(2g) - 1."""
+    """Input and hidden half of the gates (..., 4H) in torch's order i, f, g, o. All four go through one sigmoid:
+    tanh(g) = 2 sigmoid(2g) - 1."""
 
     @staticmethod
-    def forward(ctx, gates, cell):
+    def forward(ctx, gates, hidden_gates, cell):
         size = cell.size(-1)
-        a = gates.float().clone() if gates.dtype == torch.float32 else gates.float()
+        a = torch.add(gates, hidden_gates).float()
         g = a[..., 2 * size : 3 * size]
         g.mul_(2)
         a.sigmoid_()
@@ -49,17 +51,18 @@ class _LSTMCell(torch.autograd.Function):
         a, cell, squashed = ctx.saved_tensors
         size = cell.size(-1)
         i, f, g, o = a.split(size, dim=-1)
-        grad_hidden = grad_hidden.float()
-        grad = torch.addcmul(grad_hidden * o, grad_hidden * o * squashed, squashed, value=-1)
-        grad += grad_cell
-        out = a - a * a  # sigmoid'
-        torch.sub(1, g * g, out=out[..., 2 * size : 3 * size])  # tanh'
+        through = grad_hidden * o
+        grad = grad_cell + through  # d loss / d c' = d c' + d h' o (1 - tanh(c')^2)
+        grad.addcmul_(through.mul_(squashed), squashed, value=-1)
+        out = torch.addcmul(a, a, a, value=-1)  # sigmoid'
+        torch.addcmul(out.new_ones(()), g, g, value=-1, out=out[..., 2 * size : 3 * size])  # tanh'
         d_i, d_f, d_g, d_o = out.split(size, dim=-1)
         d_i.mul_(g).mul_(grad)
         d_f.mul_(cell).mul_(grad)
         d_g.mul_(i).mul_(grad)
         d_o.mul_(squashed).mul_(grad_hidden)
-        return out.to(ctx.dtype), grad * f
+        out = out.to(ctx.dtype)
+        return out, out, grad.mul_(f)
 
 
 class _GRUCell(torch.autograd.Function):
@@ -138,7 +141,7 @@ class LSTMCell(nn.Module):
 
         def step(gates: Tensor, feed: Tensor | None, state: State) -> State:
             hidden = state[0] if feed is None else torch.cat([feed, state[0]], dim=-1)
-            return _LSTMCell.apply(gates + product(hidden), state[1])
+            return _LSTMCell.apply(gates, product(hidden), state[1])
 
         return step
 
@@ -225,7 +228,7 @@ class RecurrentEncoder(nn.Module):
         make = _cell_class(cell)
         directions = 2 if bidirectional else 1
         self.output_size = hidden_size * directions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             nn.ModuleList(make(input_size if n == 0 else self.output_size, hidden_size) for _ in range(directions))
             for n in range(num_layers)
@@ -272,7 +275,7 @@ class RecurrentDecoder(nn.Module):
         self.cells = nn.ModuleList(
             make(hidden_size if n else input_size, hidden_size, 0 if n else feed_size) for n in range(num_layers)
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """All steps at once: inputs (B, T, I), state tensors (B, H) -> top outputs (B, T, H), last state."""

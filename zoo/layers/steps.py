@@ -5,6 +5,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    """x @ weight^T without a copy of a weight per row: bf16 products of few rows copy what is not contiguous, every step."""
+    if weight.dim() == 3 and weight.is_contiguous():
+        return torch.matmul(weight, x.transpose(1, 2)).transpose(1, 2)
+    return torch.matmul(x, weight.transpose(-1, -2))
+
+
 class _Collect(torch.autograd.Function):
     """Root of the steps of one StepProduct: its backward runs after all of theirs and forms the weight gradient at once."""
 
@@ -30,14 +37,14 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, token, weight, tape):
         ctx.x, ctx.weight, ctx.tape, ctx.dtype = x.to(weight.dtype), weight, tape, x.dtype
-        return torch.matmul(ctx.x, weight.transpose(-1, -2))
+        return _product(ctx.x, weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
         grad = grad.to(ctx.weight.dtype)
         ctx.tape.append((grad, ctx.x))
-        return torch.matmul(grad, ctx.weight).to(ctx.dtype), grad.new_zeros((), dtype=torch.float32), None, None
+        return _product(grad, ctx.weight.transpose(-1, -2)).to(ctx.dtype), grad.new_zeros((), dtype=torch.float32), None, None
 
 
 class StepProduct:
@@ -61,4 +68,4 @@ class StepProduct:
         """x: (..., K) -> (..., N); with a weight per row x is (B, T, K)."""
         if self.needs_grad:
             return _Step.apply(x, self.token, self.weight, self.tape)
-        return torch.matmul(x.to(self.weight.dtype), self.weight.transpose(-1, -2))
+        return _product(x.to(self.weight.dtype), self.weight)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, GlobalAttention
+from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import maxout, tanh
 from zoo.layers.masking import lengths_to_mask, masked_mean
 from zoo.layers.recurrent import GRUCell, RecurrentEncoder
@@ -145,7 +146,7 @@ class BahdanauNMT(TranslationModule):
         self.encoder = RecurrentEncoder("gru", embedding_size, hidden_size, encoder_layers, dropout=dropout)
         self.decoder = DECODERS[decoder](embedding_size, hidden_size, memory_size, readout_size)
         self.attention = GlobalAttention(hidden_size, memory_size, "concat", attention_size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
         memory, _ = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)  # (B, S, M)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, make_attention
+from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import tanh
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
@@ -99,7 +100,7 @@ class LuongNMT(TranslationModule):
             attention, hidden_size, hidden_size, score=score, max_length=max_source_length, window=window, renormalize=renormalize
         )
         self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
         embedded = self.dropout(self.embeddings.src(src))  # (B, S, E)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import maxout, tanh
 from zoo.layers.masking import reverse_rows
 from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
@@ -86,7 +87,7 @@ class Seq2SeqNMT(TranslationModule):
             self.summary = nn.Linear(hidden_size, hidden_size)
             self.initial = nn.Linear(hidden_size, hidden_size)
             self.readout = nn.Linear(hidden_size + decoder_input, 2 * hidden_size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Summary, tuple[Tensor, ...]]:
         if self.reverse_source:
