@@ -328,7 +328,7 @@ class TranslationModule(ZooModule):
         vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]
         forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer that no token uses
         options["forbid"] = (*forbid,) if allow_unk else (UNK, *forbid)
-        options.setdefault("max_length", 2 * src_lengths + 10)
+        options.setdefault("max_length", src_lengths * 3 // 2 + 10)
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
         state = tuple(x.unsqueeze(1) for x in state)  # (B, 1, ...)
         if beam_size == 1 and n_best == 1:
