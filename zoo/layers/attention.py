@@ -76,7 +76,8 @@ class GlobalAttention(nn.Module):
 
     def loop(self, memory: AttentionMemory) -> Callable[[Tensor, Tensor | int], tuple[Tensor, Tensor]]:
         """The same as a function `attend(query, position)` for the steps of a decoder loop, gradients formed once at the end."""
-        score, context = self.score.loop(memory.keys), StepProduct(memory.values.transpose(1, 2))
+        # these products of one row each wait for memory, not for arithmetic: lower precision only adds conversions
+        score, context = self.score.loop(memory.keys), StepProduct(memory.values.transpose(1, 2), torch.float32)
 
         def attend(query: Tensor, position: Tensor | int = 0) -> tuple[Tensor, Tensor]:
             weights = self.weights(score(query), query, memory, position)

@@ -10,7 +10,7 @@ each step adds its own small product to the weight gradient, and the gates run t
 Shapes: B batch, S or T steps, I input size, H hidden size, G = 4 H (LSTM) or 3 H (GRU) gates.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -132,16 +132,21 @@ class LSTMCell(nn.Module):
         zeros = self.bias.new_zeros(*shape, self.hidden_size, dtype=torch.float32)
         return zeros, zeros
 
+    @staticmethod
+    def gate(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
+        """Input half and hidden half of the gates (..., G), state -> new state."""
+        return _LSTMCell.apply(gates, hidden_gates, state[1])
+
     def loop(self) -> Callable[[Tensor, Tensor | None, State], State]:
         """A function `step(gates (..., G), feed (..., F) or None, state) -> state` for the steps of one sequence."""
         weight = self.weight_hidden
-        if self.feed_size:
+        if self.feed_size:  # one product of the concatenated inputs
             weight = torch.cat([self.weight_input[:, self.input_size :], weight], dim=1)
         product = StepProduct(weight)
 
         def step(gates: Tensor, feed: Tensor | None, state: State) -> State:
             hidden = state[0] if feed is None else torch.cat([feed, state[0]], dim=-1)
-            return _LSTMCell.apply(gates, product(hidden), state[1])
+            return self.gate(gates, product(hidden), state)
 
         return step
 
@@ -158,6 +163,10 @@ class GRUCell(LSTMCell):
     def zeros(self, *shape: int) -> State:
         return super().zeros(*shape)[:1]
 
+    @staticmethod
+    def gate(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
+        return (_GRUCell.apply(gates, hidden_gates, state[0]),)
+
     def loop(self) -> Callable[[Tensor, Tensor | None, State], State]:
         hidden_product = StepProduct(self.weight_hidden)
         feed_product = StepProduct(self.weight_input[:, self.input_size :]) if self.feed_size else None
@@ -165,7 +174,7 @@ class GRUCell(LSTMCell):
         def step(gates: Tensor, feed: Tensor | None, state: State) -> State:
             if feed is not None:
                 gates = gates + feed_product(feed)
-            return (_GRUCell.apply(gates, hidden_product(state[0]), state[0]),)
+            return self.gate(gates, hidden_product(state[0]), state)
 
         return step
 
@@ -179,34 +188,39 @@ def _cell_class(cell: str) -> type[LSTMCell]:
     return CELLS[cell]
 
 
-def run_cell(
-    cell: LSTMCell, inputs: Tensor, state: State | None = None, mask: Tensor | None = None, reverse: bool = False
+def run_cells(
+    cells: Sequence[LSTMCell], inputs: Tensor, state: State | None = None, mask: Tensor | None = None
 ) -> tuple[Tensor, State]:
-    """One cell over a whole sequence, time first.
+    """One cell over a whole sequence, or two side by side, the second from the end to the start.
 
     Args:
-        cell: LSTMCell or GRUCell without feed.
+        cells: D = 1 or 2 cells of one kind and size, without feed.
         inputs: (S, B, I).
-        state: initial state, tensors (B, H); zeros if not given.
-        mask: (S, B) bool, True = real; at a pad the state is carried over, so a reverse run starts at the last real token.
-        reverse: from the last step to the first.
+        state: initial state, tensors (D, B, H); zeros if not given.
+        mask: (S, B) bool, True = real; at a pad the state is carried over, so the second cell starts at the last real token.
 
     Returns:
-        outputs (S, B, H), and the state after the last step taken.
+        outputs (S, B, D * H) in the order of the inputs, and the state after the last step taken, (D, B, H).
     """
     steps, batch = inputs.shape[:2]
-    gates, step = cell.project(inputs).unbind(0), cell.loop()
-    state = cell.zeros(batch) if state is None else state
-    full = steps if mask is None else int(mask.sum(0).min())  # steps before this one are real in every row
-    outputs: list[Tensor] = [inputs] * steps
-    for t in reversed(range(steps)) if reverse else range(steps):
-        new = step(gates[t], None, state)
-        if t >= full:
-            keep = mask[t].unsqueeze(-1)
-            new = tuple(torch.where(keep, n, s) for n, s in zip(new, state))
+    first = cells[0]
+    turned = [lambda x: x, lambda x: x.flip(0)][: len(cells)]
+    gates = torch.stack([cell.project(turn(inputs)) for cell, turn in zip(cells, turned)], dim=1).unbind(0)  # S x (D, B, G)
+    product = StepProduct(torch.stack([cell.weight_hidden for cell in cells]))
+    if state is None:
+        state = first.zeros(len(cells), batch)
+    if mask is not None:
+        mask = torch.stack([turn(mask) for turn in turned], dim=1).unsqueeze(-1)  # (S, D, B, 1)
+        padded = (~mask).flatten(1).any(1).tolist()
+    outputs = []
+    for t in range(steps):
+        new = first.gate(gates[t], product(state[0]), state)
+        if mask is not None and padded[t]:
+            new = tuple(torch.where(mask[t], n, s) for n, s in zip(new, state))
         state = new
-        outputs[t] = state[0]
-    return torch.stack(outputs), state
+        outputs.append(state[0])
+    stacked = torch.stack(outputs, dim=1)  # (D, S, B, H)
+    return torch.cat([turn(x) for turn, x in zip(turned, stacked)], dim=-1), state
 
 
 class RecurrentEncoder(nn.Module):
@@ -250,9 +264,8 @@ class RecurrentEncoder(nn.Module):
         finals = []
         for n, layer in enumerate(self.layers):
             x = self.dropout(x) if n else x
-            runs = [run_cell(cell, x, mask=mask, reverse=bool(d)) for d, cell in enumerate(layer)]
-            x = torch.cat([outputs for outputs, _ in runs], dim=-1)
-            finals.append(tuple(torch.cat(parts, dim=-1) for parts in zip(*(state for _, state in runs))))
+            x, final = run_cells(layer, x, mask=mask)
+            finals.append(tuple(torch.cat(tuple(part), dim=-1) for part in final))  # (D, B, H) -> (B, D * H)
         return (x * mask.unsqueeze(-1)).transpose(0, 1), finals
 
 
@@ -282,8 +295,9 @@ class RecurrentDecoder(nn.Module):
         x, finals = inputs.transpose(0, 1), ()
         width = len(state) // len(self.cells)
         for n, cell in enumerate(self.cells):
-            x, final = run_cell(cell, self.dropout(x) if n else x, state[n * width : (n + 1) * width])
-            finals += final
+            layer = tuple(x.unsqueeze(0) for x in state[n * width : (n + 1) * width])
+            x, final = run_cells([cell], self.dropout(x) if n else x, layer)
+            finals += tuple(part.squeeze(0) for part in final)
         return x.transpose(0, 1), finals
 
     def project(self, inputs: Tensor) -> Tensor:

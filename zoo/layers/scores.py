@@ -38,7 +38,7 @@ class DotScore(nn.Module):
 
     def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
         """`forward` for many single steps: a function query (B, T, H) -> scores (B, T, S)."""
-        return StepProduct(keys)
+        return StepProduct(keys, torch.float32)
 
 
 class ScaledDotScore(DotScore):
@@ -62,7 +62,7 @@ class GeneralScore(nn.Module):
         return torch.matmul(query, keys.transpose(1, 2))  # (B, T, S)
 
     def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
-        return StepProduct(keys)
+        return StepProduct(keys, torch.float32)
 
 
 class _AdditiveScore(torch.autograd.Function):

@@ -6,10 +6,8 @@ from torch.autograd.function import once_differentiable
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:
-    """x @ weight^T without a copy of a weight per row: bf16 products of few rows copy what is not contiguous, every step."""
-    if weight.dim() == 3 and weight.is_contiguous():
-        return torch.matmul(weight, x.transpose(1, 2)).transpose(1, 2)
-    return torch.matmul(x, weight.transpose(-1, -2))
+    with torch.autocast(x.device.type, enabled=False):  # the dtype was chosen before
+        return torch.matmul(x, weight.transpose(-1, -2))
 
 
 class _Collect(torch.autograd.Function):
@@ -44,7 +42,7 @@ class _Step(torch.autograd.Function):
     def backward(ctx, grad):
         grad = grad.to(ctx.weight.dtype)
         ctx.tape.append((grad, ctx.x))
-        return _product(grad, ctx.weight.transpose(-1, -2)).to(ctx.dtype), grad.new_zeros((), dtype=torch.float32), None, None
+        return torch.matmul(grad, ctx.weight).to(ctx.dtype), grad.new_zeros((), dtype=torch.float32), None, None
 
 
 class StepProduct:
@@ -53,12 +51,14 @@ class StepProduct:
     Under autocast the weight is cast once here, not once a step.
 
     Args:
-        weight: (N, K), or (B, N, K) for a product per batch row (attention keys and values).
+        weight: (N, K), or (B, N, K) for a product per batch row (attention keys and values) or per direction.
+        dtype: of the products; autocast's if not given.
     """
 
-    def __init__(self, weight: Tensor):
+    def __init__(self, weight: Tensor, dtype: torch.dtype | None = None):
         device = weight.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        if dtype is None:
+            dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         self.tape: list[tuple[Tensor, Tensor]] = []
         self.weight = weight.detach().to(dtype)
         self.needs_grad = torch.is_grad_enabled() and weight.requires_grad
