@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.losses import linear_cross_entropy
-from zoo.layers.search import SearchResult, beam_search, greedy_search
+from zoo.layers.search import SearchResult, beam_search, greedy_search, sample
 from zoo.metrics import CorpusScore
 from zoo.module import ZooModule
 from zoo.text import EOS, PAD, UNK, PairBatch, Tokenizer, pad_batch
@@ -109,7 +109,7 @@ class TranslationModule(ZooModule):
     """Base class of the translation models.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
-    label_smoothing, learning_rate, warmup_steps, total_steps, weight_decay, beam_size, length_penalty.
+    label_smoothing, learning_rate, warmup_steps, total_steps, cycles, weight_decay, beam_size, length_penalty.
     """
 
     embeddings: Embeddings
@@ -121,8 +121,11 @@ class TranslationModule(ZooModule):
         c = self.config
         if not 0 <= c["label_smoothing"] < 1:
             raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
-        if c["total_steps"] is not None and c["total_steps"] <= c["warmup_steps"]:
-            raise ValueError(f"total_steps must exceed warmup_steps ({c['warmup_steps']}); got {c['total_steps']}")
+        if c["cycles"] < 1:
+            raise ValueError(f"cycles must be at least 1; got {c['cycles']}")
+        if c["total_steps"] is not None and c["total_steps"] // c["cycles"] <= c["warmup_steps"]:
+            got = f"{c['total_steps']} steps in {c['cycles']} cycles"
+            raise ValueError(f"each cycle of total_steps must exceed warmup_steps ({c['warmup_steps']}); got {got}")
         self._scores: dict[str, CorpusScore] = {}
 
     # ---- filled in by the model ----
@@ -182,6 +185,9 @@ class TranslationModule(ZooModule):
         self.log("train/loss", loss.detach() / tokens, prog_bar=True, batch_size=tokens)
         return self.normalize_gradient(loss, tokens)
 
+    def on_validation_epoch_start(self) -> None:
+        self._scores = {"val": self._new_score()}
+
     def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
         loss, tokens = self.loss(batch)
         weight = tokens * self.trainer.world_size  # Lightning takes the mean of it over the processes, in whole numbers
@@ -189,11 +195,14 @@ class TranslationModule(ZooModule):
         self._score("val", batch, beam_size=1)
 
     def on_validation_epoch_end(self) -> None:
-        score = self._scores.pop("val")
+        score = self._scores["val"]
         for key, value in score.compute().items():
             self.log(f"val/{key}", value, prog_bar=key == "bleu")
         if self.trainer.state.fn == "validate":
             self._print_signatures(score, beam_size=1)
+
+    def on_test_epoch_start(self) -> None:
+        self._scores = {name: self._new_score() for name in self.trainer.datamodule.test_names}
 
     def test_step(self, batch: PairBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
@@ -203,17 +212,16 @@ class TranslationModule(ZooModule):
             for key, value in score.compute().items():
                 self.log(f"test/{name}/{key}", value)
         self._print_signatures(score, self.config["beam_size"])
-        self._scores = {}
 
     def _print_signatures(self, score: CorpusScore, beam_size: int) -> None:
         """How the scores in Lightning's table are computed, one line each."""
         for key, signature in score.signatures.items():
             self.print(f"{key}: {signature}|beam:{beam_size}")
 
+    def _new_score(self) -> CorpusScore:
+        return CorpusScore(self.trainer.datamodule.tgt_lang, self.trainer.datamodule.tokenized)
+
     def _score(self, name: str, batch: PairBatch, beam_size: int | None = None) -> None:
-        if name not in self._scores:
-            data = self.trainer.datamodule
-            self._scores[name] = CorpusScore(data.tgt_lang, data.tokenized)
         found = self._search(batch.src, batch.src_lengths, beam_size or self.config["beam_size"], return_attention=False)
         texts = [self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()]
         self._scores[name].update(texts, batch.tgt_text)
@@ -232,13 +240,16 @@ class TranslationModule(ZooModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def _schedule(self, step: int) -> float:
-        """Linear warm-up, then cosine to 2 % at total_steps, or constant without total_steps."""
-        warmup, total = self.config["warmup_steps"], self.config["total_steps"]
+        """Linear warm-up, then cosine to 2 % at the end of each cycle (Loshchilov and Hutter 2017), or constant."""
+        warmup, total, cycles = (self.config[key] for key in ("warmup_steps", "total_steps", "cycles"))
         if step < warmup:
             return (step + 1) / warmup
         if total is None:
             return 1.0
-        done = min(1.0, (step - warmup) / (total - warmup))
+        length = total // cycles
+        cycle = min(step // length, cycles - 1)
+        first = warmup if cycle == 0 else cycle * length
+        done = min(1.0, (step - first) / ((cycle + 1) * length - first))
         return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done))
 
     # ---- use ----
@@ -251,6 +262,8 @@ class TranslationModule(ZooModule):
         length_penalty: float | None = None,
         no_repeat_ngram: int = 0,
         allow_unk: bool = False,
+        temperature: float | None = None,
+        top_k: int = 0,
         batch_size: int = 64,
     ) -> "Translation | list[Translation]":
         """Translates raw text.
@@ -262,6 +275,8 @@ class TranslationModule(ZooModule):
             length_penalty: alpha of the length normalisation; the model's own setting if not given.
             no_repeat_ngram: n > 0 forbids repeating any n-gram of tokens.
             allow_unk: let the model write unknown-word tokens.
+            temperature: draw `n_best` translations at random instead of searching; 1 is the model's own distribution.
+            top_k: with a temperature: draw each token from the k most probable ones only; 0 from all.
             batch_size: sentences translated together.
 
         Returns:
@@ -271,9 +286,7 @@ class TranslationModule(ZooModule):
             ValueError: no tokenizer, a text longer than 1,000 tokens, or an option outside its range.
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
-        if isinstance(texts, str):
-            return self.translate([texts], beam_size, n_best, length_penalty, no_repeat_ngram, allow_unk, batch_size)[0]
-        texts = list(texts)
+        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else list(texts)
         if wrong := next((t for t in texts if not isinstance(t, str)), None):
             raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
         if self.src_tokenizer is None or self.tgt_tokenizer is None:
@@ -300,12 +313,14 @@ class TranslationModule(ZooModule):
                     length_penalty=length_penalty,
                     no_repeat_ngram=no_repeat_ngram,
                     allow_unk=allow_unk,
+                    temperature=temperature,
+                    top_k=top_k,
                 )
                 for i, n in enumerate(rows):
                     results[n] = self._translation(found, i, ids[n])
         finally:
             self.train(training)
-        return results
+        return results[0] if one else results
 
     @torch.no_grad()
     def _search(
@@ -316,6 +331,8 @@ class TranslationModule(ZooModule):
         length_penalty: float | None = None,
         n_best: int = 1,
         allow_unk: bool = False,
+        temperature: float | None = None,
+        top_k: int = 0,
         **options: Any,
     ) -> SearchResult:
         memory, state = self.encode(src, src_lengths)
@@ -331,6 +348,8 @@ class TranslationModule(ZooModule):
         options.setdefault("max_length", src_lengths * 3 // 2 + 10)
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
         state = tuple(x.unsqueeze(1) for x in state)  # (B, 1, ...)
+        if temperature is not None:
+            return sample(step, state, memory, temperature=temperature, top_k=top_k, num_samples=n_best, **options)
         if beam_size == 1 and n_best == 1:
             return greedy_search(step, state, memory, **options)
         return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)

@@ -119,6 +119,16 @@ def test_translate_one_many_none_and_empty(translator):
         assert many[2].attention.shape == (len(many[2].tokens), len(many[2].source_tokens))
 
 
+def test_translate_by_sampling(translator):
+    torch.manual_seed(0)
+    drawn = translator.translate("a dog", temperature=1.0, n_best=4)
+    assert len(drawn.n_best) == 4 and len({text for text, _ in drawn.n_best}) > 1
+    greedy = translator.translate("a dog", beam_size=1)
+    assert translator.translate("a dog", temperature=0.5, top_k=1).tokens == greedy.tokens
+    with pytest.raises(ValueError, match="temperature must be"):
+        translator.translate("a dog", temperature=0.0)
+
+
 def test_translate_unknown_characters_and_emoji(translator):
     out = translator.translate("a 🐕 läuft\n\u0000 中文")
     assert isinstance(out.text, str) and "<unk>" not in out.text
@@ -157,12 +167,23 @@ def test_plot(translator, tmp_path):
     assert not (tmp_path / "b.png").exists()
 
 
+def test_learning_rate_schedule():
+    rate = build(CLASSES[0], warmup_steps=10, total_steps=200, cycles=2)._schedule
+    assert [rate(0), rate(9), rate(10)] == [0.1, 1.0, 1.0]
+    assert rate(55) == pytest.approx(0.51)
+    assert rate(99) < 0.03 and rate(100) == 1.0 and rate(150) == pytest.approx(0.51)
+    assert rate(200) == rate(5000) == pytest.approx(0.02)
+    assert build(CLASSES[0], warmup_steps=10)._schedule(10**6) == 1.0
+
+
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda c: c.__name__)
 def test_bad_arguments(cls):
     with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\); got 1.5"):
         build(cls, label_smoothing=1.5)
-    with pytest.raises(ValueError, match=r"total_steps must exceed warmup_steps \(500\); got 10"):
-        build(cls, total_steps=10)
+    with pytest.raises(ValueError, match=r"must exceed warmup_steps \(500\); got 900 steps in 2 cycles"):
+        build(cls, total_steps=900, cycles=2)
+    with pytest.raises(ValueError, match="cycles must be at least 1; got 0"):
+        build(cls, cycles=0)
     with pytest.raises(ValueError, match="shared_vocab needs equal vocabulary sizes; got src_vocab_size 5 and tgt_vocab_size 6"):
         cls(**{**cls.tiny, "shared_vocab": True, "src_vocab_size": 5, "tgt_vocab_size": 6})
 

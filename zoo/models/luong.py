@@ -50,7 +50,8 @@ class LuongNMT(TranslationModule):
         label_smoothing: share of the target probability spread over the vocabulary.
         learning_rate: peak rate of AdamW.
         warmup_steps: optimiser steps of linear warm-up.
-        total_steps: optimiser steps until the cosine ends; constant rate if not given.
+        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
+        cycles: the cosine starts anew so many times less one.
         weight_decay: of AdamW.
         beam_size: hypotheses of the search in `translate` and in tests.
         length_penalty: alpha of its length normalisation.
@@ -81,6 +82,7 @@ class LuongNMT(TranslationModule):
         learning_rate: float = 1e-3,
         warmup_steps: int = 500,
         total_steps: int | None = None,
+        cycles: int = 1,
         weight_decay: float = 0.0,
         beam_size: int = 5,
         length_penalty: float = 1.0,
