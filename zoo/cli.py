@@ -267,6 +267,7 @@ def _export(options: argparse.Namespace) -> None:
     folder = cls.load_from_checkpoint(options.ckpt, map_location="cpu").save_pretrained(options.folder, half=True)
     if golden := cls.from_pretrained(folder).golden():  # of the rounded weights, which is what users get
         save_file(golden, folder / hub.GOLDEN)
+        (folder / hub.GOLDEN).chmod(0o644)  # save_file makes it private
     print("\n".join(f'"{name}": "{digest}",' for name, digest in hub.file_hashes(folder).items()))
 
 

@@ -54,7 +54,19 @@ def _table(*entries: Entry) -> dict[str, Entry]:
     return table
 
 
-TABLE: dict[str, Entry] = _table()
+TABLE: dict[str, Entry] = _table(
+    Entry(
+        "luong_dot.dates",
+        "zoo.models.luong.LuongNMT",
+        {
+            "config.json": "67a3e36fbc01b8337c372a6afcc7fcb047c68d98859baa22656dc4f8d0436031",
+            "golden.safetensors": "4ecd098588cafa6bce35ac2e670c5002cdc0cffe28a28ce6e80a2e074d359515",
+            "model.safetensors": "2a1ec2386acbf801ca0a447d6c74d56f981748523e7c540f4f78fea83e686bd1",
+            "tokenizer.src.json": "81941175a3b06e95b08fafbbf1ca25ddf1cab409be9c9d7f239ff07681762409",
+            "tokenizer.tgt.json": "9182bed047416d5c1ff8a52d357f1ad7247e4059b0fbec52a6f4a2a10cf16ada",
+        },
+    ),
+)
 
 
 def list_models(pattern: str = "*") -> list[str]:
