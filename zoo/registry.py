@@ -60,10 +60,30 @@ TABLE: dict[str, Entry] = _table(
         "zoo.models.luong.LuongNMT",
         {
             "config.json": "67a3e36fbc01b8337c372a6afcc7fcb047c68d98859baa22656dc4f8d0436031",
-            "golden.safetensors": "4ecd098588cafa6bce35ac2e670c5002cdc0cffe28a28ce6e80a2e074d359515",
+            "golden.safetensors": "8706fcdbc70c96e727c39c2cbbab57fa4ffd460e93c47802e4c4093bfd31ed3d",
             "model.safetensors": "2a1ec2386acbf801ca0a447d6c74d56f981748523e7c540f4f78fea83e686bd1",
             "tokenizer.src.json": "81941175a3b06e95b08fafbbf1ca25ddf1cab409be9c9d7f239ff07681762409",
             "tokenizer.tgt.json": "9182bed047416d5c1ff8a52d357f1ad7247e4059b0fbec52a6f4a2a10cf16ada",
+        },
+    ),
+    Entry(
+        "luong_general.multi30k_de_en",
+        "zoo.models.luong.LuongNMT",
+        {
+            "config.json": "64e16ce3d17d48c556c29b84d7d8cab40a9fc5279d0824cd11f888b0a70e3a4b",
+            "golden.safetensors": "e405574c99613de52ef69e681d89401ac6157ea568bffd617cdfebff9db87f94",
+            "model.safetensors": "1f88a8da25242af96180fe9b1a0e50166f2ed8a37efecaa89b42f0974ac3e78b",
+            "tokenizer.json": "88bdce467cdfb1b6425ba35fc8f6f035a5659d34496ba0bd53f1e8c5b47a1fca",
+        },
+    ),
+    Entry(
+        "luong_general.multi30k_en_de",
+        "zoo.models.luong.LuongNMT",
+        {
+            "config.json": "f39ede0f5f7d6469c1bd946a48e10428ec62fb74d38dc341380c3f067c685d1f",
+            "golden.safetensors": "86aff99552449f52d610d8f6880a5a1631252d6a272c028d79a216ef0323f1c9",
+            "model.safetensors": "8e6d64143000df7d74744cb7fd080c6f4d5756e45339a3b53e24f8640ad6c981",
+            "tokenizer.json": "88bdce467cdfb1b6425ba35fc8f6f035a5659d34496ba0bd53f1e8c5b47a1fca",
         },
     ),
 )

@@ -196,10 +196,11 @@ class TranslationModule(ZooModule):
 
     def on_validation_epoch_end(self) -> None:
         score = self._scores["val"]
-        for key, value in score.compute().items():
+        values = score.compute()
+        for key, value in values.items():
             self.log(f"val/{key}", value, prog_bar=key == "bleu")
         if self.trainer.state.fn == "validate":
-            self._print_signatures(score, beam_size=1)
+            self._print_scores("val", values, score, beam_size=1)
 
     def on_test_epoch_start(self) -> None:
         self._scores = {name: self._new_score() for name in self.trainer.datamodule.test_names}
@@ -209,20 +210,23 @@ class TranslationModule(ZooModule):
 
     def on_test_epoch_end(self) -> None:
         for name, score in self._scores.items():
-            for key, value in score.compute().items():
+            values = score.compute()
+            for key, value in values.items():
                 self.log(f"test/{name}/{key}", value)
-        self._print_signatures(score, self.config["beam_size"])
+            self._print_scores(name, values, score, self.config["beam_size"])
 
-    def _print_signatures(self, score: CorpusScore, beam_size: int) -> None:
-        """How the scores in Lightning's table are computed, one line each."""
-        for key, signature in score.signatures.items():
-            self.print(f"{key}: {signature}|beam:{beam_size}")
+    def _print_scores(self, name: str, values: dict[str, float], score: CorpusScore, beam_size: int) -> None:
+        """Each score with the signature that says how it was computed."""
+        self.print(f"\n{name}, beam {beam_size}, length penalty {self.config['length_penalty']}, fp32")
+        for key, value in values.items():
+            self.print(f"  {key:12}{value:6.2f}  {score.signatures.get(key, '')}".rstrip())
 
     def _new_score(self) -> CorpusScore:
         return CorpusScore(self.trainer.datamodule.tgt_lang, self.trainer.datamodule.tokenized)
 
     def _score(self, name: str, batch: PairBatch, beam_size: int | None = None) -> None:
-        found = self._search(batch.src, batch.src_lengths, beam_size or self.config["beam_size"], return_attention=False)
+        with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
+            found = self._search(batch.src, batch.src_lengths, beam_size or self.config["beam_size"], return_attention=False)
         texts = [self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()]
         self._scores[name].update(texts, batch.tgt_text)
 
@@ -398,9 +402,10 @@ class TranslationModule(ZooModule):
         return pad_batch(rows(self.config["src_vocab_size"], 7), rows(self.config["tgt_vocab_size"], 5))
 
     def golden(self) -> dict[str, Tensor]:
-        """Logits of a fixed batch, and the greedy and beam outputs for it."""
+        """About a hundred columns of the logits of a fixed batch, and the beam search's output for it."""
         batch = self.example_batch(6)
         with torch.no_grad():
             logits, _ = self(batch.src, batch.src_lengths, batch.tgt[:, :-1])
         found = self._search(batch.src, batch.src_lengths, self.config["beam_size"])
+        logits = logits[..., :: max(1, logits.size(-1) // 100)].contiguous()
         return {"src": batch.src, "src_lengths": batch.src_lengths, "tgt": batch.tgt, "logits": logits, "tokens": found.tokens}
