@@ -74,6 +74,11 @@ def test_command(args, folder, capsys):
         assert main(args) == 0 and capsys.readouterr().out.strip()
 
 
+def test_the_table_is_that_of_the_cards(capsys):
+    assert main(["list", "--markdown"]) == 0
+    assert capsys.readouterr().out in TEXT, "put the output of `zoo list --markdown` under Weights"
+
+
 def test_what_it_names_exists():
     assert missing_files(TEXT, ROOT) == []
     assert unknown_names(TEXT, registry.list_models()) == []
