@@ -56,6 +56,16 @@ def _table(*entries: Entry) -> dict[str, Entry]:
 
 TABLE: dict[str, Entry] = _table(
     Entry(
+        "bahdanau.multi30k_en_de",
+        "zoo.models.bahdanau.BahdanauNMT",
+        {
+            "config.json": "71128c9e00b0f2b2bdf0ecdeb5bb11096966b4ae9399f3b00c0c609e588d749f",
+            "golden.safetensors": "699cd8417bfc046f09cd10a7167b9f11462f2e79da0db57f59a457d999488b5b",
+            "model.safetensors": "9e688fb0986f1cfc8482fb55a7ca1f4d0421205305d96b8c705eb4aee74effb4",
+            "tokenizer.json": "88bdce467cdfb1b6425ba35fc8f6f035a5659d34496ba0bd53f1e8c5b47a1fca",
+        },
+    ),
+    Entry(
         "luong_dot.dates",
         "zoo.models.luong.LuongNMT",
         {
