@@ -218,8 +218,9 @@ class TranslationModule(ZooModule):
     def _print_scores(self, name: str, values: dict[str, float], score: CorpusScore, beam_size: int) -> None:
         """Each score with the signature that says how it was computed."""
         self.print(f"\n{name}, beam {beam_size}, length penalty {self.config['length_penalty']}, fp32")
+        signatures = score.signatures
         for key, value in values.items():
-            self.print(f"  {key:12}{value:6.2f}  {score.signatures.get(key, '')}".rstrip())
+            self.print(f"  {key:12}{value:6.2f}  {signatures.get(key, '')}".rstrip())
 
     def _new_score(self) -> CorpusScore:
         return CorpusScore(self.trainer.datamodule.tgt_lang, self.trainer.datamodule.tokenized)

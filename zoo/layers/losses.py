@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from zoo.layers.steps import product_dtype
+
 _ROWS = 256  # rows whose scores exist at one time: few enough for the cache, enough for a full-speed product
 
 
@@ -65,7 +67,6 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor
     Returns:
         A scalar.
     """
-    device = x.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    with torch.autocast(device, enabled=False):
+    dtype = product_dtype(weight)
+    with torch.autocast(x.device.type, enabled=False):
         return _LinearCrossEntropy.apply(x, weight, bias, labels, label_smoothing, dtype)

@@ -5,6 +5,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
+def product_dtype(weight: Tensor) -> torch.dtype:
+    """Precision of products with this weight: autocast's where it is on, else the weight's own."""
+    device = weight.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+
+
 def _product(x: Tensor, weight: Tensor) -> Tensor:
     with torch.autocast(x.device.type, enabled=False):  # the dtype was chosen before
         return torch.matmul(x, weight.transpose(-1, -2))
@@ -56,11 +62,8 @@ class StepProduct:
     """
 
     def __init__(self, weight: Tensor, dtype: torch.dtype | None = None):
-        device = weight.device.type
-        if dtype is None:
-            dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
         self.tape: list[tuple[Tensor, Tensor]] = []
-        self.weight = weight.detach().to(dtype)
+        self.weight = weight.detach().to(dtype or product_dtype(weight))
         self.needs_grad = torch.is_grad_enabled() and weight.requires_grad
         self.token = _Collect.apply(weight, self.tape) if self.needs_grad else None
 
