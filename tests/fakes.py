@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from zoo.module import ZooModule
+from zoo.translation import Translation
 
 
 class Upper:
@@ -22,6 +23,8 @@ class Upper:
 
     def plot(self, path) -> None:
         path.write_text(self.text)
+
+    to_dict = Translation.to_dict
 
 
 class Toy(ZooModule):

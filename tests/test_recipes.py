@@ -4,11 +4,13 @@ import random
 from importlib import import_module
 from pathlib import Path
 
+import labeled_fakes
 import pytest
 import yaml
 
 from zoo import registry
 from zoo.cli import main
+from zoo.data.labeled import LabeledData
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.yaml"))
 WORDS = "der die ein große Hund läuft springt über kleine Straße im Schnee und mit roten Bällen schön".split()
@@ -29,6 +31,9 @@ def test_form(path):
 
 def _invent(data_class, init_args, root):
     """Writes the files that a data set reads from `root`, with a few made-up sentences in each."""
+    if issubclass(data_class, LabeledData):
+        labeled_fakes.invent(data_class, init_args, root)
+        return
     data = data_class(**init_args)
     rng = random.Random(0)
     lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(200)]

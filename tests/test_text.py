@@ -109,7 +109,7 @@ def test_tokens_are_readable():
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="tokenizer must be one of 'bpe', 'word', 'char'; got 'spm'"):
+    with pytest.raises(ValueError, match="tokenizer must be one of 'bpe', 'word', 'char', 'word_punct'; got 'spm'"):
         Tokenizer.train(SENTENCES, "spm")
     with pytest.raises(ValueError, match="vocab_size must be greater than 4 .* got 4"):
         Tokenizer.train(SENTENCES, "bpe", 4)
@@ -133,3 +133,96 @@ def test_pad_batch():
 def test_pad_batch_without_targets():
     batch = pad_batch([[5]])
     assert batch.tgt is None and batch.tgt_lengths is None and batch.src_text is None
+
+
+# Kind "word_punct"
+
+
+@pytest.fixture(scope="module")
+def words():
+    return Tokenizer.train(["I do n't like it . It 's 3.50 , ca n't you ? Can not ! -"] * 2, "word_punct", 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("I don't like it.", "I do n't like it ."),
+        ("I DON’T. It’s, CAN'T!", "I DO N’T . It ’s , CA N'T !"),
+        ("cannot we'll they're I've she'd I'm", "can not we 'll they 're I 've she 'd I 'm"),
+        ("couldn't've", "could n't 've"),
+        ("$3.50 or 1,000.00, 2nd", "$ 3.50 or 1,000.00 , 2nd"),
+        ("re-made U.S. (sic)...", "re - made U . S . ( sic ) . . ."),
+        ("naïve e\u0301t 日本 🙂🙂 x_y", "naïve ét 日本 🙂 🙂 x _ y"),
+        ("'tis o'clock dogs' n't 'll", "' tis o ' clock dogs ' n't 'll"),
+        ("isn'tx cannots", "isn ' tx cannots"),
+    ],
+)
+def test_pieces_of_plain_text(words, text, pieces):
+    assert words.words(text) == pieces.split()
+    assert words.encode(text) == words.encode(pieces)  # tokenised text gives the same
+    assert words.words(pieces) == pieces.split()
+
+
+def test_words_and_ids(words):
+    assert words.kind == "word_punct"
+    text = "I can’t like IT, 7.50!"
+    assert words.tokens(words.encode(text)) == ["I", "ca", "n't", "like", "<unk>", ",", "<unk>", "!"]
+    assert words.decode(words.encode("I don't, it's!")) == "I do n't , it 's !"
+    lower = Tokenizer.train(["Do N’T"], "word_punct", 100, lowercase=True)
+    assert lower.encode("DON'T") == lower.encode("don’t") == [4, 5]
+    assert lower.words("DON’T don't") == ["DO", "N’T", "do", "n't"]
+
+
+_ANY_TEXT = st.text(max_size=40) | st.text("aNn'’tTcCoO.,3-\u0301\u0130 \u00a0\u1e9e\ufb01", max_size=40)
+
+
+@given(_ANY_TEXT)
+@settings(max_examples=400, deadline=None)
+def test_one_word_for_each_id(text):
+    for tokenizer in _word_tokenizers():
+        pieces = tokenizer.words(text)
+        assert len(pieces) == len(tokenizer.encode(text))
+        assert all(pieces)
+        if tokenizer.kind == "word_punct":
+            assert tokenizer.encode(" ".join(pieces)) == tokenizer.encode(text)
+
+
+def _word_tokenizers(store=[]):
+    if not store:
+        options = [("word", False), ("word", True), ("word_punct", False), ("word_punct", True)]
+        store += [Tokenizer.train(["a cannot n't 3 ."], kind, 50, lowercase) for kind, lowercase in options]
+    return store
+
+
+def test_words_of_other_kinds_are_their_pieces():
+    bpe = _cached_bpe()
+    assert bpe.words("Two dogs") == bpe.tokens(bpe.encode("Two dogs"))
+
+
+def test_word_punct_round_trip(words):
+    for copy in (Tokenizer.from_json(words.to_json()), pickle.loads(pickle.dumps(words))):
+        assert copy.kind == "word_punct" and copy.to_json() == words.to_json()
+        assert copy.words("I don't") == ["I", "do", "n't"] and copy.encode("I don't") == words.encode("I don't")
+
+
+def test_special_names_are_never_words():
+    tokenizer = Tokenizer.train(["<unk> </s> <pad> < pad >"] * 3, "word_punct", 100)
+    assert not {PAD, UNK, BOS, EOS} & set(tokenizer.encode("<pad> </s> <unk> < pad >"))
+
+
+@pytest.mark.parametrize("kind", ["word", "word_punct"])
+def test_min_frequency(kind):
+    texts = ["a a a b b c", "d b"]
+    assert len(Tokenizer.train(texts, kind, 100)) == 8
+    tokenizer = Tokenizer.train(texts, kind, 100, min_frequency=2)
+    assert tokenizer.encode("a b c d") == [*tokenizer.encode("a b"), UNK, UNK] and len(tokenizer) == 6
+    assert tokenizer.tokens([4, 5]) == ["a", "b"]  # by frequency, then by name
+    assert len(Tokenizer.train(texts, kind, 6)) == 6
+    with pytest.raises(ValueError, match="min_frequency must be at least 1; got 0"):
+        Tokenizer.train(texts, kind, 100, min_frequency=0)
+
+
+def test_a_word_without_end(words):
+    for unit in ("a", "3.3", "n't", "'", "can"):
+        text = unit * (600_000 // len(unit))
+        assert len(words.words(text)) == len(words.encode(text))

@@ -2,20 +2,17 @@
 
     zoo list                                            names, tasks, sizes, scores
     zoo info NAME                                       the card of a weight
-    zoo predict NAME "A dog runs."                      translate; lines on standard input work too
+    zoo predict NAME "A dog runs."                      translate or classify; lines on standard input work too
     zoo fit|validate|test --config recipes/NAME.yaml    train or evaluate by a recipe
 
 Whatever a user can get wrong ends as one line on standard error and exit code 2.
 """
 
 import argparse
-import json
 import os
 import re
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +22,6 @@ from zoo.allocator import keep_freed_memory
 PACKAGE = Path(__file__).parent
 # Beside the package in a checkout, inside it in an installed wheel.
 CARDS = (PACKAGE if (PACKAGE / "model_cards").is_dir() else PACKAGE.parent) / "model_cards"
-LINES_AT_ONCE = 64  # of standard input, translated as one call
 TRAINING_HELP = """\
 usage: zoo {verb} --config RECIPE.yaml [--SETTING VALUE ...]
 
@@ -133,16 +129,23 @@ def _parser() -> argparse.ArgumentParser:
     command = add(
         "predict",
         _predict,
-        "translate texts with a pretrained model",
+        "translate or classify texts with a pretrained model",
         'zoo predict luong_general.multi30k_en_de "A dog runs in the snow." --plot alignment.png\n'
-        "  zoo predict luong_general.multi30k_en_de --json < english.txt > german.jsonl",
+        "  zoo predict luong_general.multi30k_en_de --json < english.txt > german.jsonl\n"
+        "  zoo predict han.imdb review.txt another.txt --html review.html",
     )
     command.add_argument("name", help="a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
-    command.add_argument("text", nargs="*", help="texts; without any, lines are read from standard input")
-    command.add_argument("--beam-size", type=int, metavar="K", help="1 is greedy search (default: the model's own)")
-    command.add_argument("--n-best", type=int, default=1, metavar="N", help="print the N best, each with its score")
+    command.add_argument(
+        "text",
+        nargs="*",
+        help="texts (to a classifier also files, and - for all of standard input; to a model of pairs two texts each); without any, "
+        "lines are read from standard input",
+    )
     command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
-    command.add_argument("--plot", metavar="FILE", help="draw the alignment (FILE-2 and so on for further texts)")
+    command.add_argument("--plot", metavar="FILE", help="draw the attention (FILE-2 and so on for further texts)")
+    command.add_argument("--html", metavar="FILE", help="classifiers: the same as a web page")
+    command.add_argument("--beam-size", type=int, metavar="K", help="translation: 1 is greedy search (default: the model's own)")
+    command.add_argument("--n-best", type=int, metavar="N", help="translation: print the N best, each with its score")
 
     for name, texts in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
         commands.add_parser(name, help=texts["what"][0].lower() + texts["what"][1:-1])
@@ -212,45 +215,9 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _predict(options: argparse.Namespace) -> None:
-    keep_freed_memory()
-    model = registry.load(options.name)
-    number = 0
-    for texts in [options.text] if options.text else _lines(sys.stdin):
-        for out, text in zip(model.translate(texts, beam_size=options.beam_size, n_best=options.n_best), texts):
-            number += 1
-            if options.json:
-                print(json.dumps(_as_json(text, out, options.n_best), ensure_ascii=False))
-            elif options.n_best > 1:
-                print("\n".join(f"{score:.4f}\t{hypothesis}" for hypothesis, score in out.n_best))
-            else:
-                print(out.text)
-            if options.plot and out.tokens:  # of an empty text there is nothing to draw
-                path = Path(options.plot)
-                out.plot(path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}"))
-        sys.stdout.flush()
+    from zoo.predict import run
 
-
-def _lines(stream: Iterable[str]) -> Iterator[list[str]]:
-    """Lines in groups, without their ends; one by one for somebody who types."""
-    at_once = 1 if stream.isatty() else LINES_AT_ONCE
-    lines = (line.rstrip("\r\n") for line in stream)
-    while group := list(islice(lines, at_once)):
-        yield group
-
-
-def _as_json(source: str, out: Any, n_best: int) -> dict[str, Any]:
-    attention = out.attention
-    result = {
-        "source": source,
-        "text": out.text,
-        "score": out.score,
-        "source_tokens": out.source_tokens,
-        "tokens": out.tokens,
-        "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
-    }
-    if n_best > 1:
-        result["n_best"] = [{"text": text, "score": score} for text, score in out.n_best]
-    return result
+    run(options)
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -2,9 +2,10 @@
 
 import json
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tokenizers
@@ -14,7 +15,7 @@ from torch import Tensor
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_NAMES = ("<pad>", "<unk>", "<s>", "</s>")
-KINDS = ("bpe", "word", "char")
+KINDS = ("bpe", "word", "char", "word_punct")
 
 # The normaliser leaves no plain space inside a piece, so a vocabulary entry that holds one can never be
 # produced by a text: a user who types "</s>" gets pieces for these four characters, not the end of the sentence.
@@ -22,19 +23,29 @@ _SPECIALS = [name.replace(">", " >") for name in SPECIAL_NAMES]
 _SPACE = "▁"
 _CACHED_WORDS = 2**18  # more distinct words than this are forgotten and tokenised again
 
+# Pieces of kind "word_punct": contractions as in the Penn Treebank (do n't, it 's, can not), letters and digits together
+# (3.50 and 1,000 stay whole), every other character alone. The first half of a contraction ends where the second begins,
+# so raw and tokenised text give the same pieces. Without the limit of 200 characters the library gives up on longer ones.
+_LETTER = r"[\p{L}\p{M}\p{N}]"
+_NOT = rf"n't(?!{_LETTER})"
+_PIECE = (
+    rf"(?i){_NOT}|'(?:s|ll|re|ve|d|m)(?!{_LETTER})|can(?=not(?!{_LETTER}))"
+    rf"|(?>(?:(?!{_NOT}){_LETTER}|(?<=\p{{N}})[.,](?=\p{{N}})){{1,200}})|\S"
+)
 
-class _WordCache(dict[str, list[int]]):
-    """Token ids by word: most words of a text were seen before, and looking them up is ten times as fast."""
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+class _WordCache(dict[str, list[Any]]):
+    """What `cut` makes of a word: most words of a text were seen before, and looking them up is ten times as fast."""
+
+    def __init__(self, cut: Callable[[str], list[Any]]) -> None:
         super().__init__()
-        self._backend = backend
+        self._cut = cut
 
-    def __missing__(self, word: str) -> list[int]:
+    def __missing__(self, word: str) -> list[Any]:
         if len(self) >= _CACHED_WORDS:
             self.clear()
-        self[word] = ids = self._backend.encode(word, add_special_tokens=False).ids
-        return ids
+        self[word] = pieces = self._cut(word)
+        return pieces
 
 
 class PairBatch(NamedTuple):
@@ -98,44 +109,53 @@ class Tokenizer:
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self._backend = backend
-        self._words = _WordCache(backend)
+        self._ids = _WordCache(lambda word: backend.encode(word, add_special_tokens=False).ids)
         found = [backend.id_to_token(i) for i in range(len(_SPECIALS))]
         if found != _SPECIALS:
             raise ValueError(f"not a tokenizer of this package: its first entries must be {_SPECIALS}; got {found}")
         pre_tokenizer = json.loads(backend.to_str())["pre_tokenizer"]
-        self.kind: Literal["bpe", "word", "char"] = {"WhitespaceSplit": "word", "Metaspace": "char"}.get(
-            pre_tokenizer["type"], "bpe"
-        )
+        kinds = {"WhitespaceSplit": "word", "Metaspace": "char", "Split": "word_punct"}
+        self.kind: Literal["bpe", "word", "char", "word_punct"] = kinds.get(pre_tokenizer["type"], "bpe")
 
     @classmethod
     def train(
         cls,
         texts: Iterable[str],
-        kind: Literal["bpe", "word", "char"] = "bpe",
+        kind: Literal["bpe", "word", "char", "word_punct"] = "bpe",
         vocab_size: int = 8000,
         lowercase: bool = False,
+        min_frequency: int = 1,
     ) -> "Tokenizer":
         """Learns a vocabulary; memory grows with the number of distinct words, not with the text.
 
         Args:
             texts: sentences, read once.
             kind: "bpe" subwords (punctuation always apart), "word" (split at spaces only: for text that is already
-                tokenised) or "char".
+                tokenised), "char", or "word_punct" (whole words, punctuation marks and contractions of plain text:
+                "don't!" gives "do", "n't", "!", and so does "do n't !").
             vocab_size: upper limit, the four special tokens included.
             lowercase: lowercase the text, here and in `encode`.
+            min_frequency: words seen less often become UNK (kind "bpe": pairs seen less often are not merged).
         """
         if kind not in KINDS:
-            raise ValueError(f"tokenizer must be one of 'bpe', 'word', 'char'; got {kind!r}")
+            raise ValueError(f"tokenizer must be one of {str(KINDS)[1:-1]}; got {kind!r}")
         if vocab_size <= len(_SPECIALS):
             raise ValueError(f"vocab_size must be greater than {len(_SPECIALS)} (the special tokens); got {vocab_size}")
+        if min_frequency < 1:
+            raise ValueError(f"min_frequency must be at least 1; got {min_frequency}")
         steps = [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
         if lowercase:
             steps.append(normalizers.Lowercase())
         unk = _SPECIALS[UNK]
+        if kind == "word_punct":
+            steps.append(normalizers.Replace("’", "'"))
+            return cls._train_on_pieces(texts, normalizers.Sequence(steps), vocab_size, min_frequency)
         if kind == "word":
             backend = tokenizers.Tokenizer(models.WordLevel(unk_token=unk))
             backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-            trainer = trainers.WordLevelTrainer(vocab_size=vocab_size, special_tokens=_SPECIALS, show_progress=False)
+            trainer = trainers.WordLevelTrainer(
+                vocab_size=vocab_size, min_frequency=min_frequency, special_tokens=_SPECIALS, show_progress=False
+            )
         else:
             prepend = "never" if kind == "char" else "always"
             space = pre_tokenizers.Metaspace(_SPACE, prepend_scheme=prepend, split=kind == "bpe")
@@ -148,6 +168,7 @@ class Tokenizer:
             trainer = trainers.BpeTrainer(
                 vocab_size=vocab_size if kind == "bpe" else 0,  # characters only: an alphabet without merges
                 limit_alphabet=(alphabet + 1) // 2 if kind == "bpe" else alphabet,
+                min_frequency=min_frequency,
                 special_tokens=_SPECIALS,
                 show_progress=False,
             )
@@ -157,6 +178,25 @@ class Tokenizer:
         spec["added_tokens"] = []  # else the library searches every text for the special tokens
         return cls.from_json(json.dumps(spec, ensure_ascii=False))
 
+    @classmethod
+    def _train_on_pieces(
+        cls, texts: Iterable[str], normalizer: normalizers.Normalizer, vocab_size: int, min_frequency: int
+    ) -> "Tokenizer":
+        """Kind "word_punct": the library's own trainer would search the pieces of every word anew, ten times as long."""
+        pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE), "removed", invert=True)
+
+        def pieces(word: str) -> list[str]:
+            return [piece for piece, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(word))]
+
+        cache = _WordCache(pieces)
+        counts = Counter(chain.from_iterable(map(cache.__getitem__, chain.from_iterable(map(_split, texts)))))
+        frequent = (piece for piece, count in counts.items() if count >= min_frequency)
+        words = sorted(frequent, key=lambda piece: (-counts[piece], piece))[: vocab_size - len(_SPECIALS)]
+        vocab = {word: i for i, word in enumerate(_SPECIALS + words)}
+        backend = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=_SPECIALS[UNK]))
+        backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizer
+        return cls(backend)
+
     def __len__(self) -> int:
         return self._backend.get_vocab_size()
 
@@ -165,19 +205,32 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of one text, without special tokens; [] for an empty text."""
-        words = unicodedata.normalize("NFC", text).split()
+        words = _split(text)
         if self.kind == "char":
             return self._backend.encode(" ".join(words), add_special_tokens=False).ids
-        return list(chain.from_iterable(map(self._words.__getitem__, words)))
+        return list(chain.from_iterable(map(self._ids.__getitem__, words)))
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Token ids of many texts, without special tokens."""
         return [self.encode(text) for text in texts]
 
+    def words(self, text: str) -> list[str]:
+        """The pieces of a text as they are written there, one for each id that `encode` gives.
+
+        Kinds "word" and "word_punct" keep the case of the letters and the words that become UNK; the pieces of the other
+        kinds are those of `tokens`.
+        """
+        if self.kind not in ("word", "word_punct"):
+            return self.tokens(self.encode(text))
+        encodings = ((word, self._backend.encode(word, add_special_tokens=False)) for word in _split(text))
+        return [word[start:end] for word, encoding in encodings for start, end in encoding.offsets]
+
     def decode(self, ids: Sequence[int]) -> str:
-        """Plain text of token ids; special tokens are left out."""
+        """Plain text of token ids (kinds "word", "word_punct": spaces between all pieces), without special tokens."""
         pieces = [self._backend.id_to_token(int(i)) for i in ids if i > EOS]
-        return " ".join(pieces) if self.kind == "word" else self._backend.decoder.decode(pieces).strip()
+        if self.kind in ("word", "word_punct"):
+            return " ".join(pieces)
+        return self._backend.decoder.decode(pieces).strip()
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """One readable label per id, for plots: words bare, inner pieces of a word as "·piece", spaces as "▁"."""
@@ -205,3 +258,7 @@ class Tokenizer:
         except Exception as error:  # the library raises bare `Exception`
             raise ValueError(f"not a tokenizer in JSON form: {error}") from error
         return cls(backend)
+
+
+def _split(text: str) -> list[str]:
+    return unicodedata.normalize("NFC", text).split()

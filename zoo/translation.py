@@ -11,7 +11,6 @@ and owns `embeddings` (Embeddings), whose output layer turns readouts into score
 Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size, V target vocabulary.
 """
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from zoo.layers.losses import linear_cross_entropy
 from zoo.layers.search import SearchResult, beam_search, greedy_search, sample
 from zoo.metrics import CorpusScore
 from zoo.module import ZooModule
+from zoo.schedule import adamw, check_schedule
 from zoo.text import EOS, PAD, UNK, PairBatch, Tokenizer, pad_batch
 
 MAX_SOURCE_TOKENS = 1000  # one sentence; a longer text is many sentences
@@ -50,6 +50,20 @@ class Translation:
         if self.attention is None:
             raise ValueError("this model has no attention to plot; load one that has, e.g. a bahdanau or luong model")
         return alignment_heatmap(path, self.source_tokens, self.tokens, self.attention)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values; `n_best` only if there are several."""
+        attention = self.attention
+        found = {
+            "text": self.text,
+            "score": self.score,
+            "source_tokens": self.source_tokens,
+            "tokens": self.tokens,
+            "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
+        }
+        if len(self.n_best) > 1:
+            found["n_best"] = [{"text": text, "score": score} for text, score in self.n_best]
+        return found
 
 
 Step = Callable[[Tensor, tuple, NamedTuple, int], tuple[Tensor, tuple, Tensor | None]]
@@ -121,11 +135,7 @@ class TranslationModule(ZooModule):
         c = self.config
         if not 0 <= c["label_smoothing"] < 1:
             raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
-        if c["cycles"] < 1:
-            raise ValueError(f"cycles must be at least 1; got {c['cycles']}")
-        if c["total_steps"] is not None and c["total_steps"] // c["cycles"] <= c["warmup_steps"]:
-            got = f"{c['total_steps']} steps in {c['cycles']} cycles"
-            raise ValueError(f"each cycle of total_steps must exceed warmup_steps ({c['warmup_steps']}); got {got}")
+        check_schedule(c)
         self._scores: dict[str, CorpusScore] = {}
 
     # ---- filled in by the model ----
@@ -232,30 +242,7 @@ class TranslationModule(ZooModule):
         self._scores[name].update(texts, batch.tgt_text)
 
     def configure_optimizers(self) -> dict[str, Any]:
-        optimizer = torch.optim.AdamW(
-            self.parameters(),
-            lr=self.config["learning_rate"],
-            betas=(0.9, 0.98),
-            weight_decay=self.config["weight_decay"],
-            fused=True,
-        )
-        # else the optimiser would unscale fp16 gradients itself, after clipping, and Lightning refuses to clip
-        optimizer._step_supports_amp_scaling = False
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, self._schedule)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
-
-    def _schedule(self, step: int) -> float:
-        """Linear warm-up, then cosine to 2 % at the end of each cycle (Loshchilov and Hutter 2017), or constant."""
-        warmup, total, cycles = (self.config[key] for key in ("warmup_steps", "total_steps", "cycles"))
-        if step < warmup:
-            return (step + 1) / warmup
-        if total is None:
-            return 1.0
-        length = total // cycles
-        cycle = min(step // length, cycles - 1)
-        first = warmup if cycle == 0 else cycle * length
-        done = min(1.0, (step - first) / ((cycle + 1) * length - first))
-        return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done))
+        return adamw(self, self.config)
 
     # ---- use ----
 

@@ -1,6 +1,6 @@
-"""Shows that memory does not grow with the corpus: 5 million synthetic sentence pairs, tokenised and batched.
+"""Shows that memory does not grow with the corpus: millions of synthetic pairs or documents, tokenised and batched.
 
-Run by hand: python tests/benchmarks/bench_data.py [--pairs 5000000] [--folder DIR]
+Run by hand: python tests/benchmarks/bench_data.py [pairs|documents] [--size 5000000] [--folder DIR]
 """
 
 import argparse
@@ -13,8 +13,11 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
+from zoo.data.labeled import LabeledData
+from zoo.data.labeled_arrays import Example
 from zoo.data.pairs import PairData
-from zoo.text import Tokenizer
+from zoo.labeled_text import DocumentBatch
+from zoo.text import PairBatch, Tokenizer
 
 MIB = 2**20
 
@@ -23,6 +26,14 @@ def resident_mib() -> float:
     """Memory of this process that is in RAM now, mapped files included."""
     fields = Path("/proc/self/statm").read_text().split()
     return int(fields[1]) * resource.getpagesize() / MIB
+
+
+def made_up_words() -> tuple[random.Random, list[str], list[float]]:
+    """20,000 words and the cumulated weights of a Zipf distribution."""
+    rng = random.Random(0)
+    syllables = [consonant + vowel for consonant in "bcdfghklmnprstvz" for vowel in "aeiou"]
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(20_000)]
+    return rng, words, list(accumulate(1 / (rank + 1) for rank in range(len(words))))
 
 
 class SyntheticPairs(PairData):
@@ -36,10 +47,7 @@ class SyntheticPairs(PairData):
         return ["synthetic", self.pairs]
 
     def train_pairs(self) -> Iterator[tuple[str, str]]:
-        rng = random.Random(0)
-        syllables = [consonant + vowel for consonant in "bcdfghklmnprstvz" for vowel in "aeiou"]
-        words = ["".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(20_000)]
-        weights = list(accumulate(1 / (rank + 1) for rank in range(len(words))))
+        rng, words, weights = made_up_words()
         lengths = sorted(rng.randint(4, 40) for _ in range(50_000))
         sentences = [" ".join(rng.choices(words, cum_weights=weights, k=length)) for length in lengths]
         for _ in range(self.pairs):
@@ -57,26 +65,61 @@ class SyntheticPairs(PairData):
         return tokenizer, tokenizer
 
 
+class SyntheticDocuments(LabeledData):
+    """Random documents of 1 to 15 of 50,000 made-up sentences, so of 90 words on average, in two classes."""
+
+    structure = "document"
+    known_labels = ("odd", "even")
+
+    def __init__(self, documents: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.documents = documents
+
+    def signature(self, split: str) -> list[object]:
+        return ["synthetic", self.documents, split]
+
+    def examples(self, split: str) -> Iterator[Example]:
+        rng, words, weights = made_up_words()
+        lengths = [rng.randint(4, 18) for _ in range(50_000)]
+        sentences = [" ".join(rng.choices(words, cum_weights=weights, k=n)).capitalize() + ". " for n in lengths]
+        for number in range(self.documents if split == "train" else 100):
+            yield Example("".join(rng.choices(sentences, k=rng.randint(1, 15))), None, (self.known_labels[number % 2],))
+
+    def _tokenizer(self) -> Tokenizer:
+        texts = (example.text for example in islice(self.examples("train"), 50_000))  # as above
+        return Tokenizer.train(texts, "word_punct", self.vocab_size, self.lowercase, self.min_frequency)
+
+
+def tokens(batch: PairBatch | DocumentBatch) -> tuple[int, int]:
+    """Number of tokens in a batch, without and with padding."""
+    if isinstance(batch, DocumentBatch):
+        return len(batch.words), len(batch.words)
+    real = int(batch.src_lengths.sum()) + int(batch.tgt_lengths.sum())
+    return real, batch.src.numel() + batch.tgt.numel() - len(batch.tgt)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=5_000_000)
+    parser.add_argument("kind", nargs="?", default="pairs", choices=["pairs", "documents"])
+    parser.add_argument("--size", type=int, help="5 million pairs or 1 million documents if left out")
     parser.add_argument("--batches", type=int, default=20_000, help="batches to load with each kind of budget")
     parser.add_argument("--folder", help="cache folder; a temporary one if left out")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        measure(options.pairs, options.batches, options.folder or temporary)
+        measure(options.kind, options.size, options.batches, options.folder or temporary)
 
 
-def measure(pairs: int, batches: int, folder: str) -> None:
+def measure(kind: str, size: int | None, batches: int, folder: str) -> None:
+    make, size = (SyntheticPairs, size or 5_000_000) if kind == "pairs" else (SyntheticDocuments, size or 1_000_000)
     begin = time.perf_counter()
-    data = SyntheticPairs(pairs, cache_dir=folder)
+    data = make(size, cache_dir=folder)
     print(f"start                resident {resident_mib():6.0f} MiB")
     data.prepare_data()
-    print(f"{pairs:,} pairs tokenised in {time.perf_counter() - begin:.0f} s, resident {resident_mib():6.0f} MiB")
-    size = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
-    print(f"cache on disk        {size / MIB:6.0f} MiB")
+    print(f"{size:,} {kind} tokenised in {time.perf_counter() - begin:.0f} s, resident {resident_mib():6.0f} MiB")
+    stored = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
+    print(f"cache on disk        {stored / MIB:6.0f} MiB")
     for budget in ({"batch_size": 64}, {"batch_tokens": 2000}):
-        data = SyntheticPairs(pairs, cache_dir=folder, **budget)
+        data = make(size, cache_dir=folder, **budget)
         data.setup("fit")
         begin = time.perf_counter()
         loader = data.train_dataloader()
@@ -87,8 +130,8 @@ def measure(pairs: int, batches: int, folder: str) -> None:
         before, peak, real, padded = resident_mib(), 0.0, 0, 0
         begin = time.perf_counter()
         for number, batch in zip(range(batches), iterator):
-            real += int(batch.src_lengths.sum()) + int(batch.tgt_lengths.sum())
-            padded += batch.src.numel() + batch.tgt.numel() - len(batch.tgt)
+            counts = tokens(batch)
+            real, padded = real + counts[0], padded + counts[1]
             if number % 100 == 0:
                 peak = max(peak, resident_mib())
         seconds = time.perf_counter() - begin

@@ -1,6 +1,20 @@
 """Lightning data modules, one class a data set."""
 
+from zoo.data.documents import IMDB, LabeledText, Reuters, TwentyNewsgroups
+from zoo.data.sentences import SICK, SST, TREC6
 from zoo.data.synthetic import Dates
 from zoo.data.text_pairs import Multi30k, ParallelText, Tatoeba
 
-__all__ = ["Dates", "Multi30k", "ParallelText", "Tatoeba"]
+__all__ = [
+    "IMDB",
+    "SICK",
+    "SST",
+    "TREC6",
+    "Dates",
+    "LabeledText",
+    "Multi30k",
+    "ParallelText",
+    "Reuters",
+    "Tatoeba",
+    "TwentyNewsgroups",
+]

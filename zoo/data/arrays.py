@@ -1,23 +1,25 @@
-"""Tokenised sentence pairs in memory-mapped files: a corpus of any size costs no resident memory."""
+"""Tokenised text in memory-mapped files: a corpus of any size costs no resident memory."""
 
 import json
 import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from zoo.text import Tokenizer
+from zoo.text import PairBatch, Tokenizer, pad_batch
 
 _CHUNK = 8192  # pairs tokenised at a time
 
 
-class _Ragged:
-    """Rows of token ids of different lengths: one flat file of tokens and one of `rows + 1` offsets."""
+class Ragged:
+    """Rows of numbers of different lengths: one flat file of numbers and one of `rows + 1` offsets."""
 
     def __init__(self, folder: Path, side: str, dtype: str) -> None:
         self._maps = [_map(folder / f"{side}.{suffix}") for suffix in ("tokens", "offsets")]
@@ -25,22 +27,70 @@ class _Ragged:
         self._offsets = np.frombuffer(self._maps[1], np.int64)
 
     def lengths(self, index: np.ndarray) -> np.ndarray:
+        """Lengths of the rows `index`, (N,) int32."""
         return (self._offsets[index + 1] - self._offsets[index]).astype(np.int32)
 
     def rows(self, index: np.ndarray) -> list[np.ndarray]:
+        """The rows `index`, each a view into the file."""
         tokens = self._tokens
         bounds = zip(self._offsets[index].tolist(), self._offsets[index + 1].tolist(), strict=True)
         return [tokens[start:end] for start, end in bounds]
 
     def release(self) -> None:
+        """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
         for mapped in self._maps:
             if hasattr(mapped, "madvise"):  # not on every system
                 mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def _map(path: Path) -> mmap.mmap:
+def _map(path: Path) -> Any:
     with path.open("rb") as file:
+        if not path.stat().st_size:
+            return b""  # the system maps no empty file
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+class RaggedWriter:
+    """Writes the two files of a `Ragged`."""
+
+    def __init__(self, folder: Path, side: str, dtype: str) -> None:
+        self._dtype = dtype
+        self.end = 0  # numbers written
+        self._tokens, self._offsets = ((folder / f"{side}.{suffix}").open("wb") for suffix in ("tokens", "offsets"))
+        self._offsets.write(np.zeros(1, np.int64).tobytes())
+
+    def write(self, rows: Sequence[Sequence[int]]) -> None:
+        """Appends some rows."""
+        offsets = self.end + np.cumsum(list(map(len, rows)), dtype=np.int64)
+        self.end = int(offsets[-1]) if rows else self.end
+        self._offsets.write(offsets.tobytes())
+        self._tokens.write(np.fromiter(chain.from_iterable(rows), self._dtype).tobytes())
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._tokens.close()
+        self._offsets.close()
+
+
+@contextmanager
+def appearing_when_complete(folder: Path) -> Iterator[Path]:
+    """Gives a temporary folder to write into, which becomes `folder` if all goes well and is removed if not."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        yield temporary
+        try:
+            os.rename(temporary, folder)
+        except OSError:  # another process was quicker; its content is the same
+            if not folder.exists():
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def token_type(tokenizer: Tokenizer) -> str:
+    """Name of the smallest number type that holds the tokenizer's ids."""
+    return "uint16" if len(tokenizer) <= 2**16 else "uint32"
 
 
 class PairArrays:
@@ -49,7 +99,12 @@ class PairArrays:
     Attributes:
         too_long: number of pairs left out because a side was longer than `max_length`.
         empty: number of pairs left out because a side was empty.
+        tokens: number of tokens of both sides.
+        texts: number of sentences of both sides.
     """
+
+    noun = "pairs"
+    special = 1  # tokens that are added to a sentence and count in its length
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,8 +112,9 @@ class PairArrays:
         self._size: int = meta["pairs"]
         self.too_long: int = meta["too_long"]
         self.empty: int = meta["empty"]
-        self.tokens: int = meta["tokens"]  # of both sides
-        self._sides = [_Ragged(folder, side, dtype) for side, dtype in zip(("src", "tgt"), meta["dtypes"], strict=True)]
+        self.tokens: int = meta["tokens"]
+        self.texts = 2 * self._size
+        self._sides = [Ragged(folder, side, dtype) for side, dtype in zip(("src", "tgt"), meta["dtypes"], strict=True)]
 
     def __reduce__(self) -> tuple:
         return PairArrays, (self.folder,)  # a worker process maps the files itself
@@ -75,6 +131,10 @@ class PairArrays:
         """Source and target tokens of the pairs `index`."""
         src, tgt = self._sides
         return src.rows(index), tgt.rows(index)
+
+    def batch(self, index: np.ndarray) -> PairBatch:
+        """The pairs `index`, padded."""
+        return pad_batch(*self.rows(index))
 
     def release(self) -> None:
         """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
@@ -103,32 +163,19 @@ class PairArrays:
         """
         if folder.exists():
             return
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
+        with appearing_when_complete(folder) as temporary:
             _write(temporary, pairs, (src_tokenizer, tgt_tokenizer), max_length)
-            try:
-                os.rename(temporary, folder)
-            except OSError:  # another process was quicker; its content is the same
-                if not folder.exists():
-                    raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _write(
     folder: Path, pairs: Iterable[tuple[str, str]], tokenizers: tuple[Tokenizer, Tokenizer], max_length: int | None
 ) -> None:
-    dtypes = ["uint16" if len(tokenizer) <= 2**16 else "uint32" for tokenizer in tokenizers]
+    dtypes = [token_type(tokenizer) for tokenizer in tokenizers]
     limit = max_length or np.inf
     counts = {"pairs": 0, "too_long": 0, "empty": 0}
-    ends = [0, 0]
-    token_files = [(folder / f"{side}.tokens").open("wb") for side in ("src", "tgt")]
-    offset_files = [(folder / f"{side}.offsets").open("wb") for side in ("src", "tgt")]
+    writers = [RaggedWriter(folder, side, dtype) for side, dtype in zip(("src", "tgt"), dtypes, strict=True)]
     try:
-        for file in offset_files:
-            file.write(np.zeros(1, np.int64).tobytes())
-        for chunk in _chunks(pairs):
+        for chunk in chunks(pairs, _CHUNK):
             encoded = [tokenizer.encode_batch(side) for tokenizer, side in zip(tokenizers, zip(*chunk), strict=True)]
             kept = []
             for src, tgt in zip(*encoded, strict=True):
@@ -139,14 +186,11 @@ def _write(
                 else:
                     kept.append((src, tgt))
             counts["pairs"] += len(kept)
-            for i, rows in enumerate(zip(*kept)):
-                offsets = ends[i] + np.cumsum([len(row) for row in rows], dtype=np.int64)
-                ends[i] = int(offsets[-1])
-                offset_files[i].write(offsets.tobytes())
-                token_files[i].write(np.concatenate([np.array(row, dtypes[i]) for row in rows]).tobytes())
+            for writer, rows in zip(writers, zip(*kept)):
+                writer.write(rows)
     finally:
-        for file in token_files + offset_files:
-            file.close()
+        for writer in writers:
+            writer.close()
     if not counts["pairs"]:
         if counts["too_long"]:
             raise ValueError(
@@ -154,10 +198,12 @@ def _write(
                 f"({counts['too_long']:,} pairs are longer); raise max_length"
             )
         raise ValueError("the training text is empty: it holds no pair with words on both sides")
-    (folder / "meta.json").write_text(json.dumps({**counts, "tokens": sum(ends), "dtypes": dtypes}))
+    tokens = sum(writer.end for writer in writers)
+    (folder / "meta.json").write_text(json.dumps({**counts, "tokens": tokens, "dtypes": dtypes}))
 
 
-def _chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    iterator = iter(pairs)
-    while chunk := list(islice(iterator, _CHUNK)):
+def chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of `size` items, the last one shorter."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
         yield chunk

@@ -1,23 +1,50 @@
-"""Batches of sentence pairs of similar length, in an order that can be resumed and shared out to processes.
+"""Batches of texts of similar length, in an order that can be resumed and shared out to processes.
 
-The training data is an endless stream of batches. Epoch e of the data visits the pairs in a pseudo-random order that
-is computed, not stored; consecutive positions of it form pools; a pool is sorted by length, cut into batches, and
-the batches are shuffled. So a position in the stream is three numbers, and memory is that of one pool.
+The training data is an endless stream of batches. Epoch e of the data visits the texts (or pairs of texts) in a
+pseudo-random order that is computed, not stored; consecutive positions of it form pools; a pool is sorted by length, cut
+into batches, and the batches are shuffled. So a position in the stream is three numbers, and memory is that of one pool.
 """
 
 import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from zoo.data.arrays import PairArrays
 from zoo.data.dropout import BpeDropout
 from zoo.text import PairBatch, pad_batch
 
 _FEISTEL_ROUNDS = 6
+
+
+class Items(Protocol):
+    """What is put into batches: pairs of sentences, texts, documents. An `index` is an array of item numbers, (N,)."""
+
+    noun: str  # what the items are called in messages
+    special: int  # tokens that are added to a text and count in its length
+
+    def __len__(self) -> int: ...
+
+    def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Token counts of the two texts of each item, (N,) integers each, the same array twice for single texts."""
+
+    def batch(self, index: np.ndarray) -> Any:
+        """A batch of the items."""
+
+
+class StoredItems(Items, Protocol):
+    """Items in memory-mapped files: `PairArrays` or `LabeledArrays`."""
+
+    tokens: int  # in all texts together
+    texts: int  # number of texts, so 2 for each pair
+
+    def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
+        """Tokens of the first, and of the second text, of each item."""
+
+    def release(self) -> None:
+        """Lets the system drop the pages read so far."""
 
 
 def permuted(positions: np.ndarray, size: int, seed: int) -> np.ndarray:
@@ -53,7 +80,7 @@ def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int |
     A batch is later shared out to `world_size` processes, so it never has fewer sentences than that.
 
     Args:
-        lengths: (N,) the longer side of each pair, special tokens counted; N >= world_size.
+        lengths: (N,) the longer text of each item, special tokens counted, at least 1; N >= world_size.
         batch_size: sentences a batch and process; batches are cut evenly, so none is much smaller than the others.
         batch_tokens: sentences times the longest side, padding counted, a batch and process (if `batch_size` is None).
         world_size: number of processes.
@@ -77,7 +104,7 @@ def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int |
 
 
 def _by_length(src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
-    # Source lengths rise and fall in turn, so they do not jump where the target length changes.
+    # By target length; source lengths rise and fall in turn, so they do not jump where the target length changes.
     return np.lexsort((np.where(tgt % 2, src, -src), tgt))
 
 
@@ -85,7 +112,7 @@ class BatchStream:
     """The endless stream of training batches of one process.
 
     Args:
-        arrays: the tokenised pairs.
+        arrays: the tokenised items.
         batch_size: sentences a batch and process; None to use `batch_tokens`.
         batch_tokens: token budget a batch and process, see `cut_batches`.
         pool_batches: batches in a pool: more means less padding, fewer means more varied batches.
@@ -98,7 +125,7 @@ class BatchStream:
 
     def __init__(
         self,
-        arrays: PairArrays,
+        arrays: StoredItems,
         batch_size: int | None = 64,
         batch_tokens: int | None = None,
         pool_batches: int = 192,
@@ -108,12 +135,13 @@ class BatchStream:
         dropouts: tuple[BpeDropout, BpeDropout] | None = None,
     ) -> None:
         if len(arrays) < world_size:
-            raise ValueError(f"cannot share {len(arrays)} training pairs out to {world_size} processes")
+            raise ValueError(f"cannot share {len(arrays)} training {arrays.noun} out to {world_size} processes")
         self.arrays = arrays
         self._batch_size, self._batch_tokens = batch_size, batch_tokens
         self._seed, self._rank, self._world_size = seed, rank, world_size
         self._dropouts = dropouts
-        size = batch_size or max(1, int(batch_tokens * 2 * len(arrays) / (arrays.tokens + 2 * len(arrays))))
+        tokens = arrays.tokens + arrays.special * arrays.texts
+        size = batch_size or max(1, int(batch_tokens * arrays.texts / tokens))
         self.pools = max(1, len(arrays) // (size * world_size * pool_batches))
 
     def pool(self, epoch: int, pool: int) -> "Pool":
@@ -132,16 +160,15 @@ class BatchStream:
         batches = np.split(order, self._cut(np.maximum(src, tgt)[order])[:-1])
         return Pool(pairs, rows, [batches[i] for i in rng.permutation(len(batches))])
 
-    def load(self, pool: "Pool", number: int) -> PairBatch:
-        """This process's share of one batch of a pool, padded."""
+    def load(self, pool: "Pool", number: int) -> Any:
+        """This process's share of one batch of a pool."""
         share = pool.batches[number][self._rank :: self._world_size]
         if pool.rows is None:
-            rows = self.arrays.rows(pool.pairs[share])
+            batch = self.arrays.batch(pool.pairs[share])
         else:
-            rows = [[side[i] for i in share.tolist()] for side in pool.rows]
-        padded = pad_batch(*rows)
+            batch = pad_batch(*([side[i] for i in share.tolist()] for side in pool.rows))
         self.arrays.release()
-        return padded
+        return batch
 
     def batches_per_epoch(self) -> int:
         """Number of batches in an epoch of the data.
@@ -168,14 +195,14 @@ class BatchStream:
         return total * pool // self.pools, total * (pool + 1) // self.pools
 
     def _cut(self, longer: np.ndarray) -> list[int]:
-        return cut_batches(longer + 1, self._batch_size, self._batch_tokens, self._world_size)
+        return cut_batches(longer + self.arrays.special, self._batch_size, self._batch_tokens, self._world_size)
 
 
 class Pool(NamedTuple):
-    """Pairs that are sorted by length together.
+    """Items that are sorted by length together.
 
     Attributes:
-        pairs: (N,) numbers of the pairs.
+        pairs: (N,) numbers of the items.
         rows: their source and target tokens, if they are not those of the arrays.
         batches: positions in `pairs` of the sentences of each batch, of all processes together.
     """
@@ -191,7 +218,7 @@ class _Worker(IterableDataset):
     def __init__(self, stream: BatchStream, epoch: int, pool: int, batch: int, count: int) -> None:
         self._stream, self._start, self._count = stream, (epoch, pool, batch), count
 
-    def __iter__(self) -> Iterator[tuple[tuple[int, int, int], PairBatch]]:
+    def __iter__(self) -> Iterator[tuple[tuple[int, int, int], Any]]:
         worker = get_worker_info()
         turn, workers = (worker.id, worker.num_workers) if worker else (0, 1)
         for item, (pool, number, following) in enumerate(self._positions()):
@@ -239,7 +266,7 @@ class TrainLoader:
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[PairBatch]:
+    def __iter__(self) -> Iterator[Any]:
         if not self._resumed:
             self._given = 0
         self._resumed = False
@@ -281,13 +308,12 @@ class TrainLoader:
         self._resumed = True
 
 
-class EvalLoader:
-    """Validation or test batches with their texts, longest source first; every pair exactly once over all processes.
+class SortedLoader:
+    """Validation or test batches, the longest first; every item exactly once over all processes.
 
     Args:
-        pairs: source and target text.
-        tokens: source and target tokens of each pair.
-        batch_size: sentences a batch and process; None to use `batch_tokens`.
+        items: what to evaluate on.
+        batch_size: items a batch and process; None to use `batch_tokens`.
         batch_tokens: token budget a batch and process, see `cut_batches`.
         rank: number of this process.
         world_size: number of processes.
@@ -295,28 +321,59 @@ class EvalLoader:
 
     def __init__(
         self,
-        pairs: list[tuple[str, str]],
-        tokens: list[tuple[list[int], list[int]]],
+        items: Items,
         batch_size: int | None = 64,
         batch_tokens: int | None = None,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if len(pairs) < world_size:
-            raise ValueError(f"cannot share {len(pairs)} sentence pairs out to {world_size} processes")
-        self._pairs, self._tokens = pairs, tokens
+        if len(items) < world_size:
+            raise ValueError(f"cannot share {len(items)} {items.noun} out to {world_size} processes")
+        self._items = items
         self._rank, self._world_size = rank, world_size
-        lengths = np.array([(len(src), len(tgt)) for src, tgt in tokens]) + 1  # (N, 2)
-        order = np.lexsort((-lengths[:, 1], -lengths[:, 0]))
-        ends = cut_batches(lengths.max(1)[order], batch_size, batch_tokens, world_size)
+        first, second = items.lengths(np.arange(len(items)))
+        order = np.lexsort((-second, -first))
+        lengths = np.maximum(np.maximum(first, second) + items.special, 1)
+        ends = cut_batches(lengths[order], batch_size, batch_tokens, world_size)
         self._batches = np.split(order, ends[:-1])
 
     def __len__(self) -> int:
         return len(self._batches)
 
-    def __iter__(self) -> Iterator[PairBatch]:
+    def __iter__(self) -> Iterator[Any]:
         for batch in self._batches:
-            share = batch[self._rank :: self._world_size].tolist()
-            src, tgt = zip(*(self._tokens[i] for i in share), strict=True)
-            src_text, tgt_text = zip(*(self._pairs[i] for i in share), strict=True)
-            yield pad_batch(src, tgt, list(src_text), list(tgt_text))
+            yield self._items.batch(batch[self._rank :: self._world_size])
+
+
+class _Pairs:
+    """Sentence pairs held in memory, with their texts."""
+
+    noun, special = "sentence pairs", 1
+
+    def __init__(self, pairs: list[tuple[str, str]], tokens: list[tuple[list[int], list[int]]]) -> None:
+        self._pairs, self._tokens = pairs, tokens
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        src, tgt = np.array([list(map(len, self._tokens[i])) for i in index.tolist()]).T
+        return src, tgt
+
+    def batch(self, index: np.ndarray) -> PairBatch:
+        src, tgt = zip(*(self._tokens[i] for i in index.tolist()), strict=True)
+        src_text, tgt_text = zip(*(self._pairs[i] for i in index.tolist()), strict=True)
+        return pad_batch(src, tgt, list(src_text), list(tgt_text))
+
+
+class EvalLoader(SortedLoader):
+    """Validation or test batches of sentence pairs with their texts, longest source first, see `SortedLoader`.
+
+    Args:
+        pairs: source and target text.
+        tokens: source and target tokens of each pair.
+        *options: as for `SortedLoader`.
+    """
+
+    def __init__(self, pairs: list[tuple[str, str]], tokens: list[tuple[list[int], list[int]]], *options: Any) -> None:
+        super().__init__(_Pairs(pairs, tokens), *options)

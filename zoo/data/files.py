@@ -73,6 +73,18 @@ def _unequal(src: Path, src_count: int, tgt: Path, tgt_count: int) -> ValueError
     )
 
 
+def draw(text: str, seed: int) -> float:
+    """A number in [0, 1) that depends on nothing but the text and the seed, to hold out repeated texts together."""
+    digest = hashlib.blake2b(f"{seed}\t{text}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Refuses a share of the data that cannot be held out."""
+    if not 0 < value < 0.5:
+        raise ValueError(f"{name} must be between 0 and 0.5; got {value}")
+
+
 def fingerprint(*parts: object) -> str:
     """Short hash of JSON-able values; a `Path` counts with size and time of change, so an edited file is noticed."""
 

@@ -11,7 +11,7 @@ from zoo.data.arrays import PairArrays
 from zoo.data.batches import BatchStream, EvalLoader, TrainLoader
 from zoo.data.dropout import BpeDropout
 from zoo.data.files import cache_folder, fingerprint, write_atomically
-from zoo.text import KINDS, Tokenizer
+from zoo.text import Tokenizer
 
 _FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
 
@@ -69,7 +69,7 @@ class PairData(pl.LightningDataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if tokenizer not in KINDS:
+        if tokenizer not in ("bpe", "word", "char"):
             raise ValueError(f"tokenizer must be one of 'bpe', 'word', 'char'; got {tokenizer!r}")
         if not batch_size and not batch_tokens:
             raise ValueError("give batch_size (sentences) or batch_tokens (token budget); got neither")

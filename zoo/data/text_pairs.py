@@ -1,12 +1,11 @@
 """Translation data sets: the user's own files, Multi30k, Tatoeba."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from zoo.data.download import RemoteFile
-from zoo.data.files import data_root, read_pairs
+from zoo.data.files import check_fraction, data_root, draw, read_pairs
 from zoo.data.pairs import PairData
 from zoo.data.published import PublishedPairs, Split
 
@@ -42,7 +41,7 @@ class ParallelText(PairData):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        _check_fraction("val_fraction", val_fraction)
+        check_fraction("val_fraction", val_fraction)
         self.paths = {"train": (train_src, train_tgt), "val": (val_src, val_tgt), "test": (test_src, test_tgt)}
         for split, (src, tgt) in self.paths.items():
             if tgt and not src:
@@ -69,7 +68,7 @@ class ParallelText(PairData):
         return [list(read_pairs(*self._files("test")))]
 
     def _is_held_out(self, pair: tuple[str, str]) -> bool:
-        return _draw(pair[0], self.split_seed) < self.val_fraction
+        return draw(pair[0], self.split_seed) < self.val_fraction
 
     def _files(self, split: Split) -> tuple[Path, Path | None]:
         src, tgt = self.paths[split]
@@ -229,8 +228,8 @@ class Tatoeba(PublishedPairs):
                 f"src_lang and tgt_lang must be 'eng' and one of 'fra', 'deu', in either order; "
                 f"got {src_lang!r} and {tgt_lang!r}"
             )
-        _check_fraction("val_fraction", val_fraction)
-        _check_fraction("test_fraction", test_fraction)
+        check_fraction("val_fraction", val_fraction)
+        check_fraction("test_fraction", test_fraction)
         self.src_lang, self.tgt_lang = src_lang, tgt_lang
         self.val_fraction, self.test_fraction, self.split_seed = val_fraction, test_fraction, split_seed
         foreign = tgt_lang if src_lang == "eng" else src_lang
@@ -275,10 +274,10 @@ class Tatoeba(PublishedPairs):
         return self._held_out
 
     def _split(self, english: str) -> Split:
-        draw = _draw(english, self.split_seed)
-        if draw < self.val_fraction:
+        drawn = draw(english, self.split_seed)
+        if drawn < self.val_fraction:
             return "val"
-        return "test" if draw < self.val_fraction + self.test_fraction else "train"
+        return "test" if drawn < self.val_fraction + self.test_fraction else "train"
 
     def _directed(self, english: str, foreign: str) -> tuple[str, str]:
         return (english, foreign) if self.src_lang == "eng" else (foreign, english)
@@ -286,14 +285,3 @@ class Tatoeba(PublishedPairs):
 
 def _first_of_each(translations: dict[str, list[str]]) -> list[tuple[str, str]]:
     return [(src, targets[0]) for src, targets in translations.items()]
-
-
-def _draw(sentence: str, seed: int) -> float:
-    """A number in [0, 1) that depends on nothing but the sentence and the seed."""
-    digest = hashlib.blake2b(f"{seed}\t{sentence}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
-
-
-def _check_fraction(name: str, value: float) -> None:
-    if not 0 < value < 0.5:
-        raise ValueError(f"{name} must be between 0 and 0.5; got {value}")

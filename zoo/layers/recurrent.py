@@ -10,7 +10,7 @@ each step adds its own small product to the weight gradient, and the gates run t
 Shapes: B batch, S or T steps, I input size, H hidden size, G = 4 H (LSTM) or 3 H (GRU) gates.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import tanh_
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.packed import pack, packed_recurrence
 from zoo.layers.steps import StepProduct
 
 CellType = Literal["lstm", "gru"]
@@ -188,41 +189,6 @@ def _cell_class(cell: str) -> type[LSTMCell]:
     return CELLS[cell]
 
 
-def run_cells(
-    cells: Sequence[LSTMCell], inputs: Tensor, state: State | None = None, mask: Tensor | None = None
-) -> tuple[Tensor, State]:
-    """One cell over a whole sequence, or two side by side, the second from the end to the start.
-
-    Args:
-        cells: D = 1 or 2 cells of one kind and size, without feed.
-        inputs: (S, B, I).
-        state: initial state, tensors (D, B, H); zeros if not given.
-        mask: (S, B) bool, True = real; at a pad the state is carried over, so the second cell starts at the last real token.
-
-    Returns:
-        outputs (S, B, D * H) in the order of the inputs, and the state after the last step taken, (D, B, H).
-    """
-    steps, batch = inputs.shape[:2]
-    first = cells[0]
-    turned = [lambda x: x, lambda x: x.flip(0)][: len(cells)]
-    gates = torch.stack([cell.project(turn(inputs)) for cell, turn in zip(cells, turned)], dim=1).unbind(0)  # S x (D, B, G)
-    product = StepProduct(torch.stack([cell.weight_hidden for cell in cells]))
-    if state is None:
-        state = first.zeros(len(cells), batch)
-    if mask is not None:
-        mask = torch.stack([turn(mask) for turn in turned], dim=1).unsqueeze(-1)  # (S, D, B, 1)
-        padded = (~mask).flatten(1).any(1).tolist()
-    outputs = []
-    for t in range(steps):
-        new = first.gate(gates[t], product(state[0]), state)
-        if mask is not None and padded[t]:
-            new = tuple(torch.where(mask[t], n, s) for n, s in zip(new, state))
-        state = new
-        outputs.append(state[0])
-    stacked = torch.stack(outputs, dim=1)  # (D, S, B, H)
-    return torch.cat([turn(x) for turn, x in zip(turned, stacked)], dim=-1), state
-
-
 class RecurrentEncoder(nn.Module):
     """Stack of (bidirectional) LSTM or GRU layers whose result at real tokens does not depend on the padding.
 
@@ -248,25 +214,45 @@ class RecurrentEncoder(nn.Module):
             for n in range(num_layers)
         )
 
+    def flat(self, inputs: Tensor, lengths: Tensor, rows: Tensor | None = None) -> tuple[Tensor, list[State]]:
+        """Encode sequences that lie flat behind each other; P items in all.
+
+        Args:
+            inputs: (R, I) inputs.
+            lengths: (N,) int64 items of each sequence; 0 is allowed.
+            rows: (P,) which of the inputs each item is, if they repeat (the distinct words of a text); without it R = P.
+
+        Returns:
+            memory (P, H * directions), and for each layer its final state, the directions concatenated: h (and c),
+            (N, H * directions) each, zeros for an empty sequence.
+        """
+        packing = pack(lengths, len(self.layers[0]))
+        x, finals = inputs, []
+        for n, layer in enumerate(self.layers):
+            x = self.dropout(x) if n else x
+            gates = nn.functional.linear(
+                x, torch.cat([cell.weight_input for cell in layer]), torch.cat([cell.bias for cell in layer])
+            )
+            weight = torch.stack([cell.weight_hidden for cell in layer])
+            x, final = packed_recurrence(gates, weight, packing, None if n else rows)
+            finals.append(final)
+        return x, finals
+
     def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, list[State]]:
         """Encode a padded batch.
 
         Args:
             inputs: (B, S, I), pads after `lengths`.
-            lengths: (B,) int.
+            lengths: (B,) int64.
 
         Returns:
-            memory (B, S, H * directions), zero on pads, and for each layer its final state, the directions concatenated:
-            h (and c), (B, H * directions) each.
+            memory (B, S, H * directions), zero on pads, and the final states as in `flat`.
         """
-        mask = lengths_to_mask(lengths, inputs.size(1)).t()  # (S, B)
-        x = inputs.transpose(0, 1)
-        finals = []
-        for n, layer in enumerate(self.layers):
-            x = self.dropout(x) if n else x
-            x, final = run_cells(layer, x, mask=mask)
-            finals.append(tuple(torch.cat(tuple(part), dim=-1) for part in final))  # (D, B, H) -> (B, D * H)
-        return (x * mask.unsqueeze(-1)).transpose(0, 1), finals
+        mask = lengths_to_mask(lengths, inputs.size(1))  # (B, S)
+        flat, finals = self.flat(inputs[mask], lengths)
+        memory = flat.new_zeros(*mask.shape, self.output_size)
+        memory[mask] = flat
+        return memory, finals
 
 
 class RecurrentDecoder(nn.Module):
@@ -292,13 +278,15 @@ class RecurrentDecoder(nn.Module):
 
     def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """All steps at once: inputs (B, T, I), state tensors (B, H) -> top outputs (B, T, H), last state."""
-        x, finals = inputs.transpose(0, 1), ()
+        x, finals = inputs, ()
         width = len(state) // len(self.cells)
         for n, cell in enumerate(self.cells):
-            layer = tuple(x.unsqueeze(0) for x in state[n * width : (n + 1) * width])
-            x, final = run_cells([cell], self.dropout(x) if n else x, layer)
-            finals += tuple(part.squeeze(0) for part in final)
-        return x.transpose(0, 1), finals
+            step, layer, outputs = cell.loop(), state[n * width : (n + 1) * width], []
+            for gates in cell.project(self.dropout(x) if n else x).unbind(1):
+                layer = step(gates, None, layer)
+                outputs.append(layer[0])
+            x, finals = torch.stack(outputs, dim=1), finals + layer
+        return x, finals
 
     def project(self, inputs: Tensor) -> Tensor:
         """First layer's gates from the inputs known before the loop: (..., I) -> (..., G)."""

@@ -1,4 +1,4 @@
-"""Pictures of attention."""
+"""The alignment of two token sequences."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -6,11 +6,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from zoo.plots.style import COLOURS, DPI, GRID, INK, MAX_PIXELS
+
 CELL = 0.32  # inches
-DPI, MAX_PIXELS = 160, 8000
-INK, GRID = "#26323f", "#e4e8ec"
-# White for no attention at all, so that the alignment stands alone; dark end still tells 0.9 from 1.
-COLOURS = ["#ffffff", "#dbe9f1", "#a9cfe0", "#6aaecb", "#2f86ae", "#145f8c", "#0a3a5f"]
 
 
 def alignment_heatmap(

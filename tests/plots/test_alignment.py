@@ -29,7 +29,7 @@ def test_labels_are_written_out(tmp_path, monkeypatch):
 
 
 def test_an_absurd_length_stays_within_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("zoo.plots.MAX_PIXELS", 400)
+    monkeypatch.setattr("zoo.plots.alignment.MAX_PIXELS", 400)
     path = alignment_heatmap(tmp_path / "a.png", ["a"] * 30, ["b"] * 30, torch.rand(30, 30))
     assert max(matplotlib.image.imread(path).shape) < 600
 

@@ -1,0 +1,129 @@
+from collections import Counter
+
+import labeled_fakes
+import pytest
+
+from zoo.data import SICK, SST, TREC6
+from zoo.data.sentences import _phrases, _unescape
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("ZOO_DATA", raising=False)
+
+
+@pytest.fixture
+def root(tmp_path):
+    for data_class in (SST, TREC6, SICK):
+        labeled_fakes.invent(data_class, {}, tmp_path)
+    return str(tmp_path)
+
+
+def _ready(data):
+    data.prepare_data()
+    data.setup("fit")
+    data.setup("test")
+    return data
+
+
+def _labels(loader):
+    return Counter(label for batch in loader for label in batch.labels.tolist())
+
+
+def test_sst_of_five_classes(root):
+    data = _ready(SST(classes=5, root=root))
+    assert data.labels == ["very negative", "negative", "neutral", "positive", "very positive"]
+    assert (data.structure, data.pair, data.multi_label) == ("text", False, False)
+    assert _labels(data.train_dataloader()) == dict.fromkeys(range(5), 16)
+    assert _labels(data.val_dataloader()) == _labels(data.test_dataloader()[0]) == dict.fromkeys(range(5), 8)
+
+
+def test_sst_of_two_classes(root):
+    data = _ready(SST(root=root))
+    assert data.labels == ["negative", "positive"]
+    assert _labels(data.train_dataloader()) == {0: 32, 1: 32}
+    assert _labels(data.val_dataloader()) == {0: 16, 1: 16}
+    with pytest.raises(ValueError, match="classes must be 2 or 5; got 3"):
+        SST(classes=3)
+
+
+TREE = r"(3 (2 (2 A) (3 (2 film) (2 \/))) (1 (2 -LRB-) (0 bad)))"
+
+
+def test_phrases_of_a_tree():
+    assert sorted(_phrases(TREE)) == sorted(
+        [(2, "A"), (2, "film"), (2, "/"), (3, "film /"), (2, "A film /"), (2, "("), (0, "bad"), (1, "( bad")]
+    )
+    assert list(_phrases("(2 alone)")) == []
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        (5, {"film /": "positive", "( bad": "negative", "bad": "very negative", "A film /": "neutral", "A": "neutral"}),
+        (2, {"film /": "positive", "( bad": "negative", "bad": "negative"}),
+    ],
+)
+def test_sst_phrases(tmp_path, classes, expected):
+    sentences = [("train", classes - 2, r"a film \/ -lrb- bad"), ("dev", 0, "good"), ("test", 0, "film /")]
+    labeled_fakes.table(tmp_path / f"sst{classes}.tsv", ("split", "label", "text"), sentences)
+    labeled_fakes.write(tmp_path / "sst_trees.train.txt", f"{TREE}\n(1 (2 BAD) (0 bad))\n")
+    data = SST(classes, phrases=True, root=str(tmp_path))
+    first, *phrases = data.examples("train")
+    assert first.text == "a film / ( bad"
+    found = {example.text: example.labels[0] for example in phrases}
+    assert len(found) == len(phrases) and len({text.lower() for text in found}) == len(found)  # each once
+    assert expected.items() <= {"bad": found.get("BAD"), **found}.items()
+    assert "neutral" in found.values() or classes == 2
+    assert [example.text for example in data.examples("val")] == ["good"]  # of training only
+
+
+def test_phrases_are_trained_on(root):
+    sentences, phrases = _ready(SST(root=root)), _ready(SST(phrases=True, root=root))
+    assert len(phrases._train) > 2 * len(sentences._train) and len(phrases._val) == len(sentences._val)
+
+
+def test_escapes():
+    assert _unescape(r"-LRB- a\/b -rrb- 5\*") == "( a/b ) 5*"
+
+
+def test_trec(root):
+    data = _ready(TREC6(root=root))
+    assert data.labels == ["DESC", "ENTY", "ABBR", "HUM", "LOC", "NUM"]
+    assert _labels(data.test_dataloader()[0]) == dict.fromkeys(range(6), 10)
+    assert _labels(data.train_dataloader()) + _labels(data.val_dataloader()) == dict.fromkeys(range(6), 10)
+    assert len(data._val) > 0
+
+
+def test_sick(root):
+    data = _ready(SICK(root=root))
+    assert data.pair and data.labels == ["entailment", "neutral", "contradiction"]
+    assert _labels(data.train_dataloader()) == dict.fromkeys(range(3), 20)
+    example = next(data.examples("val"))
+    (batch,) = data.val_dataloader()
+    pairs = [[data.tokenizer.encode(text) for text in (example.text, example.text2)]]
+    rows = zip(batch.tokens.tolist(), batch.lengths, batch.tokens2.tolist(), batch.lengths2, strict=True)
+    assert pairs[0] in [[first[:n], second[:m]] for first, n, second, m in rows]
+
+
+def test_sick_with_snli(root):
+    data = _ready(SICK(extra_snli=True, root=root))
+    assert len(data._train) == 60 + 80 and len(data._val) == 60 and len(data._test) == 60
+    assert len(data.tokenizer) > len(_ready(SICK(root=root)).tokenizer)
+
+
+def test_missing_files(root, tmp_path):
+    (tmp_path / "snli_test.tsv.xz").unlink()
+    with pytest.raises(FileNotFoundError, match="SICK: no file snli_test.tsv .*made from https://zenodo.org/"):
+        SICK(extra_snli=True, root=root).prepare_data()
+    (tmp_path / "sst_trees.train.txt.xz").unlink()
+    with pytest.raises(FileNotFoundError, match="SST: no file sst_trees.train.txt"):
+        SST(phrases=True, root=root).prepare_data()
+    SST(root=root).prepare_data()
+
+
+def test_label_out_of_range(tmp_path):
+    labeled_fakes.table(tmp_path / "trec6.tsv", ("split", "label", "text"), [("train", n % 7, f"t {n}") for n in range(70)])
+    with pytest.raises(ValueError, match="trec6.tsv.*: label '6' is none of those of the training text, 'DESC', 'ENTY'"):
+        TREC6(root=str(tmp_path)).prepare_data()

@@ -1,0 +1,128 @@
+"""`zoo predict` with classifiers: texts, files, standard input, pairs; what it writes and what it refuses."""
+
+import io
+import json
+import sys
+
+import pytest
+import torch
+
+from zoo import registry
+from zoo.cli import main
+from zoo.models.han import HAN
+from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.text import Tokenizer
+
+WORDS = "a good film . it is bad"
+
+
+def ready(model):
+    model.tokenizer = Tokenizer.train([WORDS], "word_punct", 12, lowercase=True)
+    model.label_names = ["negative", "neutral", "positive"]
+    return model.eval()
+
+
+@pytest.fixture
+def zoo_of(monkeypatch):
+    """Makes every name stand for one model."""
+
+    def put(model):
+        monkeypatch.setattr(registry, "load", lambda name: ready(model))
+        return model
+
+    return put
+
+
+@pytest.fixture
+def han(zoo_of):
+    torch.manual_seed(0)
+    return zoo_of(HAN(**HAN.tiny))
+
+
+def fails(capsys, *args):
+    capsys.readouterr()
+    assert main([*args]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("zoo: error: ") and err.count("\n") == 1
+    return err.removeprefix("zoo: error: ").rstrip()
+
+
+def test_one_line_a_text(han, capsys):
+    assert main(["predict", "han", "A good film.", "", "Bad. It is a bad film."]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    for line, result in zip(lines, han.classify(["A good film.", "", "Bad. It is a bad film."])):
+        assert line == f"{result.label} {result.probabilities[result.label]:.4f}"
+
+
+def test_files_texts_and_standard_input_mix(han, capsys, tmp_path, monkeypatch):
+    review = tmp_path / "review.txt"
+    review.write_bytes("\ufeffA good film.\n\nIt is bad.\r\n".encode())
+    monkeypatch.setattr(sys, "stdin", io.StringIO("it is\na film"))
+    assert main(["predict", "han", str(review), "-", "good", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [[s["words"] for s in f["sentences"]] for f in found] == [
+        [["A", "good", "film", "."], ["It", "is", "bad", "."]],
+        [["it", "is", "a", "film"]],
+        [["good"]],
+    ]
+    assert found[1]["source"] == "it is\na film"
+    for f in found:
+        assert sum(s["weight"] for s in f["sentences"]) == pytest.approx(1, abs=1e-3)
+        assert sum(f["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+
+
+def test_lines_of_standard_input(han, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("good\n\nbad film\n"))
+    assert main(["predict", "han"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_pictures_and_pages(han, tmp_path, capsys):
+    args = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
+    assert main(["predict", "han", "good film.", "", "bad", *args]) == 0
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["x-3.html", "x-3.png", "x.html", "x.png"]  # an empty text has none
+
+
+def test_several_labels(zoo_of, capsys):
+    model = zoo_of(HAN(**{**HAN.tiny, "multi_label": True}))
+    torch.nn.init.zeros_(model.classifier.weight)
+    model.classifier.bias.data = torch.tensor([1.0, -5.0, 2.0])
+    assert main(["predict", "han", "good"]) == 0
+    assert capsys.readouterr().out == "positive 0.8808, negative 0.7311\n"
+    model.classifier.bias.data.fill_(-1)
+    assert main(["predict", "han", "good"]) == 0
+    assert capsys.readouterr().out == "no label\n"
+
+
+def test_pairs(zoo_of, capsys, monkeypatch):
+    zoo_of(StructuredSelfAttention(**{**StructuredSelfAttention.tiny, "pair": True}))
+    assert main(["predict", "ssa", "a film", "it is bad", "good", "bad", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found[0]["source"] == ["a film", "it is bad"] and found[1]["tokens"] == [["good"], ["bad"]]
+    assert "compares two texts: give an even number of them; got 1" in fails(capsys, "predict", "ssa", "a")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a film\tbad\n\tgood\n"))
+    assert main(["predict", "ssa"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a film\n"))
+    assert "each line must hold two texts with a tab between them; got 'a film'" in fails(capsys, "predict", "ssa")
+
+
+def test_mistakes(han, capsys, tmp_path):
+    assert fails(capsys, "predict", "han", "a", "--beam-size", "3") == "han classifies: --beam-size is for translation"
+    assert fails(capsys, "predict", "han", "a", "--n-best", "3") == "han classifies: --n-best is for translation"
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes("Größe".encode("latin-1"))
+    assert fails(capsys, "predict", "han", str(latin)) == f"{latin} is not UTF-8 text (byte 2); convert it first, e.g. with iconv"
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"abc\0def")
+    assert fails(capsys, "predict", "han", str(binary)) == f"{binary} is a binary file; give a text file"
+
+
+def test_a_text_longer_than_any_file_name(han, capsys):
+    assert main(["predict", "han", "good film. " * 2000, "a\0b"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_translators_write_no_page(toy_registry, capsys):
+    assert "toy.v2 translates and writes no HTML; use --plot" in fails(capsys, "predict", "toy.v2", "a", "--html", "x.html")

@@ -1,0 +1,423 @@
+"""ClassificationModule: what every classifier of texts shares: loss, metrics, vocabulary, and `classify`.
+
+A model fills in `read(batch) -> (logits (B, C), attention)`, and how a text becomes a batch and an answer: it inherits from
+`TextClassifier` (texts are rows of words, one text or a pair) or `DocumentClassifier` (documents are sentences of words).
+
+Shapes: B texts, C classes, V words of the vocabulary.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from zoo.labeled_text import DocumentBatch, TextBatch, collate_documents, collate_texts, encode_document
+from zoo.metrics import ClassScores
+from zoo.module import ZooModule
+from zoo.schedule import adamw, check_schedule
+from zoo.text import UNK, Tokenizer
+
+WORDS_AT_ONCE = 20_000  # in one batch of `classify`
+
+
+@dataclass(frozen=True)
+class Classification:
+    """What a text was taken for, and where the model looked.
+
+    A pair of texts has two entries in `tokens` and `attention`, a single text one.
+    """
+
+    label: str | None  # the most probable one; of several labels at once the most probable chosen one, None if none is
+    labels: list[str]  # the chosen ones, most probable first
+    probabilities: dict[str, float]  # of all labels, in the order of the model
+    tokens: list[list[str]]  # words of each text
+    attention: list[Tensor]  # (hops, words) weights for each text
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws every hop and their sum into an image file (format by its ending) and returns the path."""
+        from zoo.plots import hops_picture
+
+        return hops_picture(path, self.tokens, self.attention, title=_title(self))
+
+    def to_html(self, path: str | os.PathLike) -> Path:
+        """Writes the texts with their attention as one HTML file and returns the path."""
+        from zoo.plots import hops_html
+
+        return _write_html(path, hops_html(self.tokens, self.attention, _title(self), self.probabilities))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        attention = [_rounded(weights) for weights in self.attention]
+        return {**_answer(self), "tokens": self.tokens, "attention": attention}
+
+
+@dataclass(frozen=True)
+class DocumentClassification:
+    """What a document was taken for, and which sentences and words decided."""
+
+    label: str | None  # as in Classification
+    labels: list[str]
+    probabilities: dict[str, float]
+    words: list[list[str]]  # of each sentence
+    sentence_weights: Tensor  # (sentences,) sums to 1
+    word_weights: list[Tensor]  # (words,) of each sentence, each sums to 1
+
+    @property
+    def tokens(self) -> list[list[str]]:
+        """The same as `words`: what every result of this package calls what was read."""
+        return self.words
+
+    @property
+    def sentences(self) -> list[str]:
+        """The sentences, their words joined by spaces."""
+        return [" ".join(words) for words in self.words]
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws the document with sentence bars and word shading (format by the ending) and returns the path."""
+        from zoo.plots import document_picture
+
+        return document_picture(path, self.words, self.sentence_weights, self.word_weights, title=_title(self))
+
+    def to_html(self, path: str | os.PathLike) -> Path:
+        """Writes the same as one HTML file and returns the path."""
+        from zoo.plots import document_html
+
+        html = document_html(self.words, self.sentence_weights, self.word_weights, _title(self), self.probabilities)
+        return _write_html(path, html)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        sentences = [
+            {"weight": weight, "words": words, "word_weights": _rounded(weights)}
+            for weight, words, weights in zip(_rounded(self.sentence_weights), self.words, self.word_weights, strict=True)
+        ]
+        return {**_answer(self), "sentences": sentences}
+
+
+def _answer(result: Classification | DocumentClassification) -> dict[str, Any]:
+    probabilities = {label: round(p, 6) for label, p in result.probabilities.items()}
+    return {"label": result.label, "labels": result.labels, "probabilities": probabilities}
+
+
+def _title(result: Classification | DocumentClassification) -> str:
+    if not result.labels:
+        return "no label"
+    return ", ".join(f"{label} {result.probabilities[label]:.3f}" for label in result.labels)
+
+
+def _rounded(weights: Tensor) -> list:
+    return (weights.double() * 1e4).round().div(1e4).tolist()
+
+
+def _write_html(path: str | os.PathLike, text: str) -> Path:
+    path = Path(path)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+class ClassificationModule(ZooModule):
+    """Base class of the classifiers.
+
+    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, num_classes, multi_label,
+    embedding_size, word_dropout, label_smoothing, learning_rate, warmup_steps, total_steps, cycles, weight_decay; and has
+    `embedding`, an nn.Embedding.
+    """
+
+    measures: ClassVar[tuple[str, ...]] = ()  # names of what `measure` gives
+    embedding: nn.Embedding
+    tokenizer: Tokenizer | None = None
+    label_names: list[str] | None = None
+
+    def __init__(self):
+        super().__init__()
+        c = self.config
+        for name, low, high in [("label_smoothing", 0, 1), ("word_dropout", 0, 1)]:
+            if not low <= c[name] < high:
+                raise ValueError(f"{name} must be in [{low}, {high}); got {c[name]}")
+        if c["num_classes"] < 2 and not c["multi_label"]:
+            raise ValueError(f"num_classes must be at least 2; got {c['num_classes']}")
+        check_schedule(c)
+        self._scores: dict[str, ClassScores] = {}
+
+    # ---- filled in by the model ----
+
+    def read(self, batch: Any) -> tuple[Tensor, Any]:
+        """A batch -> logits (B, C) and the attention weights."""
+        raise NotImplementedError
+
+    def penalty(self, attention: Any) -> Tensor | float:
+        """What the loss adds for the attention weights of a batch, summed over its texts."""
+        return 0.0
+
+    def measure(self, attention: Any) -> dict[str, Tensor]:
+        """Numbers about the attention of each text (B,) whose means are reported beside the scores; see `measures`."""
+        return {}
+
+    def encode(self, text: Any) -> tuple[Any, Any]:
+        """What a user gives -> token ids, words."""
+        raise NotImplementedError
+
+    def collate(self, ids: Sequence[Any]) -> Any:
+        """Token ids of several texts -> a batch without labels."""
+        raise NotImplementedError
+
+    def answers(self, choice: list[dict[str, Any]], attention: Any, words: Sequence[Any]) -> list[Any]:
+        """Result objects, from the label, labels and probabilities of each text, the attention and the words."""
+        raise NotImplementedError
+
+    # ---- training ----
+
+    def forward(self, batch: Any) -> tuple[Tensor, Any]:
+        """As `read`: a batch -> logits (B, C) and the attention weights."""
+        return self.read(batch)
+
+    def embed_words(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeds each distinct word once: tokens (P,) -> (R, E) and the row of each token, (P,)."""
+        if self.training and self.config["word_dropout"]:
+            tokens = tokens.masked_fill(torch.rand(tokens.shape, device=tokens.device) < self.config["word_dropout"], UNK)
+        distinct, rows = tokens.unique(return_inverse=True)
+        return self.embedding(distinct), rows
+
+    def loss(self, batch: Any) -> tuple[Tensor, int]:
+        """Summed loss of a batch in nats, with what the attention adds to it, and the number of its texts."""
+        logits, attention = self.read(batch)
+        return self._classification_loss(logits, batch.labels, self.config["label_smoothing"]) + self.penalty(attention), len(logits)
+
+    def _classification_loss(self, logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+        logits = logits.float()
+        if not self.config["multi_label"]:
+            return cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum")
+        labels = labels * (1 - label_smoothing) + label_smoothing / 2
+        return binary_cross_entropy_with_logits(logits, labels, reduction="sum")
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        data = self.trainer.datamodule
+        if data is None:
+            return
+        if self.label_names is None:
+            for argument, value in (("num_classes", len(data.labels)), ("multi_label", data.multi_label)):
+                if self.config[argument] != value:
+                    raise ValueError(f"the data has {argument} {value}, the model {self.config[argument]}; set {argument} to {value}")
+            self.label_names = data.labels
+        if self.tokenizer is None:
+            if len(data.tokenizer) > self.config["vocab_size"]:
+                raise ValueError(
+                    f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of {self.config['vocab_size']}; "
+                    f"set the model's vocab_size to at least {len(data.tokenizer)}"
+                )
+            self.tokenizer = data.tokenizer
+            if stage == "fit" and (found := data.vectors(self.config["embedding_size"])) is not None:
+                vectors, known = found
+                self.embedding.weight.data[: len(known)][known] = vectors[known].to(self.embedding.weight)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        loss, count = self.loss(batch)
+        self.log("train/loss", loss.detach() / count, prog_bar=True, batch_size=count)
+        return self.normalize_gradient(loss, count)
+
+    def on_validation_epoch_start(self) -> None:
+        self._scores = {"val": self._new_scores()}
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        logits = self._score("val", batch)
+        loss = self._classification_loss(logits, batch.labels)
+        weight = len(logits) * self.trainer.world_size  # Lightning takes the mean of it over the processes, in whole numbers
+        self.log("val/loss", loss / len(logits), prog_bar=True, batch_size=weight, sync_dist=True)
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_scores("val")
+
+    def on_test_epoch_start(self) -> None:
+        self._scores = {name: self._new_scores() for name in self.trainer.datamodule.test_names}
+
+    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
+
+    def on_test_epoch_end(self) -> None:
+        for name in self._scores:
+            self._log_scores(name)
+
+    def _new_scores(self) -> ClassScores:
+        return ClassScores(self.config["num_classes"], self.config["multi_label"], self.measures).to(self.device)
+
+    def _score(self, name: str, batch: Any) -> Tensor:
+        with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
+            logits, attention = self.read(batch)
+        self._scores[name].update(logits, batch.labels, **self.measure(attention))
+        return logits
+
+    def _log_scores(self, name: str) -> None:
+        values = self._scores[name].compute()
+        for key, value in values.items():
+            self.log(f"val/{key}" if name == "val" else f"test/{name}/{key}", value, prog_bar=key == next(iter(values)))
+        if self.trainer.state.fn != "fit":
+            self.print("\n".join([f"\n{name}, fp32", *(f"  {key:12}{value:6.2f}" for key, value in values.items())]))
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        return adamw(self, self.config)
+
+    # ---- use ----
+
+    @torch.no_grad()
+    def classify(self, texts: Any) -> Any:
+        """Classifies raw text.
+
+        Args:
+            texts: one text or a list of them; for a model of pairs one pair (a tuple of two texts) or a list of pairs. An empty
+                text is classified too: by what the classes have in common.
+
+        Returns:
+            One result for one text, a list of them for a list, in the order given.
+
+        Raises:
+            ValueError: the model has no tokenizer.
+            TypeError: `texts` is something else.
+        """
+        one = isinstance(texts, (str, tuple))
+        texts = [texts] if one else list(texts)
+        encoded = [self.encode(text) for text in self._checked(texts)]
+        results: list[Any] = [None] * len(texts)
+        for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):
+            batch = self.collate([encoded[n][0] for n in rows])
+            logits, attention = self._evaluated(batch)
+            answers = self.answers([self._choose(row) for row in logits.float().cpu()], attention, [encoded[n][1] for n in rows])
+            for n, answer in zip(rows, answers, strict=True):
+                results[n] = answer
+        return results[0] if one else results
+
+    def _checked(self, texts: list[Any]) -> list[Any]:
+        if self.tokenizer is None or self.label_names is None:
+            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        pair = self.config.get("pair", False)
+        for text in texts:
+            if pair and not (isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text)):
+                raise TypeError(f"this model reads pairs of texts: give a tuple (text, text); got {type(text).__name__}")
+            if not pair and not isinstance(text, str):
+                raise TypeError(f"classify takes a string or a list of strings; got {type(text).__name__}")
+        return texts
+
+    def _evaluated(self, batch: Any, read: Callable[[Any], Any] | None = None) -> Any:
+        """`read(batch)` on the model's device and without dropout."""
+        training = self.training
+        self.eval()
+        try:
+            return (read or self.read)(type(batch)(*(x.to(self.device) if isinstance(x, Tensor) else x for x in batch)))
+        finally:
+            self.train(training)
+
+    def _choose(self, logits: Tensor) -> dict[str, Any]:
+        probabilities = logits.sigmoid() if self.config["multi_label"] else logits.softmax(-1)
+        order = probabilities.argsort(descending=True).tolist()
+        chosen = [n for n in order if probabilities[n] >= 0.5] if self.config["multi_label"] else order[:1]
+        labels = [self.label_names[n] for n in chosen]
+        return {
+            "label": labels[0] if labels else None,
+            "labels": labels,
+            "probabilities": dict(zip(self.label_names, probabilities.tolist(), strict=True)),
+        }
+
+    # ---- bundle ----
+
+    def assets(self) -> dict[str, str]:
+        """tokenizer.json and labels.json."""
+        if self.tokenizer is None:
+            return {}
+        return {"tokenizer.json": self.tokenizer.to_json(), "labels.json": json.dumps(self.label_names, ensure_ascii=False)}
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        if assets:
+            self.tokenizer = Tokenizer.from_json(assets["tokenizer.json"])
+            names = json.loads(assets["labels.json"])
+            self.label_names = names if len(names) == self.config["num_classes"] else None  # a new head gets new names
+
+    def golden(self) -> dict[str, Tensor]:
+        """The logits of a fixed batch."""
+        batch = self.example_batch(6)
+        with torch.no_grad():
+            logits, _ = self._evaluated(batch)
+        inputs = {name: x for name, x in batch._asdict().items() if isinstance(x, Tensor) and name != "labels"}
+        return {**inputs, "logits": logits[:, :: max(1, logits.size(-1) // 100)].contiguous()}
+
+    def _example_labels(self, batch_size: int) -> Tensor:
+        classes = self.config["num_classes"]
+        labels = torch.arange(batch_size) % classes
+        return nn.functional.one_hot(labels, classes).float() if self.config["multi_label"] else labels
+
+    def _example_words(self, generator: torch.Generator, length: int) -> list[int]:
+        return torch.randint(UNK, self.config["vocab_size"], (length,), generator=generator).tolist()
+
+
+class TextClassifier(ClassificationModule):
+    """Base class of classifiers of texts that are rows of words, or of pairs of them; attention is a list of (B, hops, S)."""
+
+    def encode(self, text: str | tuple[str, str]) -> tuple[list[list[int]], list[list[str]]]:
+        parts = [text] if isinstance(text, str) else list(text)
+        return self.tokenizer.encode_batch(parts), [self.tokenizer.words(part) for part in parts]
+
+    def collate(self, ids: Sequence[list[list[int]]]) -> TextBatch:
+        firsts, *seconds = zip(*ids, strict=True)
+        return collate_texts(firsts, texts2=seconds[0] if seconds else None)
+
+    def answers(self, choice: list[dict[str, Any]], attention: list[Tensor], words: Sequence[list[list[str]]]) -> list[Classification]:
+        return [
+            Classification(**chosen, tokens=tokens, attention=[a[n, :, : len(t)].cpu() for a, t in zip(attention, tokens, strict=True)])
+            for n, (chosen, tokens) in enumerate(zip(choice, words, strict=True))
+        ]
+
+    def example_batch(self, batch_size: int) -> TextBatch:
+        """Random words, lengths from 0 up."""
+        generator = torch.Generator().manual_seed(batch_size)
+        texts = [self._example_words(generator, n % 7) for n in range(batch_size)]
+        texts2 = [self._example_words(generator, 1 + (n + 2) % 5) for n in range(batch_size)]
+        return collate_texts(texts, self._example_labels(batch_size), texts2 if self.config.get("pair") else None)
+
+
+class DocumentClassifier(ClassificationModule):
+    """Base class of classifiers of documents; attention is (word weights (P,), sentence weights (N,)), flat as the batch."""
+
+    def encode(self, text: str) -> tuple[list[list[int]], list[list[str]]]:
+        return encode_document(text, self.tokenizer)
+
+    def collate(self, ids: Sequence[list[list[int]]]) -> DocumentBatch:
+        return collate_documents(ids)
+
+    def answers(
+        self, choice: list[dict[str, Any]], attention: tuple[Tensor, Tensor], words: Sequence[list[list[str]]]
+    ) -> list[DocumentClassification]:
+        word_weights = list(attention[0].cpu().split([len(sentence) for document in words for sentence in document]))
+        results, first = [], 0
+        for chosen, document, sentence_weights in zip(choice, words, attention[1].cpu().split([len(d) for d in words]), strict=True):
+            of_words = word_weights[first : first + len(document)]
+            results.append(DocumentClassification(**chosen, words=document, sentence_weights=sentence_weights, word_weights=of_words))
+            first += len(document)
+        return results
+
+    def example_batch(self, batch_size: int) -> DocumentBatch:
+        """Random words; 0 to 3 sentences of 1 to 4 words."""
+        generator = torch.Generator().manual_seed(batch_size)
+        documents = [[self._example_words(generator, 1 + (n + s) % 4) for s in range(min(n, 3))] for n in range(batch_size)]
+        return collate_documents(documents, self._example_labels(batch_size))
+
+
+def _size(ids: Any) -> int:
+    return sum(len(part) for part in ids)
+
+
+def groups_of_similar_size(sizes: list[int]) -> list[list[int]]:
+    """Numbers of texts that are classified together: similar in size, together at most WORDS_AT_ONCE words."""
+    groups: list[list[int]] = []
+    total = 0
+    for n in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if not groups or total + sizes[n] > WORDS_AT_ONCE:
+            groups.append([])
+            total = 0
+        groups[-1].append(n)
+        total += sizes[n]
+    return groups

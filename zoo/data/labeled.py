@@ -1,0 +1,318 @@
+"""What every data module of labelled texts shares: tokenizer, label names, hold-out, cache, loaders."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import lightning.pytorch as pl
+from torch import Tensor
+
+from zoo.data.batches import BatchStream, SortedLoader, TrainLoader
+from zoo.data.files import cache_folder, check_fraction, draw, fingerprint, write_atomically
+from zoo.data.labeled_arrays import Encoding, Example, LabeledArrays, quoted
+from zoo.data.vectors import check_word_vectors, load_vectors, save_vectors
+from zoo.text import Tokenizer
+
+_FORMAT = 1  # part of every cache key: raise it when tokenisation, sentence splitting or the files change
+
+Split = Literal["train", "val", "test"]
+
+log = logging.getLogger(__name__)
+
+
+class LabeledData(pl.LightningDataModule):
+    """Base class of the data sets of labelled texts.
+
+    A subclass gives the `examples` of each split, a `signature` of what they depend on, and downloads in `fetch` where
+    it can. Texts without words are left out of training and kept in validation and test.
+
+    Args:
+        root: folder that holds the data; else the environment's `ZOO_DATA`; else downloads go to the cache.
+        cache_dir: folder for downloads, tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
+        vocab_size: most words in the vocabulary.
+        min_frequency: words seen less often in training become UNK.
+        lowercase: lowercase the text.
+        batch_size: texts a batch and process.
+        batch_tokens: budget of words a batch and process (texts times longest text), instead of `batch_size`.
+        max_words: texts are cut to so many words, in training and evaluation; None never cuts.
+        max_sentences: documents are cut to so many sentences; None never cuts.
+        word_vectors: ready word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or binary), or
+            "word2vec": skip-gram vectors are learnt from the training text; None for none.
+        word2vec_epochs: passes of word2vec over the training text.
+        pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
+        val_fraction: share of the training texts held out for validation where the data set has no validation split.
+            Repeated texts are never on both sides.
+        split_seed: selects what is held out.
+        num_workers: processes that load batches ahead.
+        seed: order of the training texts.
+
+    Attributes:
+        structure: "document": batches are `DocumentBatch`; "text": they are `TextBatch`.
+        pair: each example has two texts.
+        multi_label: a text can have any number of labels, not exactly one.
+        holds_out: the data set has no validation split, so a part of the training texts serves as one.
+        known_labels: names of the labels in the order of their ids, if they are known without reading the data.
+        test_names: names of the test sets.
+        tokenizer: set by `setup`: that of the model, if it has one, else of kind "word_punct".
+        labels: set by `setup`: names of the labels in the order of their ids.
+    """
+
+    structure: Literal["document", "text"] = "text"
+    pair: bool = False
+    multi_label: bool = False
+    holds_out: bool = False
+    known_labels: Sequence[str] | None = None
+    test_names: ClassVar[list[str]] = ["test"]
+
+    def __init__(
+        self,
+        root: str | None = None,
+        cache_dir: str | None = None,
+        vocab_size: int = 25_000,
+        min_frequency: int = 2,
+        lowercase: bool = True,
+        batch_size: int | None = 64,
+        batch_tokens: int | None = None,
+        max_words: int | None = None,
+        max_sentences: int | None = None,
+        word_vectors: str | None = None,
+        word2vec_epochs: int = 5,
+        pool_batches: int = 20,
+        val_fraction: float = 0.1,
+        split_seed: int = 0,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if not batch_size and not batch_tokens:
+            raise ValueError("give batch_size (texts) or batch_tokens (budget of words); got neither")
+        for name, value, least in [
+            ("vocab_size", vocab_size, 5),
+            ("min_frequency", min_frequency, 1),
+            ("batch_size", batch_size, 1),
+            ("batch_tokens", batch_tokens, 1),
+            ("max_words", max_words, 1),
+            ("max_sentences", max_sentences, 1),
+            ("word2vec_epochs", word2vec_epochs, 1),
+            ("pool_batches", pool_batches, 1),
+            ("num_workers", num_workers, 0),
+        ]:
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}; got {value}")
+        check_fraction("val_fraction", val_fraction)
+        self.root = root
+        self.cache = cache_folder(cache_dir)
+        self.vocab_size, self.min_frequency, self.lowercase = vocab_size, min_frequency, lowercase
+        self.batch_size, self.batch_tokens = None if batch_tokens else batch_size, batch_tokens
+        self.max_words, self.max_sentences = max_words, max_sentences
+        self.word_vectors, self.word2vec_epochs = word_vectors, word2vec_epochs
+        self.pool_batches, self.val_fraction, self.split_seed = pool_batches, val_fraction, split_seed
+        self.num_workers, self.seed = num_workers, seed
+        self.tokenizer: Tokenizer | None = None
+        self.labels: list[str] | None = None
+
+    def is_pretrained(self) -> bool:
+        """Whether the model that is trained or tested brings its tokenizer."""
+        return self._of_model("tokenizer") is not None
+
+    # What a data set must give
+
+    def fetch(self) -> None:
+        """Downloads what is missing; called in one process only."""
+
+    def signature(self, split: Split) -> list[object]:
+        """What `examples(split)` depends on: JSON-able values and file paths."""
+        raise NotImplementedError
+
+    def examples(self, split: Split) -> Iterator[Example]:
+        """Examples, streamed; "val" is not asked for if the data set `holds_out`."""
+        raise NotImplementedError
+
+    def source(self, split: Split) -> str:
+        """What messages call the text of a split, best its file."""
+        return f"the {split} text"
+
+    # What Lightning calls
+
+    def prepare_data(self) -> None:
+        """Downloads, learns the tokenizer and tokenises the texts, each only if it is not in the cache."""
+        size = (self._of_model("config") or {}).get("embedding_size")
+        wants_vectors = self.word_vectors and size and "train" in self._splits() and not self.is_pretrained()
+        if wants_vectors:  # what is missing is better known before the long work than after it
+            check_word_vectors(self.word_vectors)
+        self.fetch()
+        tokenizer, labels = self._tokenizer(), self._label_names()
+        for split in self._splits():
+            folder = self._folder(split, tokenizer, labels)
+            label_ids = {name: i for i, name in enumerate(labels)}
+            encoding = Encoding(
+                tokenizer, label_ids, self.structure, self.pair, self.multi_label, self.max_words, self.max_sentences
+            )
+            examples, source = self._examples(split), self._source(split)
+            LabeledArrays.build(folder, examples, encoding, source, keep_empty=split != "train")
+        if wants_vectors:
+            self.tokenizer, self.labels = tokenizer, labels
+            self.vectors(size)
+
+    def setup(self, stage: str) -> None:
+        """Opens what `prepare_data` made; afterwards `tokenizer` and `labels` are set."""
+        self.tokenizer, self.labels = self._tokenizer(), self._label_names()
+        if stage == "fit":
+            self._train = self._arrays("train")
+            if self._train.empty:
+                log.info(f"{len(self._train):,} training texts; left out {self._train.empty:,} without words")
+        if stage in ("fit", "validate"):
+            self._val = self._arrays("val")
+        if stage == "test":
+            self._test = self._arrays("test")
+
+    def train_dataloader(self) -> TrainLoader:
+        """Endless, resumable, shuffled batches of similar length."""
+        ranks = self._rank_and_world_size()
+        stream = BatchStream(self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, *ranks)
+        epoch = self.trainer.current_epoch if self.trainer else 0
+        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        return TrainLoader(stream, epoch, self.num_workers, pin_memory=on_gpu)
+
+    def val_dataloader(self) -> SortedLoader:
+        """Validation batches, sorted by length."""
+        return self._eval_loader(self._val)
+
+    def test_dataloader(self) -> list[SortedLoader]:
+        """One loader for each of `test_names`."""
+        return [self._eval_loader(self._test)]
+
+    # What a model asks for
+
+    def vectors(self, size: int) -> tuple[Tensor, Tensor] | None:
+        """Ready word vectors for the vocabulary, after `setup`; None if `word_vectors` is None.
+
+        Args:
+            size: numbers a vector.
+
+        Returns:
+            (V, size) float32, and (V,) bool: whether there is a vector for the word; if not, its row is 0.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: the vectors of the file have another size, or word2vec is not installed.
+        """
+        if self.word_vectors is None:
+            return None
+        check_word_vectors(self.word_vectors)
+        if self.word_vectors == "word2vec":
+            source = [self._folder("train", self.tokenizer, self.labels).name, self.word2vec_epochs, self.seed]
+        else:
+            source = [Path(self.word_vectors).expanduser()]
+        key = fingerprint(_FORMAT, "vectors", self.tokenizer.to_json(), size, *source)
+        path = self.cache / "vectors" / f"{key}.npy"
+        if not path.exists():
+            training_text = self._arrays("train") if self.word_vectors == "word2vec" else None
+            save_vectors(path, self.word_vectors, self.tokenizer, size, training_text, self.word2vec_epochs, self.seed)
+        return load_vectors(path)
+
+    # Helpers
+
+    def _splits(self) -> list[Split]:
+        """Those that the trainer is about to use; all of them without a trainer."""
+        stage = self.trainer.state.fn if self.trainer else None
+        needed: dict[str | None, list[Split]] = {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}
+        return needed.get(stage, self._all_splits())
+
+    def _all_splits(self) -> list[Split]:
+        return ["train", "val", "test"]
+
+    def _examples(self, split: Split) -> Iterator[Example]:
+        if not self.holds_out or split == "test":
+            return self.examples(split)
+        wanted = split == "val"
+        examples = self.examples("train")
+        return (example for example in examples if self._is_held_out(example) == wanted)
+
+    def _source(self, split: Split) -> str:
+        if not self.holds_out or split != "val":
+            return self.source(split)
+        return f"{self.source('train')}, val_fraction {self.val_fraction} of it"
+
+    def _is_held_out(self, example: Example) -> bool:
+        return draw(example.text, self.split_seed) < self.val_fraction
+
+    def _signature(self, split: Split) -> list[object]:
+        if not self.holds_out or split == "test":
+            return self.signature(split)
+        return [*self.signature("train"), split, self.val_fraction, self.split_seed]
+
+    def _of_model(self, name: str) -> Any:
+        model = self.trainer.lightning_module if self.trainer else None
+        return getattr(model, name, None)
+
+    def _tokenizer(self) -> Tokenizer:
+        """That of a pretrained model, as its weights mean nothing with others; else learnt from the training text."""
+        tokenizer = self._of_model("tokenizer")
+        if tokenizer is not None:
+            return tokenizer
+        options = (self.vocab_size, self.lowercase, self.min_frequency)
+        path = self.cache / "tokenizers" / f"{fingerprint(_FORMAT, self._signature('train'), 'words', options)}.json"
+        if path.exists():
+            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
+        texts = (text for example in self._examples("train") for text in example[:2] if text is not None)
+        tokenizer = Tokenizer.train(texts, "word_punct", *options)
+        write_atomically(path, tokenizer.to_json())
+        return tokenizer
+
+    def _label_names(self) -> list[str]:
+        """In the order of the model, if it has label names; they must be those of the data."""
+        of_model = self._of_model("label_names")
+        if of_model is None:
+            return self._own_label_names()
+        if self.known_labels is not None or "train" in self._splits():
+            model = type(self.trainer.lightning_module).__name__
+            own = self._own_label_names()
+            for name in own:
+                if name not in of_model:
+                    raise ValueError(
+                        f"label {name!r} of the data is unknown to the model {model}; allowed: {quoted(of_model)}"
+                    )
+            for name in of_model:
+                if name not in own:
+                    raise ValueError(
+                        f"label {name!r} of the model {model} is not in the data, which has: {quoted(own)}"
+                    )
+        return list(of_model)
+
+    def _own_label_names(self) -> list[str]:
+        """Those known beforehand; else those of the whole training text, in natural order."""
+        if self.known_labels is not None:
+            return list(self.known_labels)
+        path = self.cache / "labels" / f"{fingerprint(_FORMAT, self.signature('train'))}.json"
+        if not path.exists():
+            names = {name for example in self.examples("train") for name in example.labels}
+            if not names:
+                raise ValueError(f"{self.source('train')}: there is no text with a label")
+            write_atomically(path, json.dumps(sorted(names, key=_natural)))
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def _folder(self, split: Split, tokenizer: Tokenizer, labels: list[str]) -> Path:
+        options = (self.structure, self.pair, self.multi_label, self.max_words, self.max_sentences)
+        key = fingerprint(_FORMAT, self._signature(split), split, tokenizer.to_json(), labels, options)
+        return self.cache / "texts" / key
+
+    def _arrays(self, split: Split) -> LabeledArrays:
+        folder = self._folder(split, self.tokenizer, self.labels)
+        if not folder.exists():
+            raise FileNotFoundError(f"there is no tokenised text in {folder}; call prepare_data() before setup()")
+        return LabeledArrays(folder)
+
+    def _eval_loader(self, arrays: LabeledArrays) -> SortedLoader:
+        return SortedLoader(arrays, self.batch_size, self.batch_tokens, *self._rank_and_world_size())
+
+    def _rank_and_world_size(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+
+def _natural(name: str) -> list[str | int]:
+    """Sorting key with numbers by value: "2" before "10"."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]

@@ -1,0 +1,125 @@
+"""Texts with labels as people keep them: tab-separated tables, JSON lines, a folder for each class."""
+
+import gzip
+import json
+import lzma
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+
+def read_text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
+    """Lines of a file, plain, .gz or .xz, as `files.read_lines`, but with messages for a user's own file.
+
+    Args:
+        path: the file.
+        encoding: one in which a line end is one byte.
+
+    Raises:
+        ValueError: the file is no text in this encoding, or is damaged.
+    """
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    try:
+        with opener(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                text = _decode(line, encoding, f"{path}, line {number}")
+                yield text.removeprefix("\ufeff") if number == 1 else text
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
+        raise ValueError(f"{path}: not a complete {path.suffix} file: {error}") from error
+
+def _decode(line: bytes, encoding: str, where: str) -> str:
+    try:
+        text = line.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where}: byte 0x{line[error.start]:02x} (number {error.start + 1} of the line) is not {encoding} text; "
+            "if the file is text, pass its encoding=, for example 'latin-1'"
+        ) from error
+    if "\0" in text:
+        raise ValueError(f"{where}: holds a zero byte, so this is a binary file, or text in an encoding like utf-16")
+    return text.rstrip("\r\n")
+
+
+def read_table(
+    path: Path, columns: Sequence[str], encoding: str = "utf-8", lists: Sequence[str] = ()
+) -> Iterator[tuple[Any, ...]]:
+    """The named columns of a table, row by row.
+
+    Args:
+        path: its name says what it is: .jsonl (one JSON object a line), or else a tab-separated table with a header and
+            no quoting; both also .gz or .xz.
+        columns: names in the header, or keys of the objects; their values are strings.
+        encoding: of the text.
+        lists: those of the columns that hold lists of strings: JSON lists, or strings joined by "|" in a table.
+
+    Raises:
+        ValueError: a column is missing, a line does not fit, or the file cannot be read; says the line.
+    """
+    lines = read_text_lines(path, encoding)
+    compressed = path.suffix in (".gz", ".xz")
+    is_json = Path(path.stem if compressed else path).suffix == ".jsonl"
+    rows = (_json_rows if is_json else _tab_rows)(path, lines, columns, lists)
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(f"{path} is empty: there is no text in it")
+    return chain([first], rows)
+
+
+def _tab_rows(
+    path: Path, lines: Iterator[str], columns: Sequence[str], lists: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    header = next(lines, "").split("\t")
+    if header == [""]:
+        return
+    for column in columns:
+        if column not in header:
+            raise ValueError(f"{path} has no column {column!r}; its first line names {', '.join(map(repr, header))}")
+    places = [(header.index(column), column in lists) for column in columns]
+    for number, line in enumerate(lines, 2):
+        fields = line.split("\t")
+        if len(fields) == len(header):
+            yield tuple(_names(fields[place]) if is_list else fields[place] for place, is_list in places)
+        elif line:
+            raise ValueError(
+                f"{path}, line {number}: expected {len(header)} tab-separated columns as in the first line; "
+                f"got {len(fields)}"
+            )
+
+
+def _names(field: str) -> list[str]:
+    return [name.strip() for name in field.split("|") if name.strip()]
+
+
+def _json_rows(
+    path: Path, lines: Iterator[str], columns: Sequence[str], lists: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{where}: not JSON ({error}); expected one object a line") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{where}: expected a JSON object; got {row!r:.50}")
+        for column in columns:
+            if column not in row:
+                raise ValueError(f"{where} has no field {column!r}; it has {', '.join(map(repr, row))}")
+        yield tuple(_value(row[column], column, column in lists, where) for column in columns)
+
+
+def _value(value: Any, column: str, is_list: bool, where: str) -> Any:
+    if is_list and isinstance(value, list):
+        return [_value(item, column, False, where) for item in value]
+    if is_list or not isinstance(value, (str, int)):
+        expected = "a list of strings" if is_list else "a string"
+        raise ValueError(f"{where}: {column!r} must be {expected}; got {value!r:.50}")
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: {column!r} is not valid text: {error.reason}") from error
+    return text

@@ -1,0 +1,110 @@
+"""Recurrent classifier with any attention of this package over its states: many words in, one answer out.
+
+The attention layers of Luong, Pham and Manning 2015, https://arxiv.org/abs/1508.04025 (scores and global, local-m and local-p
+attention), used many-to-one as in the layers of ongunuzaymacar/attention-mechanisms: the last state asks, all states answer,
+h~ = tanh(W_c [c; h]) (Eq. 5) is classified. The answer may be a class of the text or the word that follows it.
+
+Differs from the paper:
+- one query a text instead of one a target word; the query is the end of the run in each direction;
+- local-m looks at the last words of the text, D of them and the one it stands on: its position is that of the last word;
+- AdamW, dropout.
+
+Shapes: B texts, S words, E embedding size, H hidden size of all directions together.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from zoo.classification import TextClassifier
+from zoo.labeled_text import TextBatch
+from zoo.layers.attention import make_attention
+from zoo.layers.dropout import Dropout
+from zoo.layers.elementwise import tanh
+from zoo.layers.masking import lengths_to_mask
+from zoo.layers.recurrent import RecurrentEncoder
+from zoo.text import PAD
+
+
+class AttentionClassifier(TextClassifier):
+    """Recurrent encoder, attention with the last state as its query, one hidden layer.
+
+    Args:
+        vocab_size: V.
+        num_classes: C; for the next word the number of words.
+        multi_label: a text may have several labels, or none.
+        embedding_size: E.
+        hidden_size: H, half of it in each direction if bidirectional.
+        num_layers: recurrent layers.
+        cell: "lstm" or "gru".
+        bidirectional: read in both directions.
+        attention: "global", "local_m", "local_p" or "local_p_star".
+        score: "dot", "scaled_dot", "general", "concat", or "location" (with global attention only).
+        window: D of the local attentions.
+        renormalize: local-p variants: divide the weights by their sum after the Gaussian or the gate.
+        max_source_length: words that location scores can tell apart.
+        dropout: on embeddings, states and the hidden layer.
+        word_dropout: share of the words replaced by the unknown word in training.
+        label_smoothing: share of the target probability spread over the classes.
+        learning_rate: peak rate of AdamW, an optimiser step.
+        warmup_steps: steps until the peak.
+        total_steps: steps until the end of the cosine; constant rate if not given.
+        cycles: cosines, one after the other.
+        weight_decay: of AdamW.
+    """
+
+    heads = ("classifier",)
+    tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, num_classes=3, embedding_size=6, hidden_size=8, dropout=0.0)
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_classes: int,
+        multi_label: bool = False,
+        embedding_size: int = 100,
+        hidden_size: int = 200,
+        num_layers: int = 1,
+        cell: Literal["lstm", "gru"] = "lstm",
+        bidirectional: bool = True,
+        attention: Literal["global", "local_m", "local_p", "local_p_star"] = "global",
+        score: Literal["dot", "scaled_dot", "general", "concat", "location"] = "general",
+        window: int = 10,
+        renormalize: bool = False,
+        max_source_length: int = 500,
+        dropout: float = 0.3,
+        word_dropout: float = 0.0,
+        label_smoothing: float = 0.0,
+        learning_rate: float = 1e-3,
+        warmup_steps: int = 100,
+        total_steps: int | None = None,
+        cycles: int = 1,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__()
+        if bidirectional and hidden_size % 2:
+            raise ValueError(f"hidden_size must be even for a bidirectional encoder (half each way); got {hidden_size}")
+        self.embedding = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.encoder = RecurrentEncoder(
+            cell, embedding_size, hidden_size // (2 if bidirectional else 1), num_layers, bidirectional, dropout
+        )
+        self.attention = make_attention(
+            attention, hidden_size, hidden_size, score=score, max_length=max_source_length, window=window, renormalize=renormalize
+        )
+        self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False)
+        self.dropout = Dropout(dropout)
+        self.classifier = nn.Linear(hidden_size, num_classes)
+
+    def read(self, batch: TextBatch) -> tuple[Tensor, list[Tensor]]:
+        """Logits (B, C) and the weights, one (B, 1, S)."""
+        mask = lengths_to_mask(batch.lengths, batch.tokens.size(1))
+        embedded, rows = self.embed_words(batch.tokens[mask])
+        states, finals = self.encoder.flat(self.dropout(embedded), batch.lengths, rows)  # (P, H)
+        padded = states.new_zeros(*mask.shape, states.size(-1))
+        padded[mask] = self.dropout(states)
+        memory = self.attention.project(padded, mask)
+        query = self.dropout(finals[-1][0]).unsqueeze(1)  # (B, 1, H)
+        context, weights = self.attention(query, memory, mask.size(1))  # local-m: beyond the end means at the last word
+        hidden = tanh(self.w_c(torch.cat([context, query], dim=-1))).squeeze(1)  # h~ = tanh(W_c [c; h])  Eq. 5
+        return self.classifier(self.dropout(hidden)), [weights]

@@ -1,0 +1,222 @@
+"""Structured self-attentive sentence embedding: several attention hops over a BiLSTM make a matrix that represents a text.
+
+Lin, Feng, dos Santos, Yu, Xiang, Zhou and Bengio 2017, "A Structured Self-attentive Sentence Embedding", ICLR 2017,
+https://arxiv.org/abs/1703.03130 (Eq. 2-8, the pair encoder of section 4.3, the pruned MLP of appendix A).
+
+The penalty is ||A A^T - I||_F^2, summed over the r x r entries and averaged over the batch. (The authors' code takes the mean over
+the padded n x n entries of A^T A - I instead, which makes its strength depend on the padding.)
+
+Differs from the paper:
+- dropout on the embeddings as well; optional word dropout; AdamW instead of SGD or AdaGrad;
+- several labels a text as an option;
+- pairs add both texts' penalties, as the authors' code does.
+
+Shapes: B texts, S words, E embedding size, U hidden size of a direction, D = 2 U, r hops, K attention size.
+"""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from zoo.classification import TextClassifier, groups_of_similar_size
+from zoo.labeled_text import TextBatch, collate_texts
+from zoo.layers.dropout import Dropout
+from zoo.layers.elementwise import tanh
+from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.layers.recurrent import RecurrentEncoder
+from zoo.text import PAD
+
+
+class HopAttention(nn.Module):
+    """A = softmax(W_s2 tanh(W_s1 H^T)) and M = A H (Eq. 5-6), without biases.
+
+    Args:
+        size: D.
+        attention_size: K.
+        hops: r.
+        dropout: on the input of the score; M is made of the states without it, as in the authors' code.
+    """
+
+    def __init__(self, size: int, attention_size: int, hops: int, dropout: float):
+        super().__init__()
+        self.w_s1 = nn.Linear(size, attention_size, bias=False)
+        self.w_s2 = nn.Linear(attention_size, hops, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """states (P, D) of the real words, mask (B, S) where they are -> M (B, r, D), A (B, r, S) in fp32."""
+        scores = self.w_s2(tanh(self.w_s1(self.dropout(states))))  # (P, r)
+        padded, padded_scores = states.new_zeros(*mask.shape, states.size(-1)), scores.new_zeros(*mask.shape, scores.size(-1))
+        padded[mask], padded_scores[mask] = states, scores
+        weights = masked_softmax(padded_scores.transpose(1, 2), mask.unsqueeze(1))
+        return torch.bmm(weights.to(padded.dtype), padded), weights
+
+
+class PrunedMLP(nn.Module):
+    """Hidden layer of appendix A: p units see one row (hop) of M each, q units see one column each.
+
+    Args:
+        hops: r.
+        size: D.
+        row_units: p, so r * p units of their own row.
+        column_units: q, so D * q units of their own column.
+    """
+
+    def __init__(self, hops: int, size: int, row_units: int, column_units: int):
+        super().__init__()
+        self.rows = nn.Parameter(torch.empty(hops, size, row_units).uniform_(-(size**-0.5), size**-0.5))
+        self.row_bias = nn.Parameter(torch.zeros(hops, row_units))
+        self.columns = nn.Parameter(torch.empty(size, hops, column_units).uniform_(-(hops**-0.5), hops**-0.5))
+        self.column_bias = nn.Parameter(torch.zeros(size, column_units))
+
+    def forward(self, m: Tensor) -> Tensor:
+        """M (B, r, D) -> (B, r * p + D * q)."""
+        by_row = torch.einsum("brd,rdp->brp", m, self.rows) + self.row_bias
+        by_column = torch.einsum("brd,drq->bdq", m, self.columns) + self.column_bias
+        return torch.relu(torch.cat([by_row.flatten(1), by_column.flatten(1)], dim=-1))
+
+
+class StructuredSelfAttention(TextClassifier):
+    """Structured self-attentive classifier of texts or of pairs of texts.
+
+    Args:
+        vocab_size: V.
+        num_classes: C.
+        multi_label: a text may have several labels, or none.
+        pair: two texts, read by one encoder and compared hop by hop through multiplicative gates.
+        embedding_size: E.
+        hidden_size: U of each direction.
+        num_layers: LSTM layers.
+        attention_size: K, d_a in the paper.
+        hops: r.
+        penalty: coefficient of ||A A^T - I||_F^2.
+        pair_size: features of each hop in which a pair is compared.
+        mlp_size: hidden units before the output layer; 0 for none.
+        row_units: p of the pruned hidden layer, which then takes the place of the dense one; 0 for the dense one.
+        column_units: q of the pruned hidden layer.
+        dropout: on embeddings, the score's input and the hidden layer.
+        word_dropout: share of the words replaced by the unknown word in training.
+        label_smoothing: share of the target probability spread over the classes.
+        learning_rate: peak rate of AdamW, an optimiser step.
+        warmup_steps: steps until the peak.
+        total_steps: steps until the end of the cosine; constant rate if not given.
+        cycles: cosines, one after the other.
+        weight_decay: of AdamW.
+    """
+
+    heads = ("mlp", "classifier")
+    measures = ("overlap",)
+    tiny: ClassVar[dict[str, Any]] = dict(
+        vocab_size=12, num_classes=3, embedding_size=6, hidden_size=4, attention_size=5, hops=2, penalty=0.01, pair_size=4,
+        mlp_size=8, dropout=0.0,
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_classes: int,
+        multi_label: bool = False,
+        pair: bool = False,
+        embedding_size: int = 100,
+        hidden_size: int = 300,
+        num_layers: int = 1,
+        attention_size: int = 350,
+        hops: int = 30,
+        penalty: float = 1.0,
+        pair_size: int = 150,
+        mlp_size: int = 512,
+        row_units: int = 0,
+        column_units: int = 0,
+        dropout: float = 0.3,
+        word_dropout: float = 0.0,
+        label_smoothing: float = 0.0,
+        learning_rate: float = 1e-3,
+        warmup_steps: int = 100,
+        total_steps: int | None = None,
+        cycles: int = 1,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__()
+        if hops < 1:
+            raise ValueError(f"hops must be at least 1; got {hops}")
+        if bool(row_units) != bool(column_units):
+            raise ValueError(f"row_units and column_units go together; got {row_units} and {column_units}")
+        self.embedding = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.encoder = RecurrentEncoder("lstm", embedding_size, hidden_size, num_layers, dropout=dropout)
+        self.attention = HopAttention(2 * hidden_size, attention_size, hops, dropout)
+        size = 2 * hidden_size
+        if pair:
+            bound = size**-0.5
+            self.gates = nn.ParameterList(torch.empty(hops, size, pair_size).uniform_(-bound, bound) for _ in range(2))  # W_fh, W_fp
+            size = pair_size
+        if row_units:
+            self.mlp, width = PrunedMLP(hops, size, row_units, column_units), hops * row_units + size * column_units
+        elif mlp_size:
+            self.mlp, width = nn.Sequential(nn.Flatten(), nn.Linear(hops * size, mlp_size), nn.ReLU()), mlp_size
+        else:
+            self.mlp, width = nn.Flatten(), hops * size
+        self.dropout = Dropout(dropout)
+        self.classifier = nn.Linear(width, num_classes)
+
+    def read(self, batch: TextBatch) -> tuple[Tensor, list[Tensor]]:
+        """Logits (B, C) and A (B, r, S) of each text."""
+        texts = [(batch.tokens, batch.lengths)]
+        if self.config["pair"]:
+            texts.append((batch.tokens2, batch.lengths2))
+        embeddings, weights = zip(*(self.embed_text(*text) for text in texts), strict=True)
+        m = embeddings[0]
+        if self.config["pair"]:  # F_r = (M_h W_fh) * (M_p W_fp)
+            m = torch.mul(*(torch.einsum("brd,rdk->brk", m, gate) for m, gate in zip(embeddings, self.gates, strict=True)))
+        return self.classifier(self.dropout(self.mlp(m))), list(weights)
+
+    def embed_text(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """tokens (B, S), lengths (B,) -> the embedding M (B, r, D) and the weights A (B, r, S)."""
+        mask = lengths_to_mask(lengths, tokens.size(1))
+        embedded, rows = self.embed_words(tokens[mask])
+        states, _ = self.encoder.flat(self.dropout(embedded), lengths, rows)  # H (P, D)
+        return self.attention(states, mask)
+
+    def penalty(self, attention: list[Tensor]) -> Tensor | float:
+        """Coefficient times ||A A^T - I||_F^2 (Eq. 8), summed over texts: attention holds (B, r, S) for each text of a pair."""
+        if not self.config["penalty"]:
+            return 0.0
+        identity = torch.eye(self.config["hops"], device=attention[0].device)
+        return self.config["penalty"] * sum((torch.bmm(a, a.transpose(1, 2)) - identity).square().sum() for a in attention)
+
+    def measure(self, attention: list[Tensor]) -> dict[str, Tensor]:
+        """Overlap of the hops of each text, (B,): the mean over pairs of hops i < j of sum_s min(a_is, a_js).
+
+        1: all hops look at the same words in the same way; 0: no two hops share a word (or there is one hop only).
+        """
+        hops = self.config["hops"]
+        texts = []
+        for a in attention:  # (B, r, S)
+            shared = [torch.minimum(a[:, i : i + 1], a[:, i + 1 :]).sum(-1).sum(-1) for i in range(hops - 1)]
+            texts.append(sum(shared, a.new_zeros(len(a))) / max(1, hops * (hops - 1) // 2))
+        return {"overlap": torch.stack(texts).mean(0)}
+
+    @torch.no_grad()
+    def embed(self, texts: str | list[str]) -> Tensor:
+        """Embeds raw text, each text for itself (also by a model of pairs).
+
+        Args:
+            texts: N texts, or one.
+
+        Returns:
+            (N, r * 2 U) the rows of M behind each other; zeros for an empty text.
+
+        Raises:
+            ValueError: the model has no tokenizer.
+        """
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        if self.tokenizer is None:
+            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        ids = self.tokenizer.encode_batch(texts)
+        found = torch.zeros(len(texts), self.config["hops"] * 2 * self.config["hidden_size"])
+        for rows in groups_of_similar_size(list(map(len, ids))):
+            batch = collate_texts([ids[n] for n in rows])
+            m, _ = self._evaluated(batch, lambda batch: self.embed_text(batch.tokens, batch.lengths))
+            found[rows] = m.flatten(1).float().cpu()
+        return found

@@ -1,0 +1,49 @@
+"""Colours, sizes and the spelling of tokens that all pictures and pages share."""
+
+import unicodedata
+
+DPI, MAX_PIXELS = 160, 8000
+INK, MUTED, GRID = "#26323f", "#5d6a77", "#e4e8ec"
+# White for no attention at all, so that the alignment stands alone; dark end still tells 0.9 from 1.
+COLOURS = ["#ffffff", "#dbe9f1", "#a9cfe0", "#6aaecb", "#2f86ae", "#145f8c", "#0a3a5f"]
+CONTRAST = 4.5  # of text and what is behind it (WCAG 2, level AA); black or white reaches it on every colour
+
+
+def shade(fraction: float, colours: list[str] = COLOURS) -> str:
+    """The colour "#rrggbb" at a fraction between 0 (first colour) and 1 (last), mixed from the two beside it."""
+    place = fraction * (len(colours) - 1)
+    left = min(int(place), len(colours) - 2)
+    pairs = zip(_channels(colours[left]), _channels(colours[left + 1]))
+    return "#" + "".join(f"{round(a + (place - left) * (b - a)):02x}" for a, b in pairs)
+
+
+def text_on(background: str, ink: str = INK) -> str:
+    """The colour of text on a background: `ink` where it can be read there, else white or black."""
+    return next(colour for colour in (ink, "#ffffff", "#000000") if contrast(colour, background) >= CONTRAST)
+
+
+def contrast(a: str, b: str) -> float:
+    """Ratio of the brightness of two colours "#rrggbb", from 1 (equal) to 21 (black and white), as WCAG 2 defines it."""
+    darker, lighter = sorted((_luminance(a), _luminance(b)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _channels(colour: str) -> list[int]:
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+def _luminance(colour: str) -> float:
+    linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in _channels(colour)))
+    return sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), linear))
+
+
+def printable(token: str) -> str:
+    """A token on one line: a space alone is made visible, what has no shape (control characters) becomes "�"."""
+    if not token.strip():
+        return "␣"
+    return "".join(" " if c.isspace() else "�" if unicodedata.category(c) in ("Cc", "Cs") else c for c in token)
+
+
+def rounded(weight: float) -> str:
+    """A weight in three decimals; one that would look like zero without being it is "<0.001"."""
+    return "<0.001" if 0 < weight < 0.0005 else f"{weight:.3f}"

@@ -1,0 +1,106 @@
+"""Attention weights as they are drawn, from tensors or nested lists, checked against the words they belong to."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Weights = Tensor | Sequence[float]
+Matrix = Tensor | Sequence[Sequence[float]]
+
+
+class DocumentWeights(NamedTuple):
+    """Weights of a document of S sentences of W_s words."""
+
+    sentences: list[float]  # (S,)
+    words: list[list[float]]  # (S, W_s)
+    shown: list[list[float]]  # (S, W_s) word weights times the root of the weight of their sentence
+
+
+class HopWeights(NamedTuple):
+    """Weights of a text of n tokens in r hops."""
+
+    hops: list[list[float]]  # (r, n)
+    total: list[float]  # (n,) sum of the hops, normalised to sum to 1
+
+
+def document_weights(
+    sentences: Sequence[Sequence[str]], sentence_weights: Weights, word_weights: Sequence[Weights]
+) -> DocumentWeights:
+    """Checks the weights of a document; see `document_picture` for the arguments and errors.
+
+    Important words of unimportant sentences fade: a word is shown with its weight times the root of the weight of its
+    sentence (Yang et al. 2016, Fig. 5).
+    """
+    _check_words(sentences, "sentences", "sentence")
+    if not any(map(len, sentences)):
+        raise ValueError("there is no word to draw")
+    outer = _tensor(sentence_weights, "sentence_weights")
+    if tuple(outer.shape) != (len(sentences),):
+        raise ValueError(
+            f"sentence_weights must have a weight for each of the {len(sentences)} sentences; got shape {tuple(outer.shape)}"
+        )
+    if len(word_weights) != len(sentences):
+        raise ValueError(
+            f"word_weights must have an entry for each of the {len(sentences)} sentences; got {len(word_weights)}"
+        )
+    inner = []
+    for n, (words, weights) in enumerate(zip(sentences, word_weights), 1):
+        inner.append(_tensor(weights, f"word_weights of sentence {n}"))
+        if tuple(inner[-1].shape) != (len(words),):
+            raise ValueError(
+                f"word_weights must have a weight for each of the {len(words)} words of sentence {n}; "
+                f"got shape {tuple(inner[-1].shape)}"
+            )
+    shown = [(weights * root).tolist() for weights, root in zip(inner, outer.sqrt())]
+    return DocumentWeights(outer.tolist(), [weights.tolist() for weights in inner], shown)
+
+
+def hop_weights(
+    texts: Sequence[Sequence[str]], attentions: Sequence[Matrix], labels: Sequence[str] | None
+) -> list[HopWeights]:
+    """Checks the weights of each text; see `hops_picture` for the arguments and errors."""
+    _check_words(texts, "texts", "text")
+    if len(attentions) != len(texts):
+        raise ValueError(f"attentions must have an entry for each of the {len(texts)} texts; got {len(attentions)}")
+    if labels is not None and len(labels) != len(texts):
+        raise ValueError(f"labels must have a name for each of the {len(texts)} texts; got {len(labels)}")
+    if not texts:
+        raise ValueError("there is no text to draw")
+    found = []
+    for n, (tokens, values) in enumerate(zip(texts, attentions), 1):
+        attention = _tensor(values, f"attention of text {n}")
+        if attention.dim() != 2 or attention.size(1) != len(tokens):
+            raise ValueError(
+                f"attention must have a row for each hop and a column for each of the {len(tokens)} tokens of text {n}; "
+                f"got shape {tuple(attention.shape)}"
+            )
+        if not attention.numel():
+            raise ValueError(f"there is no token or no hop to draw in text {n}")
+        total = attention.sum(0)
+        found.append(HopWeights(attention.tolist(), (total / total.sum().clamp(min=1e-30)).tolist()))
+    return found
+
+
+def largest(rows: Sequence[Sequence[float]]) -> float:
+    """The largest weight of all: the dark end of a scale. 1 if all are zero."""
+    return max((max(row) for row in rows if row), default=0.0) or 1.0
+
+
+def _check_words(texts: Sequence[Sequence[str]], name: str, one: str) -> None:
+    if isinstance(texts, str) or any(isinstance(text, str) for text in texts):
+        raise TypeError(f"{name} must be a list with a list of words for each {one}; got a string in place of such a list")
+
+
+def _tensor(values: Weights | Matrix, name: str) -> Tensor:
+    """float64 on the CPU, free of gradients."""
+    try:
+        values = values.detach().cpu() if isinstance(values, Tensor) else values
+        weights = torch.as_tensor(values, dtype=torch.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a tensor, or a list of numbers or of rows of equal length; got {error}") from None
+    if not (weights.isfinite() & (weights >= 0)).all():
+        wrong = weights[~(weights.isfinite() & (weights >= 0))][0]
+        raise ValueError(f"{name} must be finite and not negative; got {wrong:g}")
+    return weights

@@ -1,0 +1,125 @@
+"""`zoo predict`: raw texts in, answers out, whatever the task of the model."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from zoo import registry
+from zoo.allocator import keep_freed_memory
+
+LINES_AT_ONCE = 64  # of standard input, answered as one call
+OF_TRANSLATION = ("beam_size", "n_best")  # options that mean nothing to the others
+
+
+def run(options: argparse.Namespace) -> None:
+    """Answers each text: one line, or one JSON object, or n lines with `--n-best`.
+
+    Args:
+        options: name, text (list), json, plot, html, beam_size, n_best.
+
+    Raises:
+        ValueError: an option or a text does not suit the model.
+    """
+    keep_freed_memory()
+    model = registry.load(options.name)
+    if hasattr(model, "translate"):
+        sources, answer, line = _texts, _translate, _translation_line
+    else:
+        sources, answer, line = (_pairs if model.config.get("pair") else _documents), _classify, _classification_line
+    number = 0
+    for group in sources(options):
+        for source, result in zip(group, answer(model, group, options), strict=True):
+            number += 1
+            if options.json:
+                print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False))
+            else:
+                print(line(result, options))
+            for file, write in ((options.plot, "plot"), (options.html, "to_html")):
+                if file and any(result.tokens):  # of an empty text there is nothing to draw
+                    path = Path(file)
+                    getattr(result, write)(path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}"))
+        sys.stdout.flush()
+
+
+# ---- what to read ----
+
+
+def _texts(options: argparse.Namespace) -> Iterator[list[str]]:
+    """The texts of the command line, or lines of standard input."""
+    return iter([options.text]) if options.text else _lines(sys.stdin)
+
+
+def _documents(options: argparse.Namespace) -> Iterator[list[str]]:
+    """The same; a text that names a file stands for its content, `-` for all of standard input."""
+    return iter([[_content(text) for text in options.text]]) if options.text else _lines(sys.stdin)
+
+
+def _pairs(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
+    """Texts of the command line two by two, or lines of standard input with a tab between the two."""
+    if len(options.text) % 2:
+        raise ValueError(f"{options.name} compares two texts: give an even number of them; got {len(options.text)}")
+    if options.text:
+        yield list(zip(options.text[::2], options.text[1::2], strict=True))
+        return
+    for group in _lines(sys.stdin):
+        for text in group:
+            if text.count("\t") != 1:
+                raise ValueError(f"each line must hold two texts with a tab between them; got {text!r}")
+        yield [tuple(text.split("\t")) for text in group]
+
+
+def _content(text: str) -> str:
+    if text == "-":
+        return sys.stdin.read()
+    try:
+        is_file = Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or no name at all
+        return text
+    if not is_file:
+        return text
+    data = Path(text).read_bytes()
+    try:
+        found = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{text} is not UTF-8 text (byte {error.start:,}); convert it first, e.g. with iconv") from error
+    if "\0" in found:
+        raise ValueError(f"{text} is a binary file; give a text file")
+    return found
+
+
+def _lines(stream: Iterable[str]) -> Iterator[list[str]]:
+    """Lines in groups, without their ends; one by one for somebody who types."""
+    at_once = 1 if stream.isatty() else LINES_AT_ONCE
+    lines = (line.rstrip("\r\n") for line in stream)
+    while group := list(islice(lines, at_once)):
+        yield group
+
+
+# ---- tasks ----
+
+
+def _translate(model: Any, texts: list[str], options: argparse.Namespace) -> list[Any]:
+    if options.html:
+        raise ValueError(f"{options.name} translates and writes no HTML; use --plot")
+    return model.translate(texts, beam_size=options.beam_size, n_best=options.n_best or 1)
+
+
+def _translation_line(result: Any, options: argparse.Namespace) -> str:
+    if (options.n_best or 1) > 1:
+        return "\n".join(f"{score:.4f}\t{hypothesis}" for hypothesis, score in result.n_best)
+    return result.text
+
+
+def _classify(model: Any, texts: list[Any], options: argparse.Namespace) -> list[Any]:
+    for option in OF_TRANSLATION:
+        if getattr(options, option) is not None:
+            raise ValueError(f"{options.name} classifies: --{option.replace('_', '-')} is for translation")
+    return model.classify(texts)
+
+
+def _classification_line(result: Any, options: argparse.Namespace) -> str:
+    return ", ".join(f"{label} {result.probabilities[label]:.4f}" for label in result.labels) or "no label"
