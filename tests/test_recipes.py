@@ -8,6 +8,7 @@ import labeled_fakes
 import pytest
 import yaml
 
+import zoo.data
 from zoo import registry
 from zoo.cli import main
 from zoo.data.labeled import LabeledData
@@ -33,6 +34,8 @@ def _invent(data_class, init_args, root):
     """Writes the files that a data set reads from `root`, with a few made-up sentences in each."""
     if issubclass(data_class, LabeledData):
         labeled_fakes.invent(data_class, init_args, root)
+        for name in init_args.get("extra_text", []):
+            labeled_fakes.invent(getattr(zoo.data, name), {}, root)
         return
     data = data_class(**init_args)
     rng = random.Random(0)

@@ -56,13 +56,46 @@ def _table(*entries: Entry) -> dict[str, Entry]:
 
 TABLE: dict[str, Entry] = _table(
     Entry(
+        "attention_classifier_local_p.imdb",
+        "zoo.models.attention_classifier.AttentionClassifier",
+        {
+            "config.json": "fa34fb52913621b5d869dd0ed45d80c400d1994f1df5c705ba92f3ba583876fa",
+            "golden.safetensors": "f16eecb671335142a181581184fc2e770ba8435f1eed7cee6d67236781679443",
+            "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
+            "model.safetensors": "a2932e21dc49f6b86699dff010a7276af0f19d86d841c3930b2cb2d44fb4ea4b",
+            "tokenizer.json": "f8be7142e717e82362f9492b22fa7adfff63047f0686201b8c4cf2da86793e37",
+        },
+    ),
+    Entry(
         "bahdanau.multi30k_en_de",
         "zoo.models.bahdanau.BahdanauNMT",
         {
-            "config.json": "71128c9e00b0f2b2bdf0ecdeb5bb11096966b4ae9399f3b00c0c609e588d749f",
-            "golden.safetensors": "699cd8417bfc046f09cd10a7167b9f11462f2e79da0db57f59a457d999488b5b",
-            "model.safetensors": "9e688fb0986f1cfc8482fb55a7ca1f4d0421205305d96b8c705eb4aee74effb4",
+            "config.json": "fa602e9fef3891b739ad106f284753764a471aeee5d73321fae28d9aad30acf7",
+            "golden.safetensors": "939e0e0abc89711986eaa7761c256413ef5f3680fd7dc6fb1d84f3528433cdce",
+            "model.safetensors": "874bbd8ffb88657742ce70396f412b7fd89c9142cc3f2e9d002c78986aa73929",
             "tokenizer.json": "88bdce467cdfb1b6425ba35fc8f6f035a5659d34496ba0bd53f1e8c5b47a1fca",
+        },
+    ),
+    Entry(
+        "han.imdb",
+        "zoo.models.han.HAN",
+        {
+            "config.json": "a69793c33a6642d90f4c33572908792f2da8d7ff24f427303f843c51b37a75a2",
+            "golden.safetensors": "fbafc44e0efde7be0410673a297a6ed338e85aa9244b2af32da24eadd78659bf",
+            "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
+            "model.safetensors": "56be4e3f8dde02c543094157dd0010b83224cce4a232a7644c1e2f4d60375a9d",
+            "tokenizer.json": "f8be7142e717e82362f9492b22fa7adfff63047f0686201b8c4cf2da86793e37",
+        },
+    ),
+    Entry(
+        "han.reuters",
+        "zoo.models.han.HAN",
+        {
+            "config.json": "6304666cac757022f8a2cace7586924a1581d2c5049de2f5b8da98f4f7815639",
+            "golden.safetensors": "28f72c7b4ceb189252905ea8fe11f6a4e84fa40c566e31fa3203d5dd40fe902b",
+            "labels.json": "c6ae04965a14a0096737de9710ee201b9adf73cd1c53414e2eeea3b2f3daebb4",
+            "model.safetensors": "96d3adb3d0e840a381cef54b99507030c95d1d5d7488f323075c8af5ee990546",
+            "tokenizer.json": "e51b45ecd29c90810fef67235dea6b04f27d25c68428f2fbd5ccd798d503ec18",
         },
     ),
     Entry(
@@ -90,10 +123,43 @@ TABLE: dict[str, Entry] = _table(
         "luong_general.multi30k_en_de",
         "zoo.models.luong.LuongNMT",
         {
-            "config.json": "f39ede0f5f7d6469c1bd946a48e10428ec62fb74d38dc341380c3f067c685d1f",
-            "golden.safetensors": "86aff99552449f52d610d8f6880a5a1631252d6a272c028d79a216ef0323f1c9",
-            "model.safetensors": "8e6d64143000df7d74744cb7fd080c6f4d5756e45339a3b53e24f8640ad6c981",
+            "config.json": "5c7d37a02feb5ea7f91f0ef7ba7fed6840f107c499cd7c6c18694f925fe95a06",
+            "golden.safetensors": "4f544ed4ff9ae662b818b274a5d72af3195f389b3c9a0f2af6632697ca29f8a3",
+            "model.safetensors": "ee491c94c14ccfdb3fa2f236deb80a9705ce20d667d3f0b2996fb9d6ade4b729",
             "tokenizer.json": "88bdce467cdfb1b6425ba35fc8f6f035a5659d34496ba0bd53f1e8c5b47a1fca",
+        },
+    ),
+    Entry(
+        "structured_self_attention.imdb",
+        "zoo.models.structured_self_attention.StructuredSelfAttention",
+        {
+            "config.json": "f57e0e9c9d74cb5e49b8c7ed5e0e7339462934db4d3e37871c79d444cfe68501",
+            "golden.safetensors": "4bd238e65f1860107b1647f4bae4f9e1e5817dac79a9bce078a198052ecf09c5",
+            "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
+            "model.safetensors": "2049cba031e8a4570c5922f57a4103fce165a11563097d06c675e1f5c77db74b",
+            "tokenizer.json": "f8be7142e717e82362f9492b22fa7adfff63047f0686201b8c4cf2da86793e37",
+        },
+    ),
+    Entry(
+        "structured_self_attention.sst2",
+        "zoo.models.structured_self_attention.StructuredSelfAttention",
+        {
+            "config.json": "0d9f01db89ea25185c7460d07b4f1d8d4646ea680b0ee25c16806c3cd0a58ba2",
+            "golden.safetensors": "e7f8fb649b3be6932c26467b146ce02cfc644171189770ae4861076793b12aae",
+            "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
+            "model.safetensors": "ed1c81125a70b099a5e9d258d3b7f2e7f834bc385d17393d85bd28b0ba65d2e6",
+            "tokenizer.json": "a3185cd2b49e792dc96620f9a539ae4456bff0e5899561bad8a60e6a83d99b5a",
+        },
+    ),
+    Entry(
+        "structured_self_attention.trec6",
+        "zoo.models.structured_self_attention.StructuredSelfAttention",
+        {
+            "config.json": "c68b11ca5811a7c2ea71de17bf6bd153fa734ac2fab254fb9e6cdde720bb15d9",
+            "golden.safetensors": "e33ffffb9adec88a9db1035cb7e591fa7a6f94417eba6759b651a8d6545a92d8",
+            "labels.json": "e6fb15b60d5810ed2f0781f9a92b6baa2c71b7aeaf4a5e446fbc322791dc236d",
+            "model.safetensors": "6b498f6f66298fe6df54ddaebf6ead63da5597d9b51b2d5dfaf39b5fe1c63e77",
+            "tokenizer.json": "58e6f4cb41937a056c4573d5a30b944b7246d4c65ae5f09fea5d0a2edd513f97",
         },
     ),
 )

@@ -6,8 +6,9 @@ import struct
 import numpy as np
 import pytest
 import torch
+from labeled_fakes import invent
 
-from zoo.data import LabeledText
+from zoo.data import IMDB, TREC6, LabeledText
 from zoo.data.vectors import read_vectors
 from zoo.text import PAD, UNK, Tokenizer
 
@@ -179,3 +180,20 @@ class _Nothing:
     class wv:
         index_to_key: list = []
         vectors = np.zeros((0, 4), np.float32)
+
+
+def test_extra_text(tmp_path):
+    invent(TREC6, {}, tmp_path)
+    invent(IMDB, {}, tmp_path)
+    plain = TREC6(root=str(tmp_path), min_frequency=1)
+    wide = TREC6(root=str(tmp_path), min_frequency=1, extra_text=["IMDB"], word_vectors="word2vec")
+    for data in (plain, wide):
+        data.prepare_data()
+        data.setup("fit")
+    own, all_words = (set(data.tokenizer.tokens(range(len(data.tokenizer)))) for data in (plain, wide))
+    assert own < all_words and "word9" in all_words - own  # a word of the other set's reviews only
+    vectors, found = wide.vectors(5)
+    assert found[wide.tokenizer.encode("word9")].all() and vectors.shape == (len(wide.tokenizer), 5)
+    assert len(wide.train_dataloader().stream.arrays) == len(plain.train_dataloader().stream.arrays)  # nothing more to train on
+    with pytest.raises(ValueError, match="extra_text must name data sets of this package: IMDB, Reuters, .*; got 'imdb'"):
+        TREC6(extra_text=["imdb"])

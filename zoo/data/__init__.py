@@ -1,6 +1,7 @@
 """Lightning data modules, one class a data set."""
 
 from zoo.data.documents import IMDB, LabeledText, Reuters, TwentyNewsgroups
+from zoo.data.next_word import NextWord
 from zoo.data.sentences import SICK, SST, TREC6
 from zoo.data.synthetic import Dates
 from zoo.data.text_pairs import Multi30k, ParallelText, Tatoeba
@@ -13,6 +14,7 @@ __all__ = [
     "Dates",
     "LabeledText",
     "Multi30k",
+    "NextWord",
     "ParallelText",
     "Reuters",
     "Tatoeba",

@@ -42,6 +42,8 @@ class LabeledData(pl.LightningDataModule):
         word_vectors: ready word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or binary), or
             "word2vec": skip-gram vectors are learnt from the training text; None for none.
         word2vec_epochs: passes of word2vec over the training text.
+        extra_text: names of further data sets of this package, e.g. ["IMDB"]: the vocabulary is learnt from their training
+            texts too, and so are the vectors of word2vec. Their labels are not looked at.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
         val_fraction: share of the training texts held out for validation where the data set has no validation split.
             Repeated texts are never on both sides.
@@ -80,6 +82,7 @@ class LabeledData(pl.LightningDataModule):
         max_sentences: int | None = None,
         word_vectors: str | None = None,
         word2vec_epochs: int = 5,
+        extra_text: list[str] | None = None,
         pool_batches: int = 20,
         val_fraction: float = 0.1,
         split_seed: int = 0,
@@ -109,6 +112,7 @@ class LabeledData(pl.LightningDataModule):
         self.batch_size, self.batch_tokens = None if batch_tokens else batch_size, batch_tokens
         self.max_words, self.max_sentences = max_words, max_sentences
         self.word_vectors, self.word2vec_epochs = word_vectors, word2vec_epochs
+        self._extra = self._extra_data(extra_text or [])
         self.pool_batches, self.val_fraction, self.split_seed = pool_batches, val_fraction, split_seed
         self.num_workers, self.seed = num_workers, seed
         self.tokenizer: Tokenizer | None = None
@@ -144,15 +148,12 @@ class LabeledData(pl.LightningDataModule):
         if wants_vectors:  # what is missing is better known before the long work than after it
             check_word_vectors(self.word_vectors)
         self.fetch()
+        if not self.is_pretrained():
+            for data in self._extra:
+                data.fetch()
         tokenizer, labels = self._tokenizer(), self._label_names()
         for split in self._splits():
-            folder = self._folder(split, tokenizer, labels)
-            label_ids = {name: i for i, name in enumerate(labels)}
-            encoding = Encoding(
-                tokenizer, label_ids, self.structure, self.pair, self.multi_label, self.max_words, self.max_sentences
-            )
-            examples, source = self._examples(split), self._source(split)
-            LabeledArrays.build(folder, examples, encoding, source, keep_empty=split != "train")
+            self._build(split, tokenizer, labels)
         if wants_vectors:
             self.tokenizer, self.labels = tokenizer, labels
             self.vectors(size)
@@ -204,14 +205,16 @@ class LabeledData(pl.LightningDataModule):
             return None
         check_word_vectors(self.word_vectors)
         if self.word_vectors == "word2vec":
-            source = [self._folder("train", self.tokenizer, self.labels).name, self.word2vec_epochs, self.seed]
+            texts = [self._folder("train", self.tokenizer, self.labels)]
+            texts += [data._build("train", self.tokenizer, data._own_label_names()) for data in self._extra]
+            source = [*(folder.name for folder in texts), self.word2vec_epochs, self.seed]
         else:
-            source = [Path(self.word_vectors).expanduser()]
+            texts, source = [], [Path(self.word_vectors).expanduser()]
         key = fingerprint(_FORMAT, "vectors", self.tokenizer.to_json(), size, *source)
         path = self.cache / "vectors" / f"{key}.npy"
         if not path.exists():
-            training_text = self._arrays("train") if self.word_vectors == "word2vec" else None
-            save_vectors(path, self.word_vectors, self.tokenizer, size, training_text, self.word2vec_epochs, self.seed)
+            arrays = [LabeledArrays(folder) for folder in texts]
+            save_vectors(path, self.word_vectors, self.tokenizer, size, arrays, self.word2vec_epochs, self.seed)
         return load_vectors(path)
 
     # Helpers
@@ -255,10 +258,13 @@ class LabeledData(pl.LightningDataModule):
         if tokenizer is not None:
             return tokenizer
         options = (self.vocab_size, self.lowercase, self.min_frequency)
-        path = self.cache / "tokenizers" / f"{fingerprint(_FORMAT, self._signature('train'), 'words', options)}.json"
+        read = [self, *self._extra]
+        key = fingerprint(_FORMAT, *(data._signature("train") for data in read), "words", options)
+        path = self.cache / "tokenizers" / f"{key}.json"
         if path.exists():
             return Tokenizer.from_json(path.read_text(encoding="utf-8"))
-        texts = (text for example in self._examples("train") for text in example[:2] if text is not None)
+        examples = (example for data in read for example in data._examples("train"))
+        texts = (text for example in examples for text in example[:2] if text is not None)
         tokenizer = Tokenizer.train(texts, "word_punct", *options)
         write_atomically(path, tokenizer.to_json())
         return tokenizer
@@ -294,6 +300,29 @@ class LabeledData(pl.LightningDataModule):
                 raise ValueError(f"{self.source('train')}: there is no text with a label")
             write_atomically(path, json.dumps(sorted(names, key=_natural)))
         return json.loads(path.read_text(encoding="utf-8"))
+
+    def _extra_data(self, names: Sequence[str]) -> list["LabeledData"]:
+        import zoo.data  # both import this module
+        from zoo.data.published import PublishedTexts
+
+        sets = {name: cls for name, cls in vars(zoo.data).items() if isinstance(cls, type) and issubclass(cls, PublishedTexts)}
+        found = []
+        for name in names:
+            if name not in sets:
+                allowed = ", ".join(sorted(sets))
+                raise ValueError(f"extra_text must name data sets of this package: {allowed}; got {name!r}")
+            found.append(sets[name](root=self.root, cache_dir=str(self.cache)))
+        return found
+
+    def _build(self, split: Split, tokenizer: Tokenizer, labels: list[str]) -> Path:
+        """Tokenises a split, if that is not in the cache, and returns the folder."""
+        folder = self._folder(split, tokenizer, labels)
+        label_ids = {name: i for i, name in enumerate(labels)}
+        encoding = Encoding(
+            tokenizer, label_ids, self.structure, self.pair, self.multi_label, self.max_words, self.max_sentences
+        )
+        LabeledArrays.build(folder, self._examples(split), encoding, self._source(split), keep_empty=split != "train")
+        return folder
 
     def _folder(self, split: Split, tokenizer: Tokenizer, labels: list[str]) -> Path:
         options = (self.structure, self.pair, self.multi_label, self.max_words, self.max_sentences)

@@ -45,7 +45,7 @@ def save_vectors(
     word_vectors: str,
     tokenizer: Tokenizer,
     size: int,
-    training_text: LabeledArrays | None,
+    training_text: list[LabeledArrays],
     epochs: int,
     seed: int,
 ) -> None:
@@ -165,20 +165,21 @@ def _binary_entries(
 class _Sentences:
     """The sentences of the training text as lists of word ids in letters, which word2vec reads again in each epoch."""
 
-    def __init__(self, arrays: LabeledArrays) -> None:
-        self._arrays = arrays
+    def __init__(self, training_text: list[LabeledArrays]) -> None:
+        self._training_text = training_text
 
     def __iter__(self) -> Iterator[list[str]]:
-        total = len(self._arrays)
-        for first in range(0, total, _CHUNK):
-            for sentences in self._arrays.sentences(np.arange(first, min(first + _CHUNK, total))):
-                for sentence in sentences:
-                    words = list(map(str, sentence.tolist()))
-                    yield from (words[i : i + _LONGEST] for i in range(0, len(words), _LONGEST))
-            self._arrays.release()
+        for arrays in self._training_text:
+            total = len(arrays)
+            for first in range(0, total, _CHUNK):
+                for sentences in arrays.sentences(np.arange(first, min(first + _CHUNK, total))):
+                    for sentence in sentences:
+                        words = list(map(str, sentence.tolist()))
+                        yield from (words[i : i + _LONGEST] for i in range(0, len(words), _LONGEST))
+                arrays.release()
 
 
-def _word2vec(training_text: LabeledArrays, vocab_size: int, size: int, epochs: int, seed: int) -> np.ndarray:
+def _word2vec(training_text: list[LabeledArrays], vocab_size: int, size: int, epochs: int, seed: int) -> np.ndarray:
     """Skip-gram vectors of all words of the training text, UNK included (Mikolov et al. 2013)."""
     from gensim.models import Word2Vec  # an optional dependency
 

@@ -112,7 +112,8 @@ class _GRUScan(torch.autograd.Function):
         hidden_weight = weight.transpose(1, 2).to(dtype).contiguous()
         rz = _gather(table[:, : 2 * size].contiguous(), index)  # the gates r, z
         new = _gather(table[:, 2 * size :].contiguous(), index)  # n
-        states, inner = torch.empty_like(new), torch.empty_like(new)  # inner: U_n h
+        states = torch.empty_like(new)
+        inner = torch.empty_like(new) if any(ctx.needs_input_grad) else None  # U_n h, for the backward pass
         before = 0
         for first, n in _spans(counts):
             step = slice(first, first + n)
@@ -120,13 +121,16 @@ class _GRUScan(torch.autograd.Function):
                 hidden = states[before : before + n]
                 product = _product(hidden, hidden_weight)
                 gate = rz[step].add_(product[..., : 2 * size]).sigmoid_()
-                u = inner[step].copy_(product[..., 2 * size :])
+                u = product[..., 2 * size :]
                 candidate = tanh_(new[step].addcmul_(gate[..., :size], u))
+                if inner is not None:
+                    inner[step] = u
                 torch.lerp(candidate, hidden, gate[..., size:], out=states[step])
             else:
                 gate = rz[step].sigmoid_()
-                inner[step].zero_()
                 candidate = tanh_(new[step])
+                if inner is not None:
+                    inner[step].zero_()
                 torch.addcmul(candidate, candidate, gate[..., size:], value=-1, out=states[step])
             before = first
         ctx.save_for_backward(rz, new, inner, states, weight, index, inverse)

@@ -14,7 +14,7 @@ Differs from the paper:
 Shapes: B texts, S words, E embedding size, U hidden size of a direction, D = 2 U, r hops, K attention size.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -92,6 +92,8 @@ class StructuredSelfAttention(TextClassifier):
         hops: r.
         penalty: coefficient of ||A A^T - I||_F^2.
         pair_size: features of each hop in which a pair is compared.
+        pair_features: "gates", the products of the features as in the paper; or "gates_and_difference", their absolute
+            differences as well.
         mlp_size: hidden units before the output layer; 0 for none.
         row_units: p of the pruned hidden layer, which then takes the place of the dense one; 0 for the dense one.
         column_units: q of the pruned hidden layer.
@@ -125,6 +127,7 @@ class StructuredSelfAttention(TextClassifier):
         hops: int = 30,
         penalty: float = 1.0,
         pair_size: int = 150,
+        pair_features: Literal["gates", "gates_and_difference"] = "gates",
         mlp_size: int = 512,
         row_units: int = 0,
         column_units: int = 0,
@@ -148,9 +151,9 @@ class StructuredSelfAttention(TextClassifier):
         self.attention = HopAttention(2 * hidden_size, attention_size, hops, dropout)
         size = 2 * hidden_size
         if pair:
-            bound = size**-0.5
-            self.gates = nn.ParameterList(torch.empty(hops, size, pair_size).uniform_(-bound, bound) for _ in range(2))  # W_fh, W_fp
-            size = pair_size
+            gate = torch.empty(hops, size, pair_size).uniform_(-(size**-0.5), size**-0.5)
+            self.gates = nn.ParameterList([gate, gate.clone()])  # W_fh, W_fp: alike at first, so their product says how alike texts are
+            size = pair_size if pair_features == "gates" else 2 * pair_size
         if row_units:
             self.mlp, width = PrunedMLP(hops, size, row_units, column_units), hops * row_units + size * column_units
         elif mlp_size:
@@ -166,10 +169,14 @@ class StructuredSelfAttention(TextClassifier):
         if self.config["pair"]:
             texts.append((batch.tokens2, batch.lengths2))
         embeddings, weights = zip(*(self.embed_text(*text) for text in texts), strict=True)
-        m = embeddings[0]
-        if self.config["pair"]:  # F_r = (M_h W_fh) * (M_p W_fp)
-            m = torch.mul(*(torch.einsum("brd,rdk->brk", m, gate) for m, gate in zip(embeddings, self.gates, strict=True)))
+        m = embeddings[0] if len(embeddings) == 1 else self.compare(*embeddings)
         return self.classifier(self.dropout(self.mlp(m))), list(weights)
+
+    def compare(self, first: Tensor, second: Tensor) -> Tensor:
+        """Embeddings M of two texts, (B, r, D) each -> features of the pair (B, r, F)."""
+        f, g = (torch.einsum("brd,rdk->brk", m, gate) for m, gate in zip((first, second), self.gates, strict=True))
+        gated = f * g  # F_r = (M_h W_fh) * (M_p W_fp)
+        return gated if self.config["pair_features"] == "gates" else torch.cat([gated, (f - g).abs()], dim=-1)
 
     def embed_text(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """tokens (B, S), lengths (B,) -> the embedding M (B, r, D) and the weights A (B, r, S)."""
