@@ -29,7 +29,7 @@ def test_cell_and_its_gradients_equal_torch(name):
     nn.init.normal_(cell.bias)
     twin = torch_twin(cell, name)
     x, grad = torch.randn(6, 3, 5, requires_grad=True), torch.randn(6, 3, 4)
-    step, state, outputs = cell.loop(), cell.zeros(3), []
+    step, state, outputs = cell.loop(), (torch.zeros(3, 4),) * (2 if name == "lstm" else 1), []
     for gates in cell.project(x):
         state = step(gates, None, state)
         outputs.append(state[0])

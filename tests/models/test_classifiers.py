@@ -21,15 +21,6 @@ CLASSES = sorted({case.values[0] for case in CASES}, key=lambda c: c.__name__)
 TEXT = "One dog barks. Another dog sleeps all day.\n\nNo cat is here!"
 
 
-@pytest.fixture
-def model_and_batch(cls, options):
-    torch.manual_seed(0)
-    model = build(cls, **options).eval()
-    for p in model.parameters():  # large weights, so that a difference shows
-        p.data.mul_(2)
-    return model, model.example_batch(6)
-
-
 @pytest.mark.parametrize("cls, options", CASES)
 @torch.no_grad()
 def test_a_text_alone_is_the_text_in_a_batch(model_and_batch):
@@ -90,7 +81,7 @@ def test_han_equals_a_loop_over_documents_sentences_and_words():
     def encode(encoder, items):  # one sequence, without any packing
         outputs = []
         for cell, order in zip(encoder.layers[0], (range(len(items)), reversed(range(len(items))))):
-            step, state, found = cell.loop(), cell.zeros(1), {}
+            step, state, found = cell.loop(), (torch.zeros(1, 4),), {}
             for t in order:
                 state = step(cell.project(items[t : t + 1]), None, state)
                 found[t] = state[0][0]

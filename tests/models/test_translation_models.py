@@ -17,15 +17,6 @@ def pad(ids, columns):
     return torch.nn.functional.pad(ids, (0, columns), value=PAD)
 
 
-@pytest.fixture
-def model_and_batch(cls, options):
-    torch.manual_seed(0)
-    model = build(cls, **options).eval()
-    for p in model.parameters():  # large weights, so that a difference shows
-        p.data.mul_(2)
-    return model, model.example_batch(6)
-
-
 @pytest.mark.parametrize("cls, options", CASES)
 @torch.no_grad()
 def test_shapes_and_attention(model_and_batch):

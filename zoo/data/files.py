@@ -34,6 +34,18 @@ def data_root(root: str | None) -> Path | None:
     return folder
 
 
+def named_file(root: str | None, argument: str, name: str) -> Path:
+    """A user's own file, looked for in `root` (else `ZOO_DATA`) if there is one.
+
+    Raises:
+        FileNotFoundError: it is not there; the message starts with `argument`.
+    """
+    path = (data_root(root) or Path()) / Path(name).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"{argument}: there is no file {path}")
+    return path
+
+
 def read_lines(path: Path) -> Iterator[str]:
     r"""Lines of a UTF-8 file, plain, .gz or .xz, without their line end; only "\n" and "\r\n" end a line."""
     opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)

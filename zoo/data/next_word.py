@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from zoo.data.files import data_root, draw
+from zoo.data.files import draw, named_file
 from zoo.data.labeled import LabeledData, Split
 from zoo.data.labeled_arrays import Example
 from zoo.data.tables import read_text_lines
@@ -85,10 +85,7 @@ class NextWord(LabeledData):
         name = self.paths[split] or (self.paths["train"] if split == "val" else None)
         if name is None:
             raise ValueError(f"there is no {split} text: give {split}= a file")
-        path = (data_root(self.root) or Path()) / Path(name).expanduser()
-        if not path.is_file():
-            raise FileNotFoundError(f"{split}: there is no file {path}")
-        return path
+        return named_file(self.root, split, name)
 
 
 @lru_cache(maxsize=1)

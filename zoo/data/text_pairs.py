@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from zoo.data.download import RemoteFile
-from zoo.data.files import check_fraction, data_root, draw, read_pairs
+from zoo.data.files import check_fraction, draw, named_file, read_pairs
 from zoo.data.pairs import PairData
 from zoo.data.published import PublishedPairs, Split
 
@@ -72,13 +72,8 @@ class ParallelText(PairData):
 
     def _files(self, split: Split) -> tuple[Path, Path | None]:
         src, tgt = self.paths[split]
-        return self._file(f"{split}_src", src), self._file(f"{split}_tgt", tgt) if tgt else None
-
-    def _file(self, argument: str, name: str) -> Path:
-        path = (data_root(self.root) or Path()) / Path(name).expanduser()
-        if not path.is_file():
-            raise FileNotFoundError(f"{argument}: there is no file {path}")
-        return path
+        source = named_file(self.root, f"{split}_src", src)
+        return source, named_file(self.root, f"{split}_tgt", tgt) if tgt else None
 
 
 _GITHUB = "https://raw.githubusercontent.com"

@@ -41,6 +41,13 @@ def segment_ids(lengths: Tensor) -> Tensor:
     return torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
 
 
+def to_padded(flat: Tensor, mask: Tensor) -> Tensor:
+    """Flat items (P, ...) at the True places of mask (B, S), zeros elsewhere -> (B, S, ...)."""
+    padded = flat.new_zeros(*mask.shape, *flat.shape[1:])
+    padded[mask] = flat
+    return padded
+
+
 def pack(lengths: Tensor, directions: int = 2) -> Packing:
     """Plans a recurrence over flat sequences.
 
@@ -320,4 +327,4 @@ def segment_softmax(scores: Tensor, lengths: Tensor) -> Tensor:
     scores = scores.float()
     top = scores.new_full((len(lengths),), -torch.inf).scatter_reduce(0, owner, scores.detach(), "amax")
     weights = (scores - top[owner]).exp()
-    return weights / segment_sum(weights, lengths)[owner]
+    return weights / _SegmentSum.apply(weights, lengths, owner)[owner]

@@ -5,7 +5,9 @@ each step adds its own small product to the weight gradient, and the gates run t
 
 * the input half is one product over all steps (`cell.project`),
 * `StepProduct` (zoo/layers/steps.py) keeps the step's operands and forms the weight gradient in one product after the last step,
-* `lstm_cell` and `gru_cell` have hand-written backward passes.
+* the cells have hand-written backward passes.
+
+An encoder needs no such loop: zoo/layers/packed.py runs it whole.
 
 Shapes: B batch, S or T steps, I input size, H hidden size, G = 4 H (LSTM) or 3 H (GRU) gates.
 """
@@ -20,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import tanh_
 from zoo.layers.masking import lengths_to_mask
-from zoo.layers.packed import pack, packed_recurrence
+from zoo.layers.packed import pack, packed_recurrence, to_padded
 from zoo.layers.steps import StepProduct
 
 CellType = Literal["lstm", "gru"]
@@ -128,11 +130,6 @@ class LSTMCell(nn.Module):
         """The part of the gates that is known before the loop, for all steps at once: (..., I) -> (..., G)."""
         return nn.functional.linear(inputs, self.weight_input[:, : self.input_size], self.bias)
 
-    def zeros(self, *shape: int) -> State:
-        """State of zeros, each tensor (*shape, H) in fp32."""
-        zeros = self.bias.new_zeros(*shape, self.hidden_size, dtype=torch.float32)
-        return zeros, zeros
-
     @staticmethod
     def gate(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
         """Input half and hidden half of the gates (..., G), state -> new state."""
@@ -160,9 +157,6 @@ class GRUCell(LSTMCell):
 
     def _init_bias(self) -> None:
         pass
-
-    def zeros(self, *shape: int) -> State:
-        return super().zeros(*shape)[:1]
 
     @staticmethod
     def gate(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
@@ -250,9 +244,7 @@ class RecurrentEncoder(nn.Module):
         """
         mask = lengths_to_mask(lengths, inputs.size(1))  # (B, S)
         flat, finals = self.flat(inputs[mask], lengths)
-        memory = flat.new_zeros(*mask.shape, self.output_size)
-        memory[mask] = flat
-        return memory, finals
+        return to_padded(flat, mask), finals
 
 
 class RecurrentDecoder(nn.Module):

@@ -23,6 +23,7 @@ from zoo.layers.attention import make_attention
 from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import tanh
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
 from zoo.text import PAD
 
@@ -101,9 +102,7 @@ class AttentionClassifier(TextClassifier):
         mask = lengths_to_mask(batch.lengths, batch.tokens.size(1))
         embedded, rows = self.embed_words(batch.tokens[mask])
         states, finals = self.encoder.flat(self.dropout(embedded), batch.lengths, rows)  # (P, H)
-        padded = states.new_zeros(*mask.shape, states.size(-1))
-        padded[mask] = self.dropout(states)
-        memory = self.attention.project(padded, mask)
+        memory = self.attention.project(to_padded(self.dropout(states), mask), mask)
         query = self.dropout(finals[-1][0]).unsqueeze(1)  # (B, 1, H)
         context, weights = self.attention(query, memory, mask.size(1))  # local-m: beyond the end means at the last word
         hidden = tanh(self.w_c(torch.cat([context, query], dim=-1))).squeeze(1)  # h~ = tanh(W_c [c; h])  Eq. 5

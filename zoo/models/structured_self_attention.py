@@ -24,6 +24,7 @@ from zoo.labeled_text import TextBatch, collate_texts
 from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import tanh
 from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
 from zoo.text import PAD
 
@@ -47,10 +48,8 @@ class HopAttention(nn.Module):
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """states (P, D) of the real words, mask (B, S) where they are -> M (B, r, D), A (B, r, S) in fp32."""
         scores = self.w_s2(tanh(self.w_s1(self.dropout(states))))  # (P, r)
-        padded, padded_scores = states.new_zeros(*mask.shape, states.size(-1)), scores.new_zeros(*mask.shape, scores.size(-1))
-        padded[mask], padded_scores[mask] = states, scores
-        weights = masked_softmax(padded_scores.transpose(1, 2), mask.unsqueeze(1))
-        return torch.bmm(weights.to(padded.dtype), padded), weights
+        weights = masked_softmax(to_padded(scores, mask).transpose(1, 2), mask.unsqueeze(1))
+        return torch.bmm(weights.to(states.dtype), to_padded(states, mask)), weights
 
 
 class PrunedMLP(nn.Module):
@@ -218,8 +217,7 @@ class StructuredSelfAttention(TextClassifier):
             ValueError: the model has no tokenizer.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
-        if self.tokenizer is None:
-            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        self._check_ready(self.tokenizer)
         ids = self.tokenizer.encode_batch(texts)
         found = torch.zeros(len(texts), self.config["hops"] * 2 * self.config["hidden_size"])
         for rows in groups_of_similar_size(list(map(len, ids))):
