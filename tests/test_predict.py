@@ -1,4 +1,4 @@
-"""`zoo predict` with classifiers: texts, files, standard input, pairs; what it writes and what it refuses."""
+"""`zoo predict` with classifiers and captioners: texts, files, standard input, pairs; what it writes and what it refuses."""
 
 import io
 import json
@@ -7,9 +7,12 @@ import sys
 import pytest
 import torch
 
+from captions_fakes import picture
+
 from zoo import registry
 from zoo.cli import main
 from zoo.models.han import HAN
+from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.text import Tokenizer
 
@@ -109,8 +112,8 @@ def test_pairs(zoo_of, capsys, monkeypatch):
 
 
 def test_mistakes(han, capsys, tmp_path):
-    assert fails(capsys, "predict", "han", "a", "--beam-size", "3") == "han classifies: --beam-size is for translation"
-    assert fails(capsys, "predict", "han", "a", "--n-best", "3") == "han classifies: --n-best is for translation"
+    assert fails(capsys, "predict", "han", "a", "--beam-size", "3") == "han classifies: --beam-size is for translation and captions"
+    assert fails(capsys, "predict", "han", "a", "--n-best", "3") == "han classifies: --n-best is for translation and captions"
     latin = tmp_path / "latin.txt"
     latin.write_bytes("Größe".encode("latin-1"))
     assert fails(capsys, "predict", "han", str(latin)) == f"{latin} is not UTF-8 text (byte 2); convert it first, e.g. with iconv"
@@ -126,3 +129,62 @@ def test_a_text_longer_than_any_file_name(han, capsys):
 
 def test_translators_write_no_page(toy_registry, capsys):
     assert "toy.v2 translates and writes no HTML; use --plot" in fails(capsys, "predict", "toy.v2", "a", "--html", "x.html")
+
+
+# ---- images ----
+
+
+@pytest.fixture
+def captioner(zoo_of):
+    torch.manual_seed(0)
+    return zoo_of(ShowAttendTell(**ShowAttendTell.tiny))
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number, name in enumerate(["b.png", "a.JPG", "c.gif"]):
+        (folder / name).write_bytes(picture(number, kind={"JPG": "JPEG"}.get(name[2:], name[2:].upper())))
+    (folder / "notes.txt").write_text("not an image, and not named like one")
+    return folder
+
+
+def test_one_image_one_line(captioner, photos, capsys, tmp_path):
+    file = str(photos / "b.png")
+    page, plot = tmp_path / "b.html", tmp_path / "plot.png"
+    assert main(["predict", "captioner", file, "--plot", str(plot), "--html", str(page)]) == 0
+    assert capsys.readouterr().out == captioner.caption(file).text + "\n"
+    assert plot.is_file() and page.is_file()
+
+
+def test_a_folder_gives_each_image_with_its_name(captioner, photos, capsys, tmp_path):
+    assert main(["predict", "captioner", str(photos), "--beam-size", "1", "--plot", str(tmp_path / "plot.png")]) == 0
+    names = [str(photos / name) for name in ("a.JPG", "b.png", "c.gif")]
+    want = [f"{name}\t{captioner.caption(name, beam_size=1).text}" for name in names]
+    assert capsys.readouterr().out.splitlines() == want
+    assert {path.name for path in tmp_path.glob("plot*")} == {"plot.png", "plot-2.png", "plot-3.png"}
+
+
+def test_image_names_on_standard_input_as_json(captioner, photos, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{photos / 'b.png'}\n{photos / 'c.gif'}\n"))
+    assert main(["predict", "captioner", "--json", "--n-best", "2"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [f["source"] for f in found] == [str(photos / "b.png"), str(photos / "c.gif")]
+    assert all(len(f["n_best"]) == 2 and len(f["attention"]) == len(f["tokens"]) for f in found)
+
+
+def test_a_bad_image_is_reported_and_the_others_are_captioned(captioner, photos, capsys):
+    whole = (photos / "a.JPG").read_bytes()
+    (photos / "aa.jpg").write_bytes(whole[: len(whole) // 2])
+    assert main(["predict", "captioner", str(photos), "missing.png"]) == 2
+    out, err = capsys.readouterr()
+    assert [line.split("\t")[0] for line in out.splitlines()] == [str(photos / name) for name in ("a.JPG", "b.png", "c.gif")]
+    lines = [line for line in err.splitlines() if line.startswith("zoo: ")]
+    assert lines[0].startswith(f"zoo: {photos / 'aa.jpg'}: ") and lines[1] == "zoo: missing.png: there is no such file"
+    assert lines[2:] == ["zoo: error: 2 of 5 images could not be read; see above"]
+
+
+def test_an_empty_folder(captioner, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert fails(capsys, "predict", "captioner", str(tmp_path / "empty")).startswith(f"the folder {tmp_path / 'empty'} holds no images (.bmp, ")

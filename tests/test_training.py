@@ -66,6 +66,17 @@ def _differences(a, b, name=""):
     return [] if same else [name]
 
 
+def test_a_checkpoint_brings_its_vocabulary(recipe, capsys):
+    recipe("run", {"max_steps": 5, "callbacks": [SAVING]})
+    assert main(["fit", "--config", "tiny.yaml"]) == 0
+    losses = []
+    for size in (200, 2):  # from two examples another vocabulary would be learnt
+        capsys.readouterr()
+        assert main(["validate", "--config", "tiny.yaml", "--ckpt_path", "last", "--data.init_args.train_size", str(size)]) == 0
+        losses += [line.split()[-2] for line in capsys.readouterr().out.splitlines() if "val/loss" in line]
+    assert len(losses) == 2 and losses[0] == losses[1]
+
+
 @pytest.mark.parametrize("callbacks", [[SAVING], [AVERAGING, SAVING]], ids=["plain", "averaged"])
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(recipe, callbacks, tmp_path):
     trainer = {"max_steps": STEPS, "max_epochs": -1, "callbacks": callbacks}

@@ -2,7 +2,7 @@
 
     zoo list                                            names, tasks, sizes, scores
     zoo info NAME                                       the card of a weight
-    zoo predict NAME "A dog runs."                      translate or classify; lines on standard input work too
+    zoo predict NAME "A dog runs."                      translate, classify or caption; lines on standard input work too
     zoo fit|validate|test --config recipes/NAME.yaml    train or evaluate by a recipe
 
 Whatever a user can get wrong ends as one line on standard error and exit code 2.
@@ -129,23 +129,24 @@ def _parser() -> argparse.ArgumentParser:
     command = add(
         "predict",
         _predict,
-        "translate or classify texts with a pretrained model",
+        "translate or classify texts, or caption images, with a pretrained model",
         'zoo predict luong_general.multi30k_en_de "A dog runs in the snow." --plot alignment.png\n'
         "  zoo predict luong_general.multi30k_en_de --json < english.txt > german.jsonl\n"
-        "  zoo predict han.imdb review.txt another.txt --html review.html",
+        "  zoo predict han.imdb review.txt another.txt --html review.html\n"
+        "  zoo predict show_attend_tell_soft.flickr8k photo.jpg --plot photo.png",
     )
     command.add_argument("name", help="a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
     command.add_argument(
         "text",
         nargs="*",
-        help="texts (to a classifier also files, and - for all of standard input; to a model of pairs two texts each); without any, "
-        "lines are read from standard input",
+        help="texts (to a classifier also files, and - for all of standard input; to a model of pairs two texts each), or image files "
+        "and folders of them; without any, lines are read from standard input",
     )
     command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
-    command.add_argument("--plot", metavar="FILE", help="draw the attention (FILE-2 and so on for further texts)")
-    command.add_argument("--html", metavar="FILE", help="classifiers: the same as a web page")
-    command.add_argument("--beam-size", type=int, metavar="K", help="translation: 1 is greedy search (default: the model's own)")
-    command.add_argument("--n-best", type=int, metavar="N", help="translation: print the N best, each with its score")
+    command.add_argument("--plot", metavar="FILE", help="draw the attention (FILE-2 and so on for further texts or images)")
+    command.add_argument("--html", metavar="FILE", help="classifiers and captioners: the same as a web page")
+    command.add_argument("--beam-size", type=int, metavar="K", help="translation and captions: 1 is greedy search (default: the model's own)")
+    command.add_argument("--n-best", type=int, metavar="N", help="translation and captions: print the N best, each with its score")
 
     for name, texts in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
         commands.add_parser(name, help=texts["what"][0].lower() + texts["what"][1:-1])

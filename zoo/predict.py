@@ -1,4 +1,4 @@
-"""`zoo predict`: raw texts in, answers out, whatever the task of the model."""
+"""`zoo predict`: raw texts or images in, answers out, whatever the task of the model."""
 
 import argparse
 import json
@@ -8,41 +8,53 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from zoo import registry
 from zoo.allocator import keep_freed_memory
 
 LINES_AT_ONCE = 64  # of standard input, answered as one call
-OF_TRANSLATION = ("beam_size", "n_best")  # options that mean nothing to the others
+IMAGES_AT_ONCE = 16
+IMAGE_FILES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"}  # of a folder, in any case
+OF_SEARCH = ("beam_size", "n_best")  # options that mean nothing to classifiers
 
 
 def run(options: argparse.Namespace) -> None:
-    """Answers each text: one line, or one JSON object, or n lines with `--n-best`.
+    """Answers each text or image: one line, or one JSON object, or n lines with `--n-best`.
 
     Args:
         options: name, text (list), json, plot, html, beam_size, n_best.
 
     Raises:
-        ValueError: an option or a text does not suit the model.
+        ValueError: an option or a text does not suit the model; or, after all others were answered, an image cannot be read.
     """
     keep_freed_memory()
     model = registry.load(options.name)
     if hasattr(model, "translate"):
-        sources, answer, line = _texts, _translate, _translation_line
+        sources, answer, line = _texts, _translate, _search_line
+    elif hasattr(model, "caption"):
+        sources, answer, line = _images, _caption, _search_line
     else:
         sources, answer, line = (_pairs if model.config.get("pair") else _documents), _classify, _classification_line
-    number = 0
+    named = sources is _images and _are_many(options)  # else one would not know which line belongs to which file
+    number = unread = 0
     for group in sources(options):
         for source, result in zip(group, answer(model, group, options), strict=True):
             number += 1
+            if result is None:
+                unread += 1
+                continue
             if options.json:
                 print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False))
             else:
-                print(line(result, options))
+                print(f"{source}\t{line(result, options)}" if named else line(result, options))
             for file, write in ((options.plot, "plot"), (options.html, "to_html")):
-                if file and any(result.tokens):  # of an empty text there is nothing to draw
+                if file and any(result.tokens) and getattr(result, "text", True):  # of no words there is nothing to draw
                     path = Path(file)
                     getattr(result, write)(path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}"))
         sys.stdout.flush()
+    if unread:
+        raise ValueError(f"{unread:,} of {number:,} images could not be read; see above")
 
 
 # ---- what to read ----
@@ -91,6 +103,36 @@ def _content(text: str) -> str:
     return found
 
 
+def _images(options: argparse.Namespace) -> Iterator[list[str]]:
+    """Image files of the command line, or of lines of standard input; a folder stands for the image files in it."""
+    names = options.text or (line for group in _lines(sys.stdin) for line in group)
+    files = (file for name in names for file in _files(name))
+    with tqdm(unit=" images", disable=None if _are_many(options) else True) as progress:
+        while group := list(islice(files, IMAGES_AT_ONCE)):
+            yield group
+            progress.update(len(group))
+
+
+def _are_many(options: argparse.Namespace) -> bool:
+    return len(options.text) != 1 or _is_folder(options.text[0])
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):  # too long for a name, or no name at all
+        return False
+
+
+def _files(name: str) -> list[str]:
+    if not _is_folder(name):
+        return [name]
+    found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in IMAGE_FILES)
+    if not found:
+        raise ValueError(f"the folder {name} holds no images ({', '.join(sorted(IMAGE_FILES))})")
+    return found
+
+
 def _lines(stream: Iterable[str]) -> Iterator[list[str]]:
     """Lines in groups, without their ends; one by one for somebody who types."""
     at_once = 1 if stream.isatty() else LINES_AT_ONCE
@@ -108,16 +150,31 @@ def _translate(model: Any, texts: list[str], options: argparse.Namespace) -> lis
     return model.translate(texts, beam_size=options.beam_size, n_best=options.n_best or 1)
 
 
-def _translation_line(result: Any, options: argparse.Namespace) -> str:
+def _caption(model: Any, files: list[str], options: argparse.Namespace) -> list[Any]:
+    """Captions; None, and a line on standard error, for a file that cannot be read."""
+    from zoo.images import ImageError, open_image
+
+    opened = {}
+    for n, file in enumerate(files):
+        try:
+            opened[n] = open_image(file)
+        except ImageError as error:
+            tqdm.write(f"zoo: {error}", file=sys.stderr)
+    found = model.caption(list(opened.values()), beam_size=options.beam_size, n_best=options.n_best or 1)
+    captions = dict(zip(opened, found, strict=True))
+    return [captions.get(n) for n in range(len(files))]
+
+
+def _search_line(result: Any, options: argparse.Namespace) -> str:
     if (options.n_best or 1) > 1:
         return "\n".join(f"{score:.4f}\t{hypothesis}" for hypothesis, score in result.n_best)
     return result.text
 
 
 def _classify(model: Any, texts: list[Any], options: argparse.Namespace) -> list[Any]:
-    for option in OF_TRANSLATION:
+    for option in OF_SEARCH:
         if getattr(options, option) is not None:
-            raise ValueError(f"{options.name} classifies: --{option.replace('_', '-')} is for translation")
+            raise ValueError(f"{options.name} classifies: --{option.replace('_', '-')} is for translation and captions")
     return model.classify(texts)
 
 

@@ -30,15 +30,19 @@ def learning_rate_factor(config: dict[str, Any], step: int) -> float:
     return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def adamw(model: torch.nn.Module, config: dict[str, Any]) -> dict[str, Any]:
+def adamw(model: torch.nn.Module, config: dict[str, Any], rates: dict[float, list[torch.nn.Parameter]] | None = None) -> dict[str, Any]:
     """What `configure_optimizers` returns.
 
     Args:
         model: its parameters are trained.
         config: learning_rate, weight_decay, warmup_steps, total_steps (None: constant after the warm-up), cycles.
+        rates: parameters with another peak rate than `learning_rate`.
     """
+    others = [{"params": parameters, "lr": rate} for rate, parameters in (rates or {}).items()]
+    special = {parameter for group in others for parameter in group["params"]}
+    groups = [{"params": [parameter for parameter in model.parameters() if parameter not in special]}, *others]
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config["learning_rate"], betas=(0.9, 0.98), weight_decay=config["weight_decay"], fused=True
+        groups, lr=config["learning_rate"], betas=(0.9, 0.98), weight_decay=config["weight_decay"], fused=True
     )
     # else the optimiser would unscale fp16 gradients itself, after clipping, and Lightning refuses to clip
     optimizer._step_supports_amp_scaling = False

@@ -96,10 +96,13 @@ class TrainingCLI(LightningCLI):
             _check_readable(config.ckpt_path)
 
     def instantiate_classes(self) -> None:
-        """Builds everything; --weights takes the place of the model."""
+        """Builds everything; --weights takes the place of the model, and a checkpoint brings its vocabulary before the data is read."""
         super().instantiate_classes()
+        path = self._get(self.config, "ckpt_path")
         if name := self._get(self.config, "weights"):
             self.model = load(name)
+        elif path and Path(path).is_file():
+            self.model.load_assets(torch.load(path, map_location="cpu", weights_only=True, mmap=True).get("zoo_assets", {}))
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""

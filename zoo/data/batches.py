@@ -158,13 +158,13 @@ class BatchStream:
         self.arrays.release()
         order = _by_length(src, tgt)
         batches = np.split(order, self._cut(np.maximum(src, tgt)[order])[:-1])
-        return Pool(pairs, rows, [batches[i] for i in rng.permutation(len(batches))])
+        return Pool(epoch, pairs, rows, [batches[i] for i in rng.permutation(len(batches))])
 
     def load(self, pool: "Pool", number: int) -> Any:
         """This process's share of one batch of a pool."""
         share = pool.batches[number][self._rank :: self._world_size]
         if pool.rows is None:
-            batch = self.arrays.batch(pool.pairs[share])
+            batch = self._batch(pool.pairs[share], pool.epoch)
         else:
             batch = pad_batch(*([side[i] for i in share.tolist()] for side in pool.rows))
         self.arrays.release()
@@ -177,6 +177,9 @@ class BatchStream:
         have some batches more or less.
         """
         return sum(self._count(pool) for pool in range(self.pools))
+
+    def _batch(self, index: np.ndarray, epoch: int) -> Any:
+        return self.arrays.batch(index)
 
     def _count(self, pool: int) -> int:
         if self._batch_size:
@@ -202,11 +205,13 @@ class Pool(NamedTuple):
     """Items that are sorted by length together.
 
     Attributes:
+        epoch: of the data.
         pairs: (N,) numbers of the items.
         rows: their source and target tokens, if they are not those of the arrays.
         batches: positions in `pairs` of the sentences of each batch, of all processes together.
     """
 
+    epoch: int
     pairs: np.ndarray
     rows: list[list[list[int]]] | None
     batches: list[np.ndarray]

@@ -21,6 +21,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grads = xs.new_empty(len(x), vocab) if train else None
         d_bias = torch.zeros_like(bias, dtype=torch.float32)
         loss = x.new_zeros((), dtype=torch.float32)
+        rows = x.new_empty(len(x), dtype=torch.float32)
         for first in range(0, len(x), _ROWS):
             part = slice(first, first + _ROWS)
             scores = torch.addmm(b, xs[part], w.t()).float()  # (R, V)
@@ -28,7 +29,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             probs = torch.softmax(scores, dim=-1)
             top, where = scores.max(-1, keepdim=True)
             log_norm = top - probs.gather(-1, where).log_()  # log sum exp, from the one probability that is never tiny
-            loss += log_norm.sum() - (1 - smoothing) * scores.gather(-1, label).sum()
+            chosen = scores.gather(-1, label)
+            loss += log_norm.sum() - (1 - smoothing) * chosen.sum()
+            rows[part] = (log_norm - chosen).squeeze(-1)
             if smoothing:
                 loss -= smoothing / vocab * scores.sum()
             if train:  # d loss / d scores = softmax - target
@@ -40,11 +43,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if train:
             ctx.save_for_backward(xs, w, grads, d_bias)
             ctx.dtypes = x.dtype, weight.dtype, bias.dtype
-        return loss
+        ctx.mark_non_differentiable(rows)
+        return loss, rows
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):
+    def backward(ctx, grad, _):
         xs, w, grads, d_bias = ctx.saved_tensors
         d_x = torch.mm(grads, w).to(ctx.dtypes[0]).mul_(grad)
         d_weight = torch.mm(grads.t(), xs).to(ctx.dtypes[1]).mul_(grad)
@@ -67,6 +71,13 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor
     Returns:
         A scalar.
     """
+    return linear_cross_entropy_rows(x, weight, bias, labels, label_smoothing)[0]
+
+
+def linear_cross_entropy_rows(
+    x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """`linear_cross_entropy`, and -log p of each label, (N,) without label smoothing and without a gradient."""
     dtype = product_dtype(weight)
     with torch.autocast(x.device.type, enabled=False):
         return _LinearCrossEntropy.apply(x, weight, bias, labels, label_smoothing, dtype)

@@ -1,11 +1,21 @@
 """Pictures and HTML pages of attention: who attends to whom, and what a classifier looked at.
 
-One visual language for all: white is no attention, the darker the blue the more, and a scale says how much.
+One visual language for all text: white is no attention, the darker the blue the more, and a scale says how much. Photos are
+bright where the attention is.
 """
 
 from zoo.plots.alignment import alignment_heatmap
+from zoo.plots.caption import caption_html, caption_picture
 from zoo.plots.document import document_picture
 from zoo.plots.hops import hops_picture
 from zoo.plots.html import document_html, hops_html
 
-__all__ = ["alignment_heatmap", "document_html", "document_picture", "hops_html", "hops_picture"]
+__all__ = [
+    "alignment_heatmap",
+    "caption_html",
+    "caption_picture",
+    "document_html",
+    "document_picture",
+    "hops_html",
+    "hops_picture",
+]

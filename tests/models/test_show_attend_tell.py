@@ -1,0 +1,264 @@
+"""Show, Attend and Tell: the equations, the gradient estimator of hard attention, and that an image or a caption decides for itself."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch.nn.functional import log_softmax
+
+from zoo.images import CaptionBatch
+from zoo.models.show_attend_tell import ShowAttendTell, draw
+from zoo.text import BOS, EOS, PAD
+
+POSITIONS, STEPS = 3, 3
+
+
+def build(**options):
+    torch.manual_seed(0)
+    model = ShowAttendTell(**{**ShowAttendTell.tiny, **options}).eval()
+    for parameter in model.parameters():  # large weights, so that choices matter
+        parameter.data.mul_(2.5)
+    return model
+
+
+def naive_steps(model, features, tokens, choose=None):
+    """The paper's equations for one caption, number by number: features (L, C), tokens (T,) -> logits (T, V), weights (T, L)."""
+    d = model.decoder
+    a = model.adapter(features)
+    mean = a.mean(0)
+    h, c = torch.tanh(d.init_hidden(mean)), torch.tanh(d.init_cell(mean))
+    logits, weights = [], []
+    for t, token in enumerate(tokens):
+        e = torch.stack([d.v @ torch.tanh(d.w_features(a_i) + d.w_hidden(h)) for a_i in a])
+        alpha = torch.softmax(d.temperature * e, 0)
+        s = alpha if choose is None else choose(t, alpha)
+        z = torch.sigmoid(d.gate(h)) * sum(s_i * a_i for s_i, a_i in zip(s, a))
+        y = model.embedding.weight[token]
+        i, f, g, o = (d.lstm.weight_input @ torch.cat([y, z]) + d.lstm.weight_hidden @ h + d.lstm.bias).chunk(4)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        logits.append(model.output(torch.tanh(model.deep_output(torch.cat([h, z])) + y)))
+        weights.append(alpha)
+    return torch.stack(logits), torch.stack(weights)
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"feature_size": None}])
+def test_equals_the_equations(options):
+    model = build(**options)
+    features = torch.randn(2, 5, model.encoder_channels)
+    tokens = torch.randint(4, 12, (2, 3, 4))
+    logits, weights = model(features, tokens)
+    for n, k in product(range(2), range(3)):
+        want_logits, want_weights = naive_steps(model, features[n], tokens[n, k])
+        torch.testing.assert_close(logits[n, k], want_logits, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(weights[n, k], want_weights, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("attention", ["soft", "hard"])
+def test_searching_step_by_step_gives_the_same_as_teacher_forcing(attention):
+    model = build(attention=attention)
+    batch = model.example_batch(4)
+    logits, weights = model(batch.images, batch.captions[..., :-1])
+    memory, state = model.encode(batch.images)
+    state, step = tuple(x.unsqueeze(1).expand(-1, 2, -1) for x in state), model.stepper()
+    for t in range(batch.captions.size(-1) - 1):
+        found, state, alpha = step(batch.captions[..., t], state, memory, t)
+        torch.testing.assert_close(found, logits[:, :, t], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(alpha, weights[:, :, t], rtol=1e-4, atol=1e-6)
+
+
+def test_captions_do_not_see_each_other_nor_the_padding():
+    model = build()
+    batch = model.example_batch(6)
+    whole, words = model.loss(batch)
+    wider = batch._replace(captions=torch.nn.functional.pad(batch.captions, (0, 3), value=PAD))
+    torch.testing.assert_close(model.loss(wider)[0], whole, rtol=1e-5, atol=1e-5)
+    parts = [
+        model.loss(CaptionBatch(batch.images[n : n + 1], batch.captions[n : n + 1, k : k + 1], batch.lengths[n : n + 1, k : k + 1]))
+        for n in range(6)
+        for k in range(2)
+    ]
+    torch.testing.assert_close(sum(loss for loss, _ in parts), whole, rtol=1e-5, atol=1e-5)
+    assert sum(count for _, count in parts) == words == int(batch.lengths.sum())
+
+
+def test_the_doubly_stochastic_term_is_that_of_the_paper_on_real_steps():
+    batch = build().example_batch(6)
+    with_term, without = build(doubly_stochastic=0.7).train(), build(doubly_stochastic=0.0).train()
+    _, weights = without(batch.images, batch.captions[..., :-1])
+    want = 0.0
+    for n, k in product(range(6), range(2)):
+        length = int(batch.lengths[n, k])
+        if length:
+            want += 0.7 * sum((1 - weights[n, k, :length, i].sum()) ** 2 for i in range(weights.size(-1)))
+    torch.testing.assert_close(with_term.loss(batch)[0] - without.loss(batch)[0], want, rtol=1e-4, atol=1e-4)
+
+
+def test_hard_attention_has_no_doubly_stochastic_term_unless_it_is_asked_for():
+    batch = build().example_batch(4)
+    plain, zero, one = (build(attention="hard", expected_share=1.0, doubly_stochastic=x).train().loss(batch)[0] for x in (None, 0.0, 1.0))
+    assert plain == zero != one
+
+
+# ---- the estimator ----
+
+
+class Problem:
+    """One caption of three words for an image with three positions, small enough to try all 27 ways of looking at it."""
+
+    def __init__(self, **options):
+        self.model = build(attention="hard", feature_size=None, expected_share=0.0, entropy=0.0, doubly_stochastic=0.0, **options).train()
+        self.features = torch.randn(1, POSITIONS, self.model.encoder_channels, generator=torch.Generator().manual_seed(3))
+        self.labels = torch.tensor([5, 9, EOS])
+        self.tokens = torch.tensor([BOS, 5, 9])
+        self.parameters = [p for name, p in self.model.named_parameters() if not name.startswith("encoder")]
+
+    def objective(self):
+        """E[log p(y | s)], by enumeration."""
+        total = 0.0
+        for path in product(range(POSITIONS), repeat=STEPS):
+            logits, weights = naive_steps(self.model, self.features[0], self.tokens, lambda t, alpha: torch.eye(POSITIONS)[path[t]])
+            log_p = log_softmax(logits, -1)[range(STEPS), self.labels].sum()
+            total = total + torch.stack([weights[t, s] for t, s in enumerate(path)]).prod() * log_p
+        return total
+
+    def exact(self):
+        return self._flat(torch.autograd.grad(self.objective(), self.parameters))
+
+    def estimates(self, runs, samples):
+        """Estimated gradients, (runs, P), each the mean over some samples."""
+        shape = (1, samples, STEPS)
+        tokens, labels = self.tokens.expand(shape), self.labels.expand(shape)
+        found = []
+        for _ in range(runs):
+            memory, state = self.model.encode(self.features)
+            loss, _ = self.model.hard_loss(memory, state, tokens, labels, torch.ones(shape, dtype=torch.bool))
+            found.append(self._flat(torch.autograd.grad(-loss / samples, self.parameters)))
+        return torch.stack(found)
+
+    @staticmethod
+    def _flat(gradients):
+        return torch.cat([g.flatten() for g in gradients])
+
+
+def standard_errors(found, exact):
+    """By how many standard errors the mean of estimates (runs, P) is off, where they vary at all."""
+    error = found.std(0) / len(found) ** 0.5
+    varies = error > 1e-7
+    return (found.mean(0) - exact)[varies] / error[varies]
+
+
+@pytest.mark.parametrize("word_baseline", [0.0, -2.5])
+def test_the_mean_of_the_estimator_is_the_exact_gradient(word_baseline):
+    problem = Problem()
+    problem.model.word_baseline.fill_(word_baseline)
+    exact = problem.exact()
+    found = problem.estimates(runs=150, samples=200)
+    z = standard_errors(found, exact)
+    assert len(z) > 200
+    assert z.abs().max() < 5 and 0.6 < z.square().mean() < 1.6
+    assert (found.mean(0) - exact).norm() < 0.05 * exact.norm()
+    # the test can fail: what the words alone say about where to look is another gradient
+    problem.model.config["reinforce"] = 0.0
+    assert standard_errors(problem.estimates(runs=40, samples=200), exact).abs().max() > 20
+
+
+def test_the_baseline_lowers_the_variance():
+    problem = Problem()
+    without = problem.estimates(runs=60, samples=20).var(0).sum()
+    problem.model.word_baseline.fill_(problem.objective().item() / STEPS)
+    with_baseline = problem.estimates(runs=60, samples=20).var(0).sum()
+    problem.model.config["baseline"] = "soft_context"
+    soft_context = problem.estimates(runs=60, samples=20).var(0).sum()
+    assert with_baseline < 0.7 * without
+    assert soft_context < with_baseline
+
+
+def test_the_expected_context_gets_no_reinforce_term_and_is_soft_attention():
+    hard = build(attention="hard", expected_share=1.0, entropy=0.0, doubly_stochastic=0.0).train()
+    soft = build(attention="soft", doubly_stochastic=0.0).train()
+    batch = hard.example_batch(5)
+    gradients = []
+    for model, weight in ((hard, 1.0), (hard, 0.0), (soft, 0.0)):
+        model.config["reinforce"] = weight
+        model.zero_grad()
+        loss, _ = model.loss(batch)
+        loss.backward()
+        gradients.append([p.grad.clone() for p in model.parameters()])
+    for with_term, without, of_soft in zip(*gradients):
+        assert torch.equal(with_term, without)
+        torch.testing.assert_close(with_term, of_soft, rtol=1e-4, atol=1e-5)
+
+
+def test_samples_follow_the_weights_and_pass_no_gradient():
+    weights = torch.tensor([0.1, 0.0, 0.6, 0.3]).expand(20_000, 4).clone().requires_grad_()
+    torch.manual_seed(1)
+    found = draw(weights)
+    assert not found.requires_grad
+    assert torch.equal(found.sum(-1), torch.ones(20_000)) and set(found.unique().tolist()) == {0.0, 1.0}
+    torch.testing.assert_close(found.mean(0), weights[0].detach(), rtol=0, atol=0.015)
+    assert found[:, 1].sum() == 0  # a weight of 0 is never drawn
+
+
+def test_the_moving_average_is_that_of_a_word_and_is_used_before_it_is_renewed():
+    model = build(attention="hard", expected_share=0.0).train()
+    batch = model.example_batch(4)
+    used = []
+    inner = model.hard_loss
+
+    def spy(*args):
+        used.append(model.word_baseline.item())
+        loss, reward = inner(*args)
+        rewards.append(reward.item() / int(batch.lengths.sum()))
+        return loss, reward
+
+    rewards, model.hard_loss = [], spy
+    for _ in range(3):
+        model.loss(batch)
+    assert used[0] == 0
+    assert used[1] == pytest.approx(0.1 * rewards[0])
+    assert used[2] == pytest.approx(0.9 * used[1] + 0.1 * rewards[1])
+    model.eval().loss(batch)
+    assert model.word_baseline.item() == pytest.approx(0.9 * used[2] + 0.1 * rewards[2])  # evaluation leaves it alone
+
+
+def test_entropy_is_rewarded():
+    batch = build().example_batch(5)
+    losses = []
+    for weight in (0.0, 2.0):
+        model = build(attention="hard", expected_share=1.0, entropy=weight).train()
+        losses.append(model.loss(batch)[0])
+    _, weights = model.eval()(batch.images, batch.captions[..., :-1])
+    real = torch.arange(weights.size(2)) < batch.lengths.unsqueeze(-1)
+    entropy = -(weights * weights.log()).sum(-1)[real].sum()
+    torch.testing.assert_close(losses[0] - losses[1], 2 * entropy, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("decoding", ["expectation", "argmax", "sample"])
+def test_decoding_of_hard_attention(decoding):
+    model = build(attention="hard", decoding=decoding)
+    features, tokens = torch.randn(1, 4, model.encoder_channels), torch.randint(4, 12, (1, 1, 3))
+    torch.manual_seed(5)
+    logits, weights = model(features, tokens)
+    assert weights.sum(-1).allclose(torch.ones(1, 1, 3))  # what is shown is alpha, whatever was drawn
+    torch.manual_seed(5)
+    choose = {"expectation": None, "argmax": lambda t, alpha: torch.eye(4)[alpha.argmax()], "sample": lambda t, alpha: draw(alpha)}
+    want, _ = naive_steps(model, features[0], tokens[0, 0], choose[decoding])
+    torch.testing.assert_close(logits[0, 0], want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"attention": "medium"}, "attention must be one of 'soft', 'hard'; got 'medium'"),
+        ({"baseline": "none"}, "baseline must be one of 'moving_average', 'soft_context'; got 'none'"),
+        ({"decoding": "beam"}, "decoding must be one of 'expectation', 'argmax', 'sample'; got 'beam'"),
+        ({"samples": 0}, "samples must be at least 1; got 0"),
+        ({"expected_share": 1.5}, "expected_share must be in [0, 1]; got 1.5"),
+        ({"layer": "blocks.9"}, "layer must be one of blocks.0, .*, conv_head; got 'blocks.9'"),
+        ({"label_smoothing": 1.0}, "label_smoothing must be in [0, 1); got 1.0"),
+    ],
+)
+def test_wrong_arguments(options, message):
+    with pytest.raises(ValueError, match=message.replace("[", r"\[").replace(")", r"\)")):
+        ShowAttendTell(**{**ShowAttendTell.tiny, **options})

@@ -1,0 +1,350 @@
+"""CaptioningModule: what every captioner shares: the image encoder, loss, scores, search and `caption`.
+
+A model fills in the mathematics
+
+    encode(images)     -> memory, state      once an image; memory and state are tuples of tensors
+    loss(batch)        -> summed loss, words
+    stepper()          -> step(tokens, state, memory, t) -> logits, state, weights    one step of a search
+
+Shapes: N images, S pixels a side, L positions (a square, row by row), C channels of the encoder, K captions of an image, T words.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from zoo.backbones import load_backbone, make_backbone, statistics
+from zoo.images import CaptionBatch, ImageTransform, open_image
+from zoo.layers.losses import linear_cross_entropy_rows
+from zoo.layers.search import SearchResult, Step, beam_search, greedy_search, sample
+from zoo.metrics import CaptionScores
+from zoo.module import ZooModule
+from zoo.schedule import adamw, check_schedule
+from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
+
+MAX_WORDS = 40  # of a caption, EOS included
+
+Source = str | os.PathLike | bytes | Image
+
+
+@dataclass(frozen=True)
+class Caption:
+    """The caption of one image."""
+
+    text: str
+    score: float  # length-normalised log-probability
+    tokens: list[str]  # words, the end of the caption included
+    attention: Tensor  # (len(tokens), rows, columns) weights; the square covers what the model saw of the image
+    n_best: list[tuple[str, float]] = field(default_factory=list)  # (text, score), best first
+    image: Image | None = field(default=None, repr=False)  # what the model saw, at full size
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws the photo once a word, bright where the model looked, into an image file (format by its ending); returns the path."""
+        from zoo.plots import caption_picture
+
+        return caption_picture(path, self.image, self.tokens, self.attention)
+
+    def to_html(self, path: str | os.PathLike) -> Path:
+        """Writes one HTML file that shows where the model looked for the word under the pointer, and returns the path."""
+        from zoo.plots import caption_html
+
+        path = Path(path)
+        path.write_text(caption_html(self.image, self.tokens, self.attention, self.text), encoding="utf-8")
+        return path
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values; `n_best` only if there are several."""
+        attention = [[[round(w, 4) for w in row] for row in step] for step in self.attention.tolist()]
+        found = {"text": self.text, "score": self.score, "tokens": self.tokens, "attention": attention}
+        return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in self.n_best]}
+
+
+class CaptioningModule(ZooModule):
+    """Base class of the captioners.
+
+    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, backbone, layer, backbone_weights,
+    encoder_epoch, encoder_learning_rate, image_size, resize, label_smoothing, learning_rate, warmup_steps, total_steps, cycles,
+    weight_decay, beam_size, length_penalty; and has `output`, an nn.Linear.
+    """
+
+    output: torch.nn.Linear
+    tokenizer: Tokenizer | None = None
+
+    def __init__(self):
+        super().__init__()
+        c = self.config
+        if not 0 <= c["label_smoothing"] < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
+        check_schedule(c)
+        mean, std = statistics(c["backbone"])
+        self.transform = ImageTransform(c["image_size"], c["resize"], mean, std)
+        self.encoder = make_backbone(c["backbone"], c["layer"])
+        with torch.no_grad():
+            size = min(c["image_size"], 96)
+            self.encoder_channels = self.encoder(torch.zeros(1, 3, size, size)).size(1)
+        self._scores: dict[str, CaptionScores] = {}
+
+    # ---- filled in by the model ----
+
+    def encode(self, images: Tensor) -> tuple[NamedTuple, tuple]:
+        """images (N, 3, S, S) uint8 or features (N, L, C) -> memory of tensors (N, ...), first decoder state of tensors (N, ...)."""
+        raise NotImplementedError
+
+    def loss(self, batch: CaptionBatch) -> tuple[Tensor, int]:
+        """Summed loss of a batch in nats, and the number of its words."""
+        raise NotImplementedError
+
+    def stepper(self) -> Step:
+        """A function of tokens (N, K), state, memory and t -> logits (N, K, V), state, weights (N, K, L)."""
+        raise NotImplementedError
+
+    # ---- the image encoder ----
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the attention looks at: images (N, 3, S, S) uint8 -> (N, L, C); features are returned as they are."""
+        if images.dim() == 3:
+            return images.float()
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_encoder()):
+            pixels = self.transform.normalize(images).contiguous(memory_format=torch.channels_last)
+            return self.encoder(pixels).flatten(2).transpose(1, 2)
+
+    def _trains_encoder(self) -> bool:
+        first = self.config["encoder_epoch"]
+        return first is not None and (self._trainer is None or self.current_epoch >= first)
+
+    def feature_key(self) -> str | None:
+        """What identifies the features of the encoder while it is frozen; None while it is trained, so that images are asked for."""
+        if self._trains_encoder():
+            return None
+        digest = hashlib.sha256()
+        for tensor in self.encoder.state_dict().values():
+            digest.update(tensor.cpu().contiguous().numpy().data)
+        c = self.config
+        return f"{c['backbone']} {c['layer']} {self.transform.to_json()} {self.trainer.precision} {digest.hexdigest()}"
+
+    def extract_features(self, pixels: Tensor) -> Tensor:
+        """Features of images by the frozen encoder, in the precision of the training: (N, 3, S, S) uint8 -> (N, L, C)."""
+        with self.trainer.precision_plugin.forward_context():
+            return self.features(pixels)
+
+    # ---- training ----
+
+    def word_losses(self, readouts: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Summed cross-entropy of readouts (P, E) and labels (P,), smoothed in training, and -log p of each label (P,), no gradient."""
+        smoothing = self.config["label_smoothing"] if self.training else 0.0
+        return linear_cross_entropy_rows(readouts, self.output.weight, self.output.bias, labels, smoothing)
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        data, c = self.trainer.datamodule, self.config
+        if self.tokenizer is not None or data is None:
+            return
+        if len(data.tokenizer) > c["vocab_size"]:
+            raise ValueError(
+                f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of {c['vocab_size']}; "
+                f"set the model's vocab_size to at least {len(data.tokenizer)}"
+            )
+        self.tokenizer = data.tokenizer
+        if stage == "fit" and c["backbone_weights"]:
+            load_backbone(self.encoder, c["backbone"], data.locate(c["backbone_weights"]))
+
+    def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
+        loss, words = self.loss(batch)
+        self.log("train/loss", loss.detach() / words, prog_bar=True, batch_size=words)
+        return self.normalize_gradient(loss, words)
+
+    def on_validation_epoch_start(self) -> None:
+        self._scores = {"val": CaptionScores()}
+
+    def validation_step(self, batch: CaptionBatch, batch_idx: int) -> None:
+        with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
+            batch = batch._replace(images=self.features(batch.images))  # once for the loss and the search
+        loss, words = self.loss(batch)
+        weight = words * self.trainer.world_size  # Lightning takes the mean of it over the processes, in whole numbers
+        self.log("val/loss", loss / words, prog_bar=True, batch_size=weight, sync_dist=True)
+        self._score("val", batch, beam_size=1)
+
+    def on_validation_epoch_end(self) -> None:
+        values = self._scores["val"].compute()
+        for key, value in values.items():
+            self.log(f"val/{key}", value, prog_bar=key in ("bleu_4", "cider_d"))
+        if self.trainer.state.fn == "validate":
+            self._print_scores("val", values, beam_size=1)
+
+    def on_test_epoch_start(self) -> None:
+        self._scores = {name: CaptionScores() for name in self.trainer.datamodule.test_names}
+
+    def test_step(self, batch: CaptionBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
+
+    def on_test_epoch_end(self) -> None:
+        for name, score in self._scores.items():
+            values = score.compute()
+            for key, value in values.items():
+                self.log(f"test/{name}/{key}", value)
+            self._print_scores(name, values, self.config["beam_size"])
+
+    def _print_scores(self, name: str, values: dict[str, float], beam_size: int) -> None:
+        self.print(f"\n{name}, beam {beam_size}, length penalty {self.config['length_penalty']}, fp32")
+        signatures = self._scores[name].signatures
+        for key, value in values.items():
+            self.print(f"  {key:14}{value:6.2f}  {signatures.get(key, '')}".rstrip())
+
+    def _score(self, name: str, batch: CaptionBatch, beam_size: int | None = None) -> None:
+        with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
+            found = self._search(batch.images, beam_size or self.config["beam_size"], return_attention=False)
+        self._scores[name].update([self.tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        c = self.config
+        encoder = list(self.encoder.parameters())
+        if c["encoder_epoch"] is None:
+            for parameter in encoder:
+                parameter.requires_grad_(False)
+            return adamw(self, c)
+        return adamw(self, c, {c["encoder_learning_rate"]: encoder})
+
+    # ---- use ----
+
+    def caption(
+        self,
+        images: Source | Sequence[Source],
+        beam_size: int | None = None,
+        n_best: int = 1,
+        length_penalty: float | None = None,
+        no_repeat_ngram: int = 0,
+        temperature: float | None = None,
+        top_k: int = 0,
+        batch_size: int = 32,
+    ) -> "Caption | list[Caption]":
+        """Describes images.
+
+        Args:
+            images: a path, a PIL image, the bytes of an image file, or a list of these; any size, mode and orientation.
+            beam_size: hypotheses kept; 1 is greedy search. The model's own setting if not given.
+            n_best: alternatives in `Caption.n_best`, at most `beam_size`.
+            length_penalty: alpha of the length normalisation; the model's own setting if not given.
+            no_repeat_ngram: n > 0 forbids repeating any n-gram of words.
+            temperature: draw `n_best` captions at random instead of searching; 1 is the model's own distribution.
+            top_k: with a temperature: draw each word from the k most probable ones only; 0 from all.
+            batch_size: images captioned together.
+
+        Returns:
+            One Caption for one image, a list of them for a list, in the order given.
+
+        Raises:
+            ImageError: an image cannot be read.
+            ValueError: no tokenizer, or an option outside its range.
+            TypeError: `images` is something else.
+        """
+        if self.tokenizer is None:
+            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        one = isinstance(images, (str, os.PathLike, bytes, bytearray, memoryview, Image))
+        sources = iter([images] if one else images)
+        results: list[Caption] = []
+        training = self.training
+        self.eval()
+        try:
+            while group := list(islice(sources, batch_size)):
+                results += self._captions(
+                    [open_image(source) for source in group],
+                    self.config["beam_size"] if beam_size is None else beam_size,
+                    n_best=n_best,
+                    length_penalty=length_penalty,
+                    no_repeat_ngram=no_repeat_ngram,
+                    temperature=temperature,
+                    top_k=top_k,
+                )
+        finally:
+            self.train(training)
+        return results[0] if one else results
+
+    @torch.no_grad()
+    def _captions(self, images: list[Image], beam_size: int, **options: Any) -> list[Caption]:
+        pixels = torch.stack([self.transform.pixels(image) for image in images]).to(self.device)
+        found = self._search(pixels, beam_size, **options)
+        side = round(found.attn_weights.size(-1) ** 0.5)
+        captions = []
+        for row, image in enumerate(images):
+            n_best = [
+                (self.tokenizer.decode(ids[:length].tolist()), float(score))
+                for ids, length, score in zip(found.tokens[row], found.lengths[row], found.scores[row], strict=True)
+            ]
+            length = int(found.lengths[row, 0])
+            captions.append(
+                Caption(
+                    *n_best[0],
+                    tokens=self.tokenizer.tokens(found.tokens[row, 0, :length].tolist()),
+                    attention=found.attn_weights[row, 0, :length].unflatten(-1, (side, side)).cpu(),
+                    n_best=n_best,
+                    image=self.transform.framed(image),
+                )
+            )
+        return captions
+
+    @torch.no_grad()
+    def _search(
+        self,
+        images: Tensor,
+        beam_size: int,
+        length_penalty: float | None = None,
+        n_best: int = 1,
+        temperature: float | None = None,
+        top_k: int = 0,
+        **options: Any,
+    ) -> SearchResult:
+        memory, state = self.encode(images)
+        state = tuple(x.unsqueeze(1) for x in state)  # (N, 1, ...)
+        vocab = len(self.tokenizer) if self.tokenizer else self.config["vocab_size"]
+        options["forbid"] = (UNK, *range(vocab, self.config["vocab_size"]))  # rows of the output layer that no word uses
+        options["max_length"] = MAX_WORDS
+        options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
+        step = self.stepper()
+        if temperature is not None:
+            return sample(step, state, memory, temperature=temperature, top_k=top_k, num_samples=n_best, **options)
+        if beam_size == 1 and n_best == 1:
+            return greedy_search(step, state, memory, **options)
+        return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)
+
+    # ---- bundle and tests ----
+
+    def assets(self) -> dict[str, str]:
+        """tokenizer.json and preprocessing.json."""
+        if self.tokenizer is None:
+            return {}
+        return {"tokenizer.json": self.tokenizer.to_json(), "preprocessing.json": self.transform.to_json()}
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        if assets:
+            self.tokenizer = Tokenizer.from_json(assets["tokenizer.json"])
+            self.transform = ImageTransform.from_json(assets["preprocessing.json"])
+
+    def example_batch(self, batch_size: int) -> CaptionBatch:
+        """Random pixels and words; two captions an image, the second one missing for every third image."""
+        generator = torch.Generator().manual_seed(batch_size)
+        size, vocab = self.config["image_size"], self.config["vocab_size"]
+        images = torch.randint(0, 256, (batch_size, 3, size, size), generator=generator, dtype=torch.uint8)
+        lengths = torch.tensor([[1 + n % 4, 0 if n % 3 == 2 else 1 + (n + 2) % 5] for n in range(batch_size)])
+        captions = torch.randint(EOS + 1, vocab, (batch_size, 2, 6), generator=generator)
+        position = torch.arange(6)
+        captions = captions.masked_fill(position == lengths.unsqueeze(-1), EOS).masked_fill(position > lengths.unsqueeze(-1), PAD)
+        captions[..., 0] = torch.where(lengths > 0, BOS, PAD)
+        return CaptionBatch(images, captions, lengths)
+
+    def golden(self) -> dict[str, Tensor]:
+        """About a hundred columns of the logits of a fixed batch, and the beam search's output for it."""
+        batch = self.example_batch(3)
+        with torch.no_grad():
+            logits, _ = self(batch.images, batch.captions[..., :-1])
+        found = self._search(batch.images, self.config["beam_size"])
+        logits = logits[..., :: max(1, logits.size(-1) // 100)].contiguous()
+        return {"images": batch.images, "captions": batch.captions, "logits": logits, "tokens": found.tokens}
+

@@ -1,0 +1,52 @@
+"""Scores of classifiers; torchmetrics does the counting."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+
+class ClassScores(nn.Module):
+    """Scores of a classifier on a scale of 0 to 100, over all texts of all processes.
+
+    One label a text: `accuracy` and `macro_f1` (mean of the classes' F1). Several labels a text: `micro_f1` (over all decisions),
+    `macro_f1`, and `exact_match`, the share of the texts whose whole set of labels is right; a label is chosen from a
+    probability of 0.5 on.
+
+    Args:
+        num_classes: C.
+        multi_label: a text may have several labels, or none.
+        measures: names of further numbers that each text has; their means are computed as they are.
+    """
+
+    def __init__(self, num_classes: int, multi_label: bool = False, measures: Sequence[str] = ()) -> None:
+        super().__init__()
+        from torchmetrics import MeanMetric
+        from torchmetrics import classification as metrics  # late: takes a second
+
+        if multi_label:
+            found = {
+                "micro_f1": metrics.MultilabelF1Score(num_classes, average="micro"),
+                "macro_f1": metrics.MultilabelF1Score(num_classes, average="macro"),
+                "exact_match": metrics.MultilabelExactMatch(num_classes),
+            }
+        else:
+            found = {
+                "accuracy": metrics.MulticlassAccuracy(num_classes, average="micro"),
+                "macro_f1": metrics.MulticlassF1Score(num_classes, average="macro"),
+            }
+        self.metrics = nn.ModuleDict(found)
+        self.measures = nn.ModuleDict({name: MeanMetric() for name in measures})
+
+    def update(self, logits: Tensor, labels: Tensor, **measures: Tensor) -> None:
+        """Adds texts: logits (B, C), labels (B,) numbers or (B, C) zeros and ones, further measures (B,)."""
+        if labels.dim() == 2:
+            logits, labels = logits.sigmoid(), labels.long()
+        for metric in self.metrics.values():
+            metric.update(logits, labels)
+        for name, values in measures.items():
+            self.measures[name].update(values)
+
+    def compute(self) -> dict[str, float]:
+        """The scores and mean measures of all texts so far."""
+        scores = {name: 100 * metric.compute().item() for name, metric in self.metrics.items()}
+        return scores | {name: metric.compute().item() for name, metric in self.measures.items()}

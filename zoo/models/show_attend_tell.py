@@ -1,0 +1,346 @@
+"""Show, Attend and Tell: image captions with soft (deterministic) or hard (stochastic) attention.
+
+Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel and Bengio 2015, https://arxiv.org/abs/1502.03044: the encoder cut at a
+convolutional layer (section 3.1.1), the LSTM and its initial state (Eq. 1-3), additive attention (Eq. 4-6), the deep output layer
+(Eq. 7), hard attention by REINFORCE (Eq. 8-13), soft attention with the selector gate and the doubly stochastic term (Eq. 14).
+
+Where paper and authors' code disagree, this is done:
+- the deep output has the code's tanh; the gated context enters both the LSTM and the deep output, as in the code;
+- the doubly stochastic term is the paper's, lambda sum_i (1 - sum_t alpha_ti)^2 for each caption, real steps only (the code's mean over
+  positions is smaller by the number of positions); hard attention goes without it unless `doubly_stochastic` says otherwise;
+- REINFORCE is the paper's Eq. 12-13 with the log-probability of a whole caption as reward, unbiased (the code's weight depends on batch
+  size and length), and each sampled caption or image decides for itself whether it takes the expected context instead;
+- `decoding` "expectation" is what the code does at test time.
+
+Differs from the paper:
+- the moving average of the baseline is one of the log-probability of a word; times a caption's words it is that caption's baseline, so
+  that long captions are not punished for their length;
+- features may be projected to `feature_size`; two LSTM initialisations are single tanh layers;
+- the first input is the embedding of BOS, not zeros; dropout is inverted, and acts on features and embeddings as well;
+- AdamW with warm-up and cosine; losses are normalised by the number of words of a batch.
+
+Shapes: N images, L positions, D features, K captions (or hypotheses) an image, T steps, E embedding, H hidden, A attention, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from zoo.captioning import CaptioningModule
+from zoo.images import CaptionBatch
+from zoo.layers.dropout import Dropout
+from zoo.layers.elementwise import tanh
+from zoo.layers.recurrent import LSTMCell
+from zoo.layers.scores import additive_score
+from zoo.layers.steps import StepProduct
+
+Choose = Callable[[Tensor], Tensor]
+
+
+class ImageMemory(NamedTuple):
+    """What the decoder needs of an image, computed once."""
+
+    keys: Tensor  # (N, L, A), W_a a_i + b
+    values: Tensor  # (N, L, D), a_i
+
+
+class Steps(NamedTuple):
+    """All steps of a decoder, (N, K, T, ...)."""
+
+    hidden: Tensor  # h_t (N, K, T, H)
+    context: Tensor  # gated z_t (N, K, T, D)
+    weights: Tensor  # alpha_t (N, K, T, L)
+    chosen: Tensor | None  # s_t as a one-hot vector, or alpha_t where the expected context was taken (N, K, T, L)
+    expected: tuple[Tensor, Tensor] | None  # hidden and context had the expected context been taken at this step only
+
+
+class AttendingLSTM(nn.Module):
+    """One step: scores from h_{t-1}, a choice of where to look, the gated context, the LSTM.
+
+    Args:
+        embedding_size: E.
+        hidden_size: H.
+        feature_size: D.
+        attention_size: A.
+        temperature: factor on the scores before the softmax (an inverse temperature).
+    """
+
+    def __init__(self, embedding_size: int, hidden_size: int, feature_size: int, attention_size: int, temperature: float):
+        super().__init__()
+        self.w_features = nn.Linear(feature_size, attention_size)
+        self.w_hidden = nn.Linear(hidden_size, attention_size, bias=False)
+        self.v = nn.Parameter(torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5))
+        self.gate = nn.Linear(hidden_size, 1)
+        self.lstm = LSTMCell(embedding_size, hidden_size, feed_size=feature_size)
+        self.init_hidden, self.init_cell = nn.Linear(feature_size, hidden_size), nn.Linear(feature_size, hidden_size)
+        self.temperature = temperature
+
+    def start(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """h_0 and c_0 from the mean feature: (N, L, D) -> (N, H) each, fp32."""
+        mean = features.mean(1)
+        return tanh(self.init_hidden(mean)).float(), tanh(self.init_cell(mean)).float()
+
+    def project(self, features: Tensor) -> ImageMemory:
+        return ImageMemory(self.w_features(features), features)
+
+    def loop(self, memory: ImageMemory) -> Callable[..., tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor]]:
+        """A function `step(gates (N, K, G), (h, c), choose) -> (h, c), gated z, alpha, chosen, and the same with alpha chosen`."""
+        keys, size = memory.keys.float(), self.v.numel()
+        query_product = StepProduct(torch.cat([self.w_hidden.weight, self.gate.weight]))  # both read h_{t-1}
+        context_product = StepProduct(memory.values.transpose(1, 2), torch.float32)
+        recur = self.lstm.loop()
+
+        def step(gates: Tensor, state: tuple[Tensor, Tensor], choose: Choose | None, both: bool = False):
+            query = query_product(state[0])  # (N, K, A + 1)
+            scores = additive_score(query[..., :size], keys, self.v)  # e_ti = v^T tanh(W_a a_i + b + W_h h_{t-1})
+            weights = torch.softmax(scores * self.temperature if self.temperature != 1 else scores, dim=-1)  # alpha_t
+            beta = torch.sigmoid(query[..., size:].float() + self.gate.bias)  # selector, one number a caption
+            chosen = weights if choose is None else choose(weights)
+            context = beta * context_product(chosen)  # beta_t sum_i s_ti a_i
+            expected = None
+            if both:
+                soft = beta * context_product(weights)
+                expected = recur(gates, soft, state)[0], soft
+            state = recur(gates, context, state)
+            return state, context, weights, chosen, expected
+
+        return step
+
+
+class ShowAttendTell(CaptioningModule):
+    """Image captioning with attention.
+
+    Args:
+        vocab_size: V.
+        attention: "soft": the expected context; "hard": a sampled position a step, trained by REINFORCE.
+        backbone: "efficientnet_lite0", "mobilenet_v2_tf", or the name of a torchvision classification model.
+        layer: where the backbone is cut, e.g. "conv_head", or for torchvision e.g. "features" (mobilenet_v2), "layer4" (resnet101).
+        backbone_weights: what a new training starts from: a .safetensors file (also relative to the data), or the name of weights of
+            torchvision such as "DEFAULT"; None: random.
+        encoder_epoch: epoch from which the backbone is trained too; before it is frozen, and its features are computed once. None: never.
+        encoder_learning_rate: peak rate of the backbone.
+        image_size: pixels of a side of the square that the backbone sees.
+        resize: "squash" the whole frame to the square, or "crop" the middle.
+        feature_size: D, a linear layer with ReLU brings the features to this size; None: as the backbone gives them.
+        embedding_size: E.
+        hidden_size: H.
+        attention_size: A.
+        dropout: on features, embeddings, h_t before the deep output, and the deep output.
+        doubly_stochastic: lambda of sum_i (1 - sum_t alpha_ti)^2; None: 1 for soft, 0 for hard attention.
+        samples: Monte-Carlo samples of a caption in training (hard).
+        reinforce: lambda_r, weight of the REINFORCE term (hard).
+        entropy: lambda_e, weight of the entropy of the attention, in nats (hard).
+        baseline: of the reward (hard): "moving_average" (0.9 of the old, 0.1 of the new value), or "soft_context": for each word the
+            log-probability that it has with the expected context at its step (Deng et al. 2018, arXiv:1807.03756), which has less
+            variance, but leaves out how a choice changes later words.
+        expected_share: probability that a sample takes the expected context throughout, and no REINFORCE term (hard).
+        temperature: factor on the scores before the softmax.
+        decoding: hard attention after training: context of the "expectation", of the most probable position ("argmax"), or of a "sample".
+        label_smoothing: share of the target probability spread over the vocabulary.
+        learning_rate: peak rate of AdamW.
+        warmup_steps: optimiser steps of linear warm-up.
+        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
+        cycles: the cosine starts anew so many times less one.
+        weight_decay: of AdamW.
+        beam_size: hypotheses of the search in `caption` and in tests.
+        length_penalty: alpha of its length normalisation.
+    """
+
+    tiny: ClassVar[dict[str, Any]] = dict(
+        vocab_size=12, layer="blocks.0", encoder_epoch=0, image_size=6, feature_size=7, embedding_size=8, hidden_size=6, attention_size=4,
+        dropout=0.0, doubly_stochastic=0.001, beam_size=2,
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        vocab_size: int,
+        attention: Literal["soft", "hard"] = "soft",
+        backbone: str = "efficientnet_lite0",
+        layer: str = "conv_head",
+        backbone_weights: str | None = None,
+        encoder_epoch: int | None = None,
+        encoder_learning_rate: float = 1e-4,
+        image_size: int = 224,
+        resize: Literal["squash", "crop"] = "squash",
+        feature_size: int | None = 512,
+        embedding_size: int = 256,
+        hidden_size: int = 512,
+        attention_size: int = 512,
+        dropout: float = 0.5,
+        doubly_stochastic: float | None = None,
+        samples: int = 1,
+        reinforce: float = 1.0,
+        entropy: float = 0.002,
+        baseline: Literal["moving_average", "soft_context"] = "moving_average",
+        expected_share: float = 0.5,
+        temperature: float = 1.0,
+        decoding: Literal["expectation", "argmax", "sample"] = "expectation",
+        label_smoothing: float = 0.0,
+        learning_rate: float = 1e-3,
+        warmup_steps: int = 100,
+        total_steps: int | None = None,
+        cycles: int = 1,
+        weight_decay: float = 0.0,
+        beam_size: int = 5,
+        length_penalty: float = 1.0,
+    ):
+        super().__init__()
+        for name, value, allowed in [
+            ("attention", attention, ("soft", "hard")),
+            ("baseline", baseline, ("moving_average", "soft_context")),
+            ("decoding", decoding, ("expectation", "argmax", "sample")),
+        ]:
+            if value not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}")
+        if samples < 1:
+            raise ValueError(f"samples must be at least 1; got {samples}")
+        if not 0 <= expected_share <= 1:
+            raise ValueError(f"expected_share must be in [0, 1]; got {expected_share}")
+        channels = self.encoder_channels
+        self.adapter = nn.Identity()
+        if feature_size:
+            self.adapter, channels = nn.Sequential(nn.Linear(channels, feature_size), nn.ReLU()), feature_size
+        self.embedding = nn.Embedding(vocab_size, embedding_size)
+        nn.init.normal_(self.embedding.weight, std=embedding_size**-0.5)
+        self.decoder = AttendingLSTM(embedding_size, hidden_size, channels, attention_size, temperature)
+        self.deep_output = nn.Linear(hidden_size + channels, embedding_size)
+        self.output = nn.Linear(embedding_size, vocab_size)
+        self.dropout = Dropout(dropout)
+        if attention == "hard":
+            self.register_buffer("word_baseline", torch.zeros(()))  # moving average of log p of a word
+        self._lambda = (1.0 if attention == "soft" else 0.0) if doubly_stochastic is None else doubly_stochastic
+
+    # ---- the decoder ----
+
+    def encode(self, images: Tensor) -> tuple[ImageMemory, tuple[Tensor, Tensor]]:
+        features = self.dropout(self.adapter(self.features(images)))  # (N, L, D)
+        return self.decoder.project(features), self.decoder.start(features)
+
+    def read(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
+        """Deep output: tanh(W_h h_t + W_z z_t + b + E y_{t-1}), (..., E)."""
+        joined = torch.cat([self.dropout(hidden), context], dim=-1).to(embedded.dtype)
+        return self.dropout(tanh(self.deep_output(joined) + embedded))
+
+    def steps(self, embedded: Tensor, memory: ImageMemory, state: tuple[Tensor, Tensor], choose: Choose | None, both: bool) -> Steps:
+        """Teacher forcing of the embedded inputs (N, K, T, E)."""
+        captions = embedded.size(1)
+        step = self.decoder.loop(memory)
+        state = tuple(x.unsqueeze(1).expand(-1, captions, -1) for x in state)
+        found = []
+        for gates in self.decoder.lstm.project(embedded).unbind(2):
+            state, *rest = step(gates, state, choose, both)
+            found.append((state[0], *rest))
+        hidden, context, weights, chosen, expected = zip(*found, strict=True)
+        stacked = (torch.stack(x, dim=2) for x in (hidden, context, weights))
+        pairs = tuple(torch.stack(x, dim=2) for x in zip(*expected, strict=True)) if both else None
+        return Steps(*stacked, torch.stack(chosen, dim=2) if choose else None, pairs)
+
+    def forward(self, images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
+        """Teacher forcing, with the context that decoding uses.
+
+        Args:
+            images: (N, 3, S, S) uint8, or cached features (N, L, C).
+            captions: (N, K, T) decoder inputs, BOS first.
+
+        Returns:
+            logits (N, K, T, V) and attention weights (N, K, T, L).
+        """
+        memory, state = self.encode(images)
+        embedded = self.dropout(self.embedding(captions))
+        found = self.steps(embedded, memory, state, self._chooser(), both=False)
+        return self.output(self.read(found.hidden, found.context, embedded)), found.weights
+
+    def stepper(self) -> Callable:
+        choose = self._chooser()
+
+        def step(tokens: Tensor, state: tuple, memory: ImageMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+            embedded = self.embedding(tokens)  # (N, K, E)
+            state, context, weights, _, _ = self.decoder.loop(memory)(self.decoder.lstm.project(embedded), state, choose)
+            return self.output(self.read(state[0], context, embedded)), state, weights
+
+        return step
+
+    def _chooser(self) -> Choose | None:
+        """How a context is chosen after training; None: by the weights themselves."""
+        decoding = self.config["decoding"] if self.config["attention"] == "hard" else "expectation"
+        choices = {"expectation": None, "argmax": lambda weights: _one_hot(weights.argmax(-1), weights), "sample": draw}
+        return choices[decoding]
+
+    # ---- training ----
+
+    def loss(self, batch: CaptionBatch) -> tuple[Tensor, int]:
+        hard, training = self.config["attention"] == "hard", self.training
+        memory, state = self.encode(batch.images)
+        tokens, labels = batch.captions[..., :-1], batch.captions[..., 1:]
+        real = torch.arange(labels.size(-1), device=labels.device) < batch.lengths.unsqueeze(-1)  # (N, K, T)
+        if not (hard and training):
+            embedded = self.dropout(self.embedding(tokens))
+            found = self.steps(embedded, memory, state, self._chooser(), both=False)
+            nll, _ = self.word_losses(self.read(found.hidden[real], found.context[real], embedded[real]), labels[real])
+            regularised = nll + self._doubly_stochastic(found.weights, real) if training else nll
+            return regularised, int(batch.lengths.sum())
+        samples = self.config["samples"]
+        tokens, labels, real = (x.repeat_interleave(samples, dim=1) for x in (tokens, labels, real))
+        loss, reward = self.hard_loss(memory, state, tokens, labels, real)
+        self._update_baseline(reward, real.sum())
+        return loss / samples, int(batch.lengths.sum())
+
+    def hard_loss(
+        self, memory: ImageMemory, state: tuple[Tensor, Tensor], tokens: Tensor, labels: Tensor, real: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Surrogate whose gradient is that of Eq. 12-13 for one sample of each caption, and the sum of log p of all words.
+
+        Args:
+            memory, state: from `encode`.
+            tokens: (N, K, T) inputs.
+            labels: (N, K, T) next words.
+            real: (N, K, T) bool.
+        """
+        c = self.config
+        both = c["baseline"] == "soft_context"
+        takes_expected = torch.rand(tokens.shape[:2], device=tokens.device) < c["expected_share"]  # (N, K)
+        embedded = self.dropout(self.embedding(tokens))
+        found = self.steps(embedded, memory, state, lambda w: torch.where(takes_expected[..., None], w, draw(w)), both)
+        nll, words = self.word_losses(self.read(found.hidden[real], found.context[real], embedded[real]), labels[real])
+        log_probs = torch.zeros_like(real, dtype=torch.float32).masked_scatter_(real, -words)  # (N, K, T), log p(y_t | s, y_<t)
+        if both:
+            with torch.no_grad():
+                _, soft = self.word_losses(self.read(*(x[real] for x in found.expected), embedded[real]), labels[real])
+            advantage = torch.zeros_like(log_probs).masked_scatter_(real, soft - words)
+        else:  # one for all steps of a caption
+            advantage = (log_probs.sum(-1) - self.word_baseline * real.sum(-1)).unsqueeze(-1)
+        log_weights = found.weights.clamp(min=torch.finfo(torch.float32).tiny).log()
+        log_choice = (log_weights * found.chosen.detach()).sum(-1)  # log alpha of the position chosen
+        credited = real & ~takes_expected.unsqueeze(-1)
+        reinforce = (advantage * log_choice)[credited].sum()
+        entropy = -(found.weights * log_weights).sum(-1)[real].sum()
+        loss = nll - c["reinforce"] * reinforce - c["entropy"] * entropy + self._doubly_stochastic(found.weights, real)
+        return loss, log_probs.sum()
+
+    def _doubly_stochastic(self, weights: Tensor, real: Tensor) -> Tensor | float:
+        """lambda sum_i (1 - sum_t alpha_ti)^2, summed over the captions that are not missing."""
+        if not self._lambda:
+            return 0.0
+        seen = (weights * real.unsqueeze(-1)).sum(2)  # (N, K, L)
+        return self._lambda * ((1 - seen).square().sum(-1) * real[..., 0]).sum()
+
+    def _update_baseline(self, reward: Tensor, words: Tensor) -> None:
+        """b <- 0.9 b + 0.1 (mean log p of a word), over all processes."""
+        total = torch.stack([reward, words.to(reward.dtype)])
+        if self._trainer is not None and self.trainer.world_size > 1:
+            total = self.trainer.strategy.reduce(total, reduce_op="sum")
+        self.word_baseline.mul_(0.9).add_(0.1 * total[0] / total[1].clamp(min=1))
+
+
+def _one_hot(index: Tensor, like: Tensor) -> Tensor:
+    return torch.zeros_like(like).scatter_(-1, index.unsqueeze(-1), 1.0)
+
+
+def draw(weights: Tensor) -> Tensor:
+    """Multinoulli samples, one for each distribution: (..., L) -> one-hot (..., L), without a gradient."""
+    cumulated = weights.detach().cumsum(-1)
+    threshold = torch.rand_like(cumulated[..., :1]) * cumulated[..., -1:]
+    index = torch.searchsorted(cumulated, threshold, right=True).clamp_(max=weights.size(-1) - 1)
+    return _one_hot(index.squeeze(-1), cumulated)

@@ -1,0 +1,202 @@
+"""Where the writer of a caption looked: the photo once for each word, bright where the attention is."""
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from html import escape
+from os import PathLike
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from zoo.plots.html import NIGHT, NIGHT_GRID, NIGHT_INK, NIGHT_MUTED
+from zoo.plots.page import HEADING, MARGIN, Page, clean, measure, shorten
+from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, printable
+
+END = "</s>"  # the end of a caption is no word
+COLUMNS = 6
+SIDE, LEAST = 150, 8  # points: the longer side of a tile, and the least that its shorter side may have
+BETWEEN, ABOVE = 12, 20  # points: between tiles, and for the word above each
+BLUR = 0.55  # standard deviation of the smoothing, in cells of attention
+DIM, GLOW = 0.24, 0.25  # share of the light that is left without attention; of the way to white that full attention adds
+CONTRAST = 0.5  # least span of a scale of brightness, as a share of its top: what is nearly even looks nearly even
+PHOTO, VEIL = 960, 64  # pixels of the longer side in a page: of the photo, and of what darkens it
+
+STYLE = """
+:root { color-scheme: light dark; --ink: %(ink)s; --muted: %(muted)s; --grid: %(grid)s; --paper: %(paper)s; --mark: %(mark)s }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.6 system-ui, sans-serif }
+main { max-width: 48rem; margin: auto; padding: 1.5rem clamp(1rem, 4vw, 3rem) 3rem }
+h1 { font-size: 1.4rem; line-height: 1.3; margin: 0 0 1rem; overflow-wrap: anywhere }
+.photo { position: relative; overflow: hidden; border-radius: 6px; border: 1px solid var(--grid); margin: 0 auto;
+  aspect-ratio: %(ratio)s; max-width: min(100%%, calc(70vh * %(ratio)s)) }
+.photo img { position: absolute; inset: 0; width: 100%%; height: 100%% }
+.photo img + img { opacity: 0; transition: opacity .2s }
+.text { margin: 1rem 0 .25rem; font-size: 1.25rem; overflow-wrap: anywhere }
+.text span { display: inline-block; padding: .1em .3em; border-radius: 4px; cursor: pointer; outline: none; max-width: 100%%;
+  border-bottom: 2px solid var(--grid) }
+.text span:is(:hover, :focus) { background: var(--mark) }
+.n { margin: 0; font-size: .8rem; color: var(--muted) }
+%(rules)s
+@media (prefers-color-scheme: dark) {
+:root { --ink: %(night_ink)s; --muted: %(night_muted)s; --grid: %(night_grid)s; --paper: %(night_paper)s; --mark: %(night_mark)s }
+}
+@media (prefers-reduced-motion: reduce) { .photo img + img { transition: none } }
+"""
+
+
+def caption_picture(
+    path: str | PathLike, image: Image.Image, tokens: Sequence[str], attention: Tensor, title: str | None = None
+) -> Path:
+    """Draws the photo, then once for each word the photo lit where the word's attention is (Xu et al. 2015, Fig. 2).
+
+    Attention is smoothed, and each word has its own scale: full light for its largest weight, darkness for its smallest
+    (unless they hardly differ: even attention lights the whole photo). At most six tiles stand in a row. The format of the
+    picture follows from the suffix of `path` (png, pdf, svg, ...). A photo more than 18 times as long as wide is drawn wider.
+
+    Args:
+        path: The file to write.
+        image: The photo, of any size and mode; the grid of attention covers all of it.
+        tokens: T words; an end-of-sentence token at the end is left out.
+        attention: (T, rows, columns) weights, not negative.
+        title: Optional heading.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is nothing
+            to draw.
+        TypeError: `tokens` is a string instead of a list of words.
+    """
+    words, weights = _weights(tokens, attention)
+    scale = SIDE / max(image.size)
+    width, height = (max(side * scale, LEAST) for side in image.size)
+    columns = _columns(len(words) + 1, width, height)
+    cell = max(width, 64.0)  # room for a word above a narrow photo
+    page = Page(2 * MARGIN + columns * cell + (columns - 1) * BETWEEN)
+    if title:
+        page.heading(title)
+    pixels = [max(round(side / 72 * DPI), 1) for side in (width, height)]
+    photo = _pixels(image, pixels[0], pixels[1])
+    labels = ["", *clean([words])[0]]
+    top = page.y
+    for n, label in enumerate(labels):
+        row, column = divmod(n, columns)
+        x, y = MARGIN + column * (cell + BETWEEN), top + row * (height + ABOVE + BETWEEN)
+        shown = photo if n == 0 else _lit(photo, _light(weights[n - 1], pixels[1], pixels[0]))
+        x += (cell - width) / 2
+        page.axes.imshow(shown.byte().numpy(), extent=(x, x + width, y + ABOVE + height, y + ABOVE), aspect="auto")
+        page.box(x, y + ABOVE, width, height, "none", edgecolor=GRID, linewidth=0.6)
+        text = shorten(label, cell, HEADING)
+        page.text(x + width / 2 - measure(text, HEADING) / 2, y + ABOVE - 6, text, HEADING)
+        page.y = y + ABOVE + height
+    return page.save(path)
+
+
+def caption_html(image: Image.Image, tokens: Sequence[str], attention: Tensor, caption: str) -> str:
+    """A page with the photo and its caption: a word that is pointed at, tapped or reached by Tab shows its attention.
+
+    Args:
+        image: The photo, of any size and mode; the grid of attention covers all of it.
+        tokens: T words; an end-of-sentence token at the end is left out.
+        attention: (T, rows, columns) weights, not negative.
+        caption: Heading of the page.
+
+    Returns:
+        The text of an HTML file, to be saved as UTF-8; it holds the photo and needs no network and no script.
+
+    Raises:
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is nothing
+            to draw.
+        TypeError: `tokens` is a string instead of a list of words.
+    """
+    words, weights = _weights(tokens, attention)
+    width, height = (max(round(side * min(1, PHOTO / max(image.size))), 1) for side in image.size)
+    photo = Image.fromarray(_pixels(image, width, height).byte().numpy())
+    layers = [f'<img alt="" src="{_data(photo, "JPEG")}">']
+    for n, cells in enumerate(weights):
+        rows, columns = (max(round(side * VEIL / max(width, height)), 1) for side in (height, width))
+        dark = ((1 - DIM) * 255 * (1 - _light(cells, rows, columns))).round().byte()
+        veil = Image.merge("LA", [Image.new("L", (columns, rows)), Image.fromarray(dark.numpy())])
+        layers.append(f'<img alt="" class="w{n}" src="{_data(veil, "PNG")}">')
+    spans = " ".join(f'<span class="t{n}" tabindex="0">{escape(printable(word))}</span>' for n, word in enumerate(words))
+    rules = [f".photo:has(~ .text .t{n}:is(:hover, :focus)) .w{n} {{ opacity: 1 }}" for n in range(len(words))]
+    # While one word is pointed at, another that has the focus must not darken the photo too.
+    rules += [f".photo:has(~ .text :hover):not(:has(~ .text .t{n}:hover)) .w{n} {{ opacity: 0 }}" for n in range(len(words))]
+    style = STYLE % {
+        "ink": INK, "muted": MUTED, "grid": GRID, "paper": COLOURS[0], "mark": COLOURS[1],
+        "night_ink": NIGHT_INK, "night_muted": NIGHT_MUTED, "night_grid": NIGHT_GRID, "night_paper": NIGHT[0],
+        "night_mark": NIGHT[2], "ratio": f"{min(max(width / height, 1 / 18), 18):.4f}", "rules": "\n".join(rules),
+    }  # fmt: skip
+    heading = escape(printable(caption))
+    return "\n".join([
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{heading}</title><style>{style}</style></head>",
+        f'<body><main><h1>{heading}</h1><div class="photo">',
+        *layers,
+        f'</div><p class="text" lang="" dir="auto">{spans}</p>',
+        '<p class="n">Point at a word, or tap it, to see where the model looked.</p></main></body></html>\n',
+    ])
+
+
+def _weights(tokens: Sequence[str], attention: Tensor) -> tuple[list[str], Tensor]:
+    """The words without the end of the caption, and their weights (T, rows, columns) in float64, checked."""
+    if isinstance(tokens, str):
+        raise TypeError("tokens must be a list of words; got a string")
+    if attention.dim() != 3 or len(attention) != len(tokens):
+        raise ValueError(
+            f"attention must have rows and columns for each of the {len(tokens)} tokens; got shape {tuple(attention.shape)}"
+        )
+    words = list(tokens[:-1] if tokens and tokens[-1] == END else tokens)
+    weights = attention[: len(words)].detach().cpu().double()
+    if not weights.numel():
+        raise ValueError("there is no word or no attention to draw")
+    if not (weights.isfinite() & (weights >= 0)).all():
+        wrong = weights[~(weights.isfinite() & (weights >= 0))][0]
+        raise ValueError(f"attention must be finite and not negative; got {wrong:g}")
+    return words, weights
+
+
+def _light(cells: Tensor, rows: int, columns: int) -> Tensor:
+    """Light of 0 to 1 for each pixel (rows, columns) of a picture that cells (r, c) of attention cover.
+
+    A pixel has the mean of the cells, weighted by a Gaussian of its distance from their middles.
+    """
+    sides = []
+    for size, count in zip((rows, columns), cells.shape, strict=True):
+        places = (torch.arange(size, dtype=torch.float64) + 0.5) * count / size
+        distances = places[:, None] - (torch.arange(count, dtype=torch.float64) + 0.5)  # (size, count)
+        sides.append((-(distances**2) / (2 * BLUR**2)).softmax(1))
+    weights = sides[0] @ cells @ sides[1].T
+    top, bottom = weights.max(), weights.min()
+    if top == 0:
+        return weights
+    return 1 - (top - weights) / max(top - bottom, CONTRAST * top)
+
+
+def _lit(photo: Tensor, light: Tensor) -> Tensor:
+    """The photo (h, w, 3) under a light (h, w)."""
+    light = light[..., None]
+    return photo * (DIM + (1 - DIM) * light) + GLOW * light**2 * (255 - photo)
+
+
+def _pixels(image: Image.Image, width: int, height: int) -> Tensor:
+    """(height, width, 3) colours of 0 to 255."""
+    image = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+    return torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(height, width, 3).double()
+
+
+def _columns(count: int, width: float, height: float) -> int:
+    """So many tiles in a row that the page is a bit wider than high and its last row as full as can be."""
+    ideal = min(max(round(math.sqrt(1.6 * count * (height + ABOVE) / width)), 1), COLUMNS)
+    return min({ideal, min(ideal + 1, COLUMNS, count)}, key=lambda columns: (-count % columns, columns))
+
+
+def _data(image: Image.Image, kind: str) -> str:
+    file = io.BytesIO()
+    image.save(file, kind)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"
