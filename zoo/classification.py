@@ -181,8 +181,9 @@ class ClassificationModule(ZooModule):
         """Embeds each distinct word once: tokens (P,) -> (R, E) and the row of each token, (P,)."""
         if self.training and self.config["word_dropout"]:
             tokens = tokens.masked_fill(torch.rand(tokens.shape, device=tokens.device) < self.config["word_dropout"], UNK)
-        distinct, rows = tokens.unique(return_inverse=True)
-        return self.embedding(distinct), rows
+        seen = torch.zeros(self.config["vocab_size"], dtype=torch.bool, device=tokens.device)
+        seen[tokens] = True
+        return self.embedding(seen.nonzero().squeeze(1)), (seen.cumsum(0) - 1)[tokens]
 
     def loss(self, batch: Any) -> tuple[Tensor, int]:
         """Summed loss of a batch in nats, with what the attention adds to it, and the number of its texts."""

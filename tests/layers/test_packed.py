@@ -79,9 +79,10 @@ def test_steps_run_the_longest_first_and_read_both_ends():
     packing = pack(torch.tensor([1, 3, 0, 2]))
     assert packing.counts == [3, 2, 1]
     # flat items: 0 | 1 2 3 | | 4 5; the order of the sequences is 1, 3, 0
-    assert packing.items.tolist() == [[1, 3], [4, 5], [0, 0], [2, 2], [5, 4], [3, 1]]
-    assert packing.items[packing.places[:, 0], 0].tolist() == list(range(6))
-    assert packing.last.flatten().tolist() == [2, 5, -1, 4]
+    steps = [[(1, 0), (4, 0), (0, 0), (3, 1), (5, 1), (0, 1)], [(2, 0), (5, 0), (2, 1), (4, 1)], [(3, 0), (1, 1)]]  # (item, direction)
+    assert [divmod(code, 2) for code in packing.items.tolist()] == [pair for step in steps for pair in step]
+    assert packing.items[packing.places].tolist() == [[2 * n, 2 * n + 1] for n in range(6)]
+    assert packing.last.tolist() == [[2, 5], [10, 11], [-1, -1], [7, 9]]
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -99,13 +100,16 @@ def test_segments_equal_a_loop():
     torch.manual_seed(3)
     lengths = torch.tensor([2, 0, 3, 1])
     x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
-    parts = x.split(lengths.tolist())
+    weights = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    parts = (x * weights.unsqueeze(-1)).split(lengths.tolist())
     want = torch.stack([part.sum(0) for part in parts])
-    got = segment_sum(x, lengths)
+    got = segment_sum(x, weights, lengths)
     torch.testing.assert_close(got, want)
     assert segment_ids(lengths).tolist() == [0, 0, 2, 2, 2, 3]
     grad = torch.randn_like(want)
-    torch.testing.assert_close(torch.autograd.grad(got, x, grad), torch.autograd.grad(want, x, grad))
+    for mine, autograds in zip(*(torch.autograd.grad(y, (x, weights), grad) for y in (got, want)), strict=True):
+        torch.testing.assert_close(mine, autograds)
+    assert segment_sum(x[:0], weights[:0], lengths[:0]).shape == (0, 4)
 
 
 def test_segment_softmax_equals_a_loop_however_far_apart_the_scores_are():

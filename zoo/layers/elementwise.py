@@ -5,11 +5,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
+_MINUS_ONE = torch.tensor(-1.0)
+
+
 def tanh_(x: Tensor) -> Tensor:
     """In-place tanh for tensors outside autograd. On CPU as 2 sigmoid(2x) - 1, several times faster than torch.tanh."""
     if x.is_cuda:
         return x.tanh_()
-    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
+    return torch.add(_MINUS_ONE, x.mul_(2).sigmoid_(), alpha=2, out=x)
 
 
 class _Tanh(torch.autograd.Function):
