@@ -115,7 +115,7 @@ def test_what_is_refused(tmp_path):
         make_backbone("resnet", "layer4")
     with pytest.raises(ValueError, match="layer must be one of blocks.0, .*, conv_head; got 'layer4'"):
         make_backbone("efficientnet_lite0", "layer4")
-    with pytest.raises(ValueError, match="resnet18 has no layer 'features'; its outermost layers are: conv1, .*layer4"):
+    with pytest.raises(ValueError, match="resnet18 cannot be cut at a layer 'features'; its outermost layers are: conv1, .*layer4"):
         make_backbone("resnet18", "features")
     backbone = make_backbone("efficientnet_lite0", "blocks.0")
     with pytest.raises(ValueError, match="the weights of efficientnet_lite0 are a .safetensors file; got 'DEFAULT'"):
@@ -130,3 +130,13 @@ def test_what_is_refused(tmp_path):
     save_file({"other": torch.zeros(1)}, tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match="found nothing"):
         load_backbone(backbone, "efficientnet_lite0", tmp_path / "other.safetensors")
+
+
+def test_names_of_torchvision_weights(monkeypatch):
+    network = randomize(models.resnet18())
+    make = models.get_model
+    monkeypatch.setattr(models, "get_model", lambda name, weights: network if weights else make(name, weights=None))  # no download
+    backbone = make_backbone("resnet18", "layer2")
+    load_backbone(backbone, "resnet18", "IMAGENET1K_V1")
+    name = "layer2.0.conv1.weight"
+    assert torch.equal(backbone.state_dict()[f"network.{name}"], network.state_dict()[name])

@@ -5,6 +5,7 @@ import os
 import re
 from pathlib import Path
 
+import captions_fakes
 import pytest
 import torch
 import yaml
@@ -33,9 +34,12 @@ def test_golden(name):
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_a_raw_sentence_gives_an_answer(name):
+def test_raw_input_gives_an_answer(name):
     model, text = zoo.load(name), SENTENCES[cli.read_card(name)[0]["language"][0]]  # the source comes first
-    if hasattr(model, "translate"):
+    if hasattr(model, "caption"):
+        caption = model.caption(captions_fakes.picture(0, 300, 200))
+        assert re.search(r"\w", caption.text) and caption.attention.shape == (len(caption.tokens), 7, 7)
+    elif hasattr(model, "translate"):
         assert re.search(r"\w", model.translate(text).text)
     else:
         result = model.classify((text, text) if model.config.get("pair") else text)

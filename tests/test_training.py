@@ -75,6 +75,19 @@ def test_a_checkpoint_brings_its_vocabulary(recipe, capsys):
         assert main(["validate", "--config", "tiny.yaml", "--ckpt_path", "last", "--data.init_args.train_size", str(size)]) == 0
         losses += [line.split()[-2] for line in capsys.readouterr().out.splitlines() if "val/loss" in line]
     assert len(losses) == 2 and losses[0] == losses[1]
+    other = ["--trainer.max_steps", "7", "--data.init_args.train_size", "180"]
+    vocabulary = _checkpoint("runs/tiny/checkpoints/last.ckpt")["zoo_assets"]
+    assert main(["fit", "--config", "tiny.yaml", "--ckpt_path", "last", *other]) in (0, 2)  # 2: another number of batches
+    assert _checkpoint("runs/tiny/checkpoints/last.ckpt")["zoo_assets"] == vocabulary
+
+
+def test_a_training_that_ends_before_the_average_begins_keeps_what_it_learnt(recipe, tmp_path):
+    averaging = {**AVERAGING, "init_args": {"decay": 0.9, "update_starting_at_step": 100}}
+    for folder, callbacks in (("plain", [SAVING]), ("averaged", [averaging, SAVING])):
+        recipe(folder, {"max_steps": 5, "callbacks": callbacks})
+        assert main(["fit", "--config", "tiny.yaml"]) == 0
+    one, two = (_checkpoint(tmp_path / folder / "runs/tiny/checkpoints/last.ckpt") for folder in ("plain", "averaged"))
+    assert _differences(one["state_dict"], two["state_dict"]) == []
 
 
 @pytest.mark.parametrize("callbacks", [[SAVING], [AVERAGING, SAVING]], ids=["plain", "averaged"])

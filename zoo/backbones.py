@@ -120,7 +120,7 @@ def make_backbone(name: str, layer: str) -> nn.Module:
     """A network without weights that maps images (B, 3, S, S) to features (B, D, rows, columns).
 
     Args:
-        name: "efficientnet_lite0", "mobilenet_v2_tf", or a classification model of torchvision.
+        name: "efficientnet_lite0", "mobilenet_v2_tf", or a convolutional classification model of torchvision.
         layer: where it is cut, e.g. "conv_head", or a node of torchvision's `create_feature_extractor`, e.g. "features" or "layer4".
 
     Raises:
@@ -136,9 +136,9 @@ def make_backbone(name: str, layer: str) -> nn.Module:
     model = models.get_model(name, weights=None)
     try:
         cut = create_feature_extractor(model, {layer: "features"})
-    except ValueError as error:
+    except (ValueError, AssertionError, IndexError) as error:  # of the tracing as well
         known = ", ".join(child for child, _ in model.named_children())
-        raise ValueError(f"{name} has no layer {layer!r}; its outermost layers are: {known}") from error
+        raise ValueError(f"{name} cannot be cut at a layer {layer!r}; its outermost layers are: {known}") from error
     for module in cut.modules():
         if type(module) is nn.BatchNorm2d:
             module.__class__ = _FrozenBatchNorm
@@ -183,16 +183,19 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
     else:
         models = _torchvision()
         try:
-            tensors = models.get_model_weights(name)[str(weights)].get_state_dict(progress=True, check_hash=True)
+            found = models.get_model_weights(name)[str(weights)]
         except KeyError as error:
             known = ", ".join(models.get_model_weights(name).__members__)
             raise ValueError(f"torchvision has no weights {str(weights)!r} for {name}; it has: {known}") from error
+        tensors = models.get_model(name, weights=found).state_dict()  # which knows about older names of tensors
     if name in NETWORKS:
         tensors = {NETWORKS[name].rename(key): t for key, t in tensors.items() if not key.startswith("classifier")}
     else:
         tensors = {f"network.{key}": t for key, t in tensors.items()}
     state: dict[str, Any] = backbone.state_dict()
     for key, have in state.items():
+        if key.endswith("num_batches_tracked"):  # torch itself does without it
+            tensors.setdefault(key, have)
         if key not in tensors or tensors[key].shape != have.shape:
             found = f"shape {tuple(tensors[key].shape)}" if key in tensors else "nothing"
             raise ValueError(f"{weights} does not fit {name}: expected {key} of shape {tuple(have.shape)}, found {found}")

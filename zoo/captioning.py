@@ -12,7 +12,7 @@ Shapes: N images, S pixels a side, L positions (a square, row by row), C channel
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,12 +25,13 @@ from zoo.backbones import load_backbone, make_backbone, statistics
 from zoo.images import CaptionBatch, ImageTransform, open_image
 from zoo.layers.losses import linear_cross_entropy_rows
 from zoo.layers.search import SearchResult, Step, beam_search, greedy_search, sample
-from zoo.metrics import CaptionScores
+from zoo.metrics import CaptionScores, CiderD
 from zoo.module import ZooModule
 from zoo.schedule import adamw, check_schedule
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
 
 MAX_WORDS = 40  # of a caption, EOS included
+KEPT_PIXELS = 1280  # longer side of the image that a result keeps
 
 Source = str | os.PathLike | bytes | Image
 
@@ -44,7 +45,7 @@ class Caption:
     tokens: list[str]  # words, the end of the caption included
     attention: Tensor  # (len(tokens), rows, columns) weights; the square covers what the model saw of the image
     n_best: list[tuple[str, float]] = field(default_factory=list)  # (text, score), best first
-    image: Image | None = field(default=None, repr=False)  # what the model saw, at full size
+    image: Image | None = field(default=None, repr=False)  # what the model saw, for the picture
 
     def plot(self, path: str | os.PathLike) -> Path:
         """Draws the photo once a word, bright where the model looked, into an image file (format by its ending); returns the path."""
@@ -88,9 +89,16 @@ class CaptioningModule(ZooModule):
         self.transform = ImageTransform(c["image_size"], c["resize"], mean, std)
         self.encoder = make_backbone(c["backbone"], c["layer"])
         with torch.no_grad():
-            size = min(c["image_size"], 96)
-            self.encoder_channels = self.encoder(torch.zeros(1, 3, size, size)).size(1)
+            found = self.encoder.eval()(torch.zeros(1, 3, c["image_size"], c["image_size"]))
+        if found.dim() != 4 or found.size(2) != found.size(3):
+            got = f"shape {tuple(found.shape)}"
+            raise ValueError(f"layer {c['layer']!r} of {c['backbone']} must give features (N, channels, rows, rows); got {got}")
+        self.encoder_channels = found.size(1)
+        self.encoder.train()
+        if c["encoder_epoch"] is None:
+            self.encoder.requires_grad_(False)
         self._scores: dict[str, CaptionScores] = {}
+        self._cider: CiderD | None = None
 
     # ---- filled in by the model ----
 
@@ -121,12 +129,12 @@ class CaptioningModule(ZooModule):
         return first is not None and (self._trainer is None or self.current_epoch >= first)
 
     def feature_key(self) -> str | None:
-        """What identifies the features of the encoder while it is frozen; None while it is trained, so that images are asked for."""
-        if self._trains_encoder():
+        """What identifies the features of the encoder while it is frozen in training; None where images are wanted."""
+        if self._trains_encoder() or self.trainer.state.fn != "fit":
             return None
         digest = hashlib.sha256()
         for tensor in self.encoder.state_dict().values():
-            digest.update(tensor.cpu().contiguous().numpy().data)
+            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
         c = self.config
         return f"{c['backbone']} {c['layer']} {self.transform.to_json()} {self.trainer.precision} {digest.hexdigest()}"
 
@@ -137,6 +145,26 @@ class CaptioningModule(ZooModule):
 
     # ---- training ----
 
+    def forbidden(self) -> list[int]:
+        """Tokens that are never written: the special ones but EOS, and rows of the output layer that no word uses."""
+        vocab = len(self.tokenizer) if self.tokenizer else self.config["vocab_size"]
+        return [PAD, UNK, BOS, *range(vocab, self.config["vocab_size"])]
+
+    def rewards(self, captions: Tensor, batch: CaptionBatch) -> Tensor:
+        """CIDEr-D of captions (N, K, T) against those of the batch, (N, K); document frequencies are those of the training set.
+
+        The end of a caption counts as a token, else one that breaks off would be no worse.
+        """
+        if self._cider is None:
+            self._cider = CiderD(self.trainer.datamodule.training_captions())
+        references = [
+            [row[1 : 1 + length] for row, length in zip(rows, lengths, strict=True) if length]
+            for rows, lengths in zip(batch.captions.tolist(), batch.lengths.tolist(), strict=True)
+        ]
+        drawn = [[token for token in row if token != PAD] for rows in captions.tolist() for row in rows]
+        scores = self._cider.score(drawn, [image for image in references for _ in range(captions.size(1))])
+        return torch.tensor(scores, device=captions.device).view(captions.shape[:2])
+
     def word_losses(self, readouts: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy of readouts (P, E) and labels (P,), smoothed in training, and -log p of each label (P,), no gradient."""
         smoothing = self.config["label_smoothing"] if self.training else 0.0
@@ -145,6 +173,11 @@ class CaptioningModule(ZooModule):
     def setup(self, stage: str) -> None:
         super().setup(stage)
         data, c = self.trainer.datamodule, self.config
+        first = c["encoder_epoch"] or 0
+        if stage == "fit" and 0 < first < (self.trainer.max_epochs or first) and self.trainer.reload_dataloaders_every_n_epochs != 1:
+            raise ValueError(
+                f"encoder_epoch {first} changes from features to images during training; set trainer.reload_dataloaders_every_n_epochs to 1"
+            )
         if self.tokenizer is not None or data is None:
             return
         if len(data.tokenizer) > c["vocab_size"]:
@@ -153,8 +186,9 @@ class CaptioningModule(ZooModule):
                 f"set the model's vocab_size to at least {len(data.tokenizer)}"
             )
         self.tokenizer = data.tokenizer
-        if stage == "fit" and c["backbone_weights"]:
-            load_backbone(self.encoder, c["backbone"], data.locate(c["backbone_weights"]))
+        if stage == "fit" and (weights := c["backbone_weights"]):
+            is_file = weights.endswith(".safetensors")
+            load_backbone(self.encoder, c["backbone"], data.locate(weights) if is_file else weights)
 
     def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
         loss, words = self.loss(batch)
@@ -169,7 +203,7 @@ class CaptioningModule(ZooModule):
             batch = batch._replace(images=self.features(batch.images))  # once for the loss and the search
         loss, words = self.loss(batch)
         weight = words * self.trainer.world_size  # Lightning takes the mean of it over the processes, in whole numbers
-        self.log("val/loss", loss / words, prog_bar=True, batch_size=weight, sync_dist=True)
+        self.log("val/loss", loss / max(words, 1), prog_bar=True, batch_size=weight, sync_dist=True)
         self._score("val", batch, beam_size=1)
 
     def on_validation_epoch_end(self) -> None:
@@ -204,13 +238,9 @@ class CaptioningModule(ZooModule):
         self._scores[name].update([self.tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references)
 
     def configure_optimizers(self) -> dict[str, Any]:
-        c = self.config
-        encoder = list(self.encoder.parameters())
-        if c["encoder_epoch"] is None:
-            for parameter in encoder:
-                parameter.requires_grad_(False)
-            return adamw(self, c)
-        return adamw(self, c, {c["encoder_learning_rate"]: encoder})
+        if self.config["encoder_epoch"] is None:
+            return adamw(self, self.config)
+        return adamw(self, self.config, {self.config["encoder_learning_rate"]: list(self.encoder.parameters())})
 
     # ---- use ----
 
@@ -255,7 +285,7 @@ class CaptioningModule(ZooModule):
         try:
             while group := list(islice(sources, batch_size)):
                 results += self._captions(
-                    [open_image(source) for source in group],
+                    [self._seen(source) for source in group],
                     self.config["beam_size"] if beam_size is None else beam_size,
                     n_best=n_best,
                     length_penalty=length_penalty,
@@ -267,13 +297,20 @@ class CaptioningModule(ZooModule):
             self.train(training)
         return results[0] if one else results
 
+    def _seen(self, source: Source) -> tuple[Tensor, Image]:
+        """The pixels of an image for the model, and a smaller image of the same frame for pictures."""
+        image = open_image(source)
+        framed = self.transform.framed(image)
+        framed.thumbnail((KEPT_PIXELS, KEPT_PIXELS))
+        return self.transform.pixels(image), framed
+
     @torch.no_grad()
-    def _captions(self, images: list[Image], beam_size: int, **options: Any) -> list[Caption]:
-        pixels = torch.stack([self.transform.pixels(image) for image in images]).to(self.device)
+    def _captions(self, seen: list[tuple[Tensor, Image]], beam_size: int, **options: Any) -> list[Caption]:
+        pixels = torch.stack([pixels for pixels, _ in seen]).to(self.device)
         found = self._search(pixels, beam_size, **options)
         side = round(found.attn_weights.size(-1) ** 0.5)
         captions = []
-        for row, image in enumerate(images):
+        for row, (_, image) in enumerate(seen):
             n_best = [
                 (self.tokenizer.decode(ids[:length].tolist()), float(score))
                 for ids, length, score in zip(found.tokens[row], found.lengths[row], found.scores[row], strict=True)
@@ -285,7 +322,7 @@ class CaptioningModule(ZooModule):
                     tokens=self.tokenizer.tokens(found.tokens[row, 0, :length].tolist()),
                     attention=found.attn_weights[row, 0, :length].unflatten(-1, (side, side)).cpu(),
                     n_best=n_best,
-                    image=self.transform.framed(image),
+                    image=image,
                 )
             )
         return captions
@@ -303,8 +340,7 @@ class CaptioningModule(ZooModule):
     ) -> SearchResult:
         memory, state = self.encode(images)
         state = tuple(x.unsqueeze(1) for x in state)  # (N, 1, ...)
-        vocab = len(self.tokenizer) if self.tokenizer else self.config["vocab_size"]
-        options["forbid"] = (UNK, *range(vocab, self.config["vocab_size"]))  # rows of the output layer that no word uses
+        options["forbid"] = self.forbidden()
         options["max_length"] = MAX_WORDS
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
         step = self.stepper()
@@ -325,7 +361,8 @@ class CaptioningModule(ZooModule):
     def load_assets(self, assets: dict[str, str]) -> None:
         if assets:
             self.tokenizer = Tokenizer.from_json(assets["tokenizer.json"])
-            self.transform = ImageTransform.from_json(assets["preprocessing.json"])
+            transform = ImageTransform.from_json(assets["preprocessing.json"])
+            self.transform = replace(transform, size=self.config["image_size"], resize=self.config["resize"])
 
     def example_batch(self, batch_size: int) -> CaptionBatch:
         """Random pixels and words; two captions an image, the second one missing for every third image."""
@@ -342,9 +379,10 @@ class CaptioningModule(ZooModule):
     def golden(self) -> dict[str, Tensor]:
         """About a hundred columns of the logits of a fixed batch, and the beam search's output for it."""
         batch = self.example_batch(3)
-        with torch.no_grad():
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):  # hard attention may draw where it looks
+            torch.manual_seed(0)
             logits, _ = self(batch.images, batch.captions[..., :-1])
-        found = self._search(batch.images, self.config["beam_size"])
+            found = self._search(batch.images, self.config["beam_size"])
         logits = logits[..., :: max(1, logits.size(-1) // 100)].contiguous()
         return {"images": batch.images, "captions": batch.captions, "logits": logits, "tokens": found.tokens}
 

@@ -105,9 +105,13 @@ def _content(text: str) -> str:
 
 def _images(options: argparse.Namespace) -> Iterator[list[str]]:
     """Image files of the command line, or of lines of standard input; a folder stands for the image files in it."""
-    names = options.text or (line for group in _lines(sys.stdin) for line in group)
-    files = (file for name in names for file in _files(name))
-    with tqdm(unit=" images", disable=None if _are_many(options) else True) as progress:
+    sys.stdout.reconfigure(errors="surrogateescape")  # a file may have any name
+    names = options.text or (line for group in _lines(sys.stdin) for line in group if line.strip())
+    files, total = (file for name in names for file in _files(name)), None
+    if options.text:
+        files = [*files]
+        files, total = iter(files), len(files)
+    with tqdm(total=total, unit="image", disable=None if _are_many(options) else True) as progress:
         while group := list(islice(files, IMAGES_AT_ONCE)):
             yield group
             progress.update(len(group))

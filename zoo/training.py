@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningDataModule, Trainer
-from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint, EMAWeightAveraging, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.io import CheckpointIO, TorchCheckpointIO
@@ -49,6 +49,31 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         """Loads a checkpoint; what `--ckpt_path last` found is first looked at here."""
         _check_readable(path)
         return super().load_checkpoint(path, *args, **options)
+
+
+class FollowingAverage(EMAWeightAveraging):
+    """Is the current weights until the average begins (`update_starting_at_step`).
+
+    Lightning's own average is the untrained weights so long: they are what it validates, saves, and ends a short training with.
+    """
+
+    state_key = "EMAWeightAveraging"
+
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._follow(pl_module)
+        super().on_validation_epoch_start(trainer, pl_module)
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._follow(pl_module)
+        super().on_save_checkpoint(trainer, pl_module, checkpoint)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._follow(pl_module)
+        super().on_train_end(trainer, pl_module)
+
+    def _follow(self, pl_module: LightningModule) -> None:
+        if self._average_model is not None and not self._average_model.n_averaged:
+            self._average_model.module.load_state_dict(pl_module.state_dict())
 
 
 class TrainingCLI(LightningCLI):
@@ -92,6 +117,8 @@ class TrainingCLI(LightningCLI):
             if not path.is_file():
                 raise ValueError(f"{path} does not exist: train first, or give the path of a checkpoint, or --weights")
             config.ckpt_path = str(path)
+        elif config.ckpt_path == "last" and (path := self.run_folder / "checkpoints" / "last.ckpt").is_file():
+            config.ckpt_path = str(path)  # without one Lightning says so and begins anew
         if config.ckpt_path:  # now, and not only after the data was prepared
             _check_readable(config.ckpt_path)
 
@@ -109,6 +136,9 @@ class TrainingCLI(LightningCLI):
         config = self._get(self.config_init, "trainer")
         run = self.run_folder
         plugins, callbacks = _listed(config.plugins), _listed(config.callbacks)
+        for callback in callbacks:
+            if type(callback) is EMAWeightAveraging:
+                callback.__class__ = FollowingAverage
         if not any(isinstance(plugin, CheckpointIO) for plugin in plugins):
             plugins.append(AtomicCheckpointIO())
         if config.enable_checkpointing is not False and not config.fast_dev_run:

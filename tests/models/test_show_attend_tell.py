@@ -234,6 +234,69 @@ def test_entropy_is_rewarded():
     torch.testing.assert_close(losses[0] - losses[1], 2 * entropy, rtol=1e-4, atol=1e-3)
 
 
+# ---- self-critical training ----
+
+
+def expected_reward(model, features, reward, longest, hard):
+    """E[reward], by enumeration of all captions, and of all ways of looking: features (L, C)."""
+    allowed = [token for token in range(model.config["vocab_size"]) if token not in model.forbidden()]
+    positions = range(len(features)) if hard else [None]
+
+    def rest(tokens, path):
+        if len(tokens) > 1 and (tokens[-1] == EOS or len(tokens) == longest + 1):
+            return reward(tuple(tokens[1:]))
+        total = 0.0
+        for s in positions:
+            looked = [*path, s]
+            choose = (lambda t, alpha: torch.eye(len(features))[looked[t]]) if hard else None
+            logits, weights = naive_steps(model, features, tokens, choose)
+            p = torch.softmax(logits[-1][allowed], -1)
+            weight = weights[-1][s] if hard else 1.0
+            total = total + weight * sum(p[n] * rest([*tokens, token], looked) for n, token in enumerate(allowed))
+        return total
+
+    return rest([BOS], [])
+
+
+@pytest.mark.parametrize("attention", ["soft", "hard"])
+def test_self_critical_training_follows_the_gradient_of_the_expected_reward(attention, monkeypatch):
+    monkeypatch.setattr("zoo.models.show_attend_tell.MAX_WORDS", 2)
+    model = build(attention=attention, vocab_size=6, feature_size=None, self_critical_epoch=0, expected_share=0.0).train()
+    features = torch.randn(1, 2, model.encoder_channels, generator=torch.Generator().manual_seed(3))
+
+    def reward(words):
+        return 0.3 * words.count(5) - words.count(4) + 2.0 * (words[-1] == EOS) * len(words)
+
+    def rewards(captions, batch):
+        return torch.tensor([[reward(tuple(t for t in row if t != PAD)) for row in rows] for rows in captions.tolist()])
+
+    model.rewards = rewards
+    count = 400
+    batch = CaptionBatch(features, torch.full((1, count, 4), 5), torch.full((1, count), 3))
+    parameters = [p for name, p in model.named_parameters() if not name.startswith("encoder")]
+
+    def flat(loss):
+        found = torch.autograd.grad(loss, parameters)
+        return torch.cat([g.flatten() for g in found])
+
+    exact = flat(expected_reward(model, features[0], reward, 2, attention == "hard"))
+    found = torch.stack([flat(-model.loss(batch)[0] / count) for _ in range(60)])
+    assert exact.norm() > 0.1 and (found.mean(0) - exact).norm() < 0.1 * exact.norm()
+    z = standard_errors(found, exact)
+    assert len(z) > 100 and z.abs().max() < 5 and z.square().mean() < 2
+    assert model.training
+
+
+def test_self_critical_training_needs_two_captions_and_begins_when_it_should():
+    model = build(self_critical_epoch=1).train()
+    batch = model.example_batch(3)
+    assert torch.equal(model.loss(batch)[0], build().train().loss(batch)[0])  # the first epoch
+    model.config["self_critical_epoch"] = 0
+    with pytest.raises(ValueError, match="set captions_per_image to 2 or more; got 1"):
+        model.loss(CaptionBatch(batch.images, batch.captions[:, :1], batch.lengths[:, :1]))
+    assert model.training
+
+
 @pytest.mark.parametrize("decoding", ["expectation", "argmax", "sample"])
 def test_decoding_of_hard_attention(decoding):
     model = build(attention="hard", decoding=decoding)

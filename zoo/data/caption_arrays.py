@@ -144,10 +144,7 @@ class CaptionArrays:
             epoch: of the training data: images are mirrored, and captions drawn where an image has too many, depending on
                 nothing but the seed, the epoch and the image; None: the first captions, nothing mirrored.
         """
-        captions = [
-            np.split(words, np.cumsum(lengths[:-1])) if len(lengths) else []
-            for words, lengths in zip(self._words.rows(index), self._lengths.rows(index), strict=True)
-        ]
+        captions = self._captions(index)
         flips = np.zeros(len(index), np.bool_)
         if epoch is not None:
             for i, image in enumerate(index.tolist()):
@@ -159,11 +156,21 @@ class CaptionArrays:
         references = None if self._references is None else [self._references[i] for i in index.tolist()]
         return CaptionBatch(self._images.get(index, flips), ids, lengths, references)
 
+    def captions(self) -> list[list[list[int]]]:
+        """Token ids of all captions of each image, EOS at the end."""
+        return [[[*caption.tolist(), EOS] for caption in image] for image in self._captions(np.arange(len(self)))]
+
     def release(self) -> None:
         """Lets the system drop the pages read so far."""
         self._words.release()
         self._lengths.release()
         self._images.release()
+
+    def _captions(self, index: np.ndarray) -> list[list[np.ndarray]]:
+        return [
+            np.split(words, np.cumsum(lengths[:-1])) if len(lengths) else []
+            for words, lengths in zip(self._words.rows(index), self._lengths.rows(index), strict=True)
+        ]
 
     @staticmethod
     def build(folder: Path, records: Iterable[Record], encoding: CaptionEncoding, source: str, training: bool) -> None:

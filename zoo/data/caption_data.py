@@ -158,6 +158,10 @@ class CaptionData(pl.LightningDataModule):
                 return candidate
         raise FileNotFoundError(f"there is no file {' nor '.join(map(str, paths))}; correct the name, or pass root=")
 
+    def training_captions(self) -> list[list[list[int]]]:
+        """Token ids of all captions of each training image, EOS at the end, after `setup`; for rewards."""
+        return CaptionArrays(self._folder("train", self.tokenizer), None, 1).captions()
+
     def without_captions(self) -> list[str]:
         """Images of no split: those that no caption names."""
         return []

@@ -42,7 +42,10 @@ class FolderImages:
         self._folders = folders
 
     def __contains__(self, image: str) -> bool:
-        return self._path(image).is_file()
+        try:
+            return self._path(image).is_file()
+        except (OSError, ValueError):  # too long for a name, or no name at all
+            return False
 
     def open(self, image: str) -> BinaryIO:
         return open_file(self._path(image), self.where(image))

@@ -52,7 +52,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         xs, w, grads, d_bias = ctx.saved_tensors
         d_x = torch.mm(grads, w).to(ctx.dtypes[0]).mul_(grad)
         d_weight = torch.mm(grads.t(), xs).to(ctx.dtypes[1]).mul_(grad)
-        return d_x, d_weight, d_bias.to(ctx.dtypes[2]).mul_(grad), None, None, None
+        return d_x, d_weight, d_bias.to(ctx.dtypes[2]) * grad, None, None, None
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:

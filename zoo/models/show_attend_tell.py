@@ -17,6 +17,7 @@ Differs from the paper:
   that long captions are not punished for their length;
 - features may be projected to `feature_size`; two LSTM initialisations are single tanh layers;
 - the first input is the embedding of BOS, not zeros; dropout is inverted, and acts on features and embeddings as well;
+- self-critical training at the end (`self_critical_epoch`), if it is asked for;
 - AdamW with warm-up and cosine; losses are normalised by the number of words of a batch.
 
 Shapes: N images, L positions, D features, K captions (or hypotheses) an image, T steps, E embedding, H hidden, A attention, V vocabulary.
@@ -28,13 +29,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from zoo.captioning import CaptioningModule
+from zoo.captioning import MAX_WORDS, CaptioningModule
 from zoo.images import CaptionBatch
 from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import tanh
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
 from zoo.layers.steps import StepProduct
+from zoo.text import BOS, EOS, PAD
 
 Choose = Callable[[Tensor], Tensor]
 
@@ -101,8 +103,9 @@ class AttendingLSTM(nn.Module):
             context = beta * context_product(chosen)  # beta_t sum_i s_ti a_i
             expected = None
             if both:
-                soft = beta * context_product(weights)
-                expected = recur(gates, soft, state)[0], soft
+                with torch.no_grad():
+                    soft = beta * context_product(weights)
+                    expected = recur(gates, soft, state)[0], soft
             state = recur(gates, context, state)
             return state, context, weights, chosen, expected
 
@@ -138,6 +141,9 @@ class ShowAttendTell(CaptioningModule):
         expected_share: probability that a sample takes the expected context throughout, and no REINFORCE term (hard).
         temperature: factor on the scores before the softmax.
         decoding: hard attention after training: context of the "expectation", of the most probable position ("argmax"), or of a "sample".
+        self_critical_epoch: epoch from which the model is trained by the CIDEr-D of captions that it draws itself, one for each caption of an
+            image, against the mean of its others (Rennie et al. 2017, arXiv:1612.00563; baseline of Luo 2020, arXiv:2003.09971), without
+            dropout; hard attention then draws where it looks as well. None: never.
         label_smoothing: share of the target probability spread over the vocabulary.
         learning_rate: peak rate of AdamW.
         warmup_steps: optimiser steps of linear warm-up.
@@ -177,6 +183,7 @@ class ShowAttendTell(CaptioningModule):
         expected_share: float = 0.5,
         temperature: float = 1.0,
         decoding: Literal["expectation", "argmax", "sample"] = "expectation",
+        self_critical_epoch: int | None = None,
         label_smoothing: float = 0.0,
         learning_rate: float = 1e-3,
         warmup_steps: int = 100,
@@ -208,8 +215,7 @@ class ShowAttendTell(CaptioningModule):
         self.deep_output = nn.Linear(hidden_size + channels, embedding_size)
         self.output = nn.Linear(embedding_size, vocab_size)
         self.dropout = Dropout(dropout)
-        if attention == "hard":
-            self.register_buffer("word_baseline", torch.zeros(()))  # moving average of log p of a word
+        self.register_buffer("word_baseline", torch.zeros(()))  # moving average of log p of a word (hard)
         self._lambda = (1.0 if attention == "soft" else 0.0) if doubly_stochastic is None else doubly_stochastic
 
     # ---- the decoder ----
@@ -272,6 +278,13 @@ class ShowAttendTell(CaptioningModule):
 
     def loss(self, batch: CaptionBatch) -> tuple[Tensor, int]:
         hard, training = self.config["attention"] == "hard", self.training
+        first = self.config["self_critical_epoch"]
+        if training and first is not None and self.current_epoch >= first:
+            self.eval()
+            try:
+                return self.self_critical_loss(batch)
+            finally:
+                self.train()
         memory, state = self.encode(batch.images)
         tokens, labels = batch.captions[..., :-1], batch.captions[..., 1:]
         real = torch.arange(labels.size(-1), device=labels.device) < batch.lengths.unsqueeze(-1)  # (N, K, T)
@@ -300,9 +313,9 @@ class ShowAttendTell(CaptioningModule):
         """
         c = self.config
         both = c["baseline"] == "soft_context"
-        takes_expected = torch.rand(tokens.shape[:2], device=tokens.device) < c["expected_share"]  # (N, K)
+        takes_expected, choose = self._semi_sampling(tokens.shape[:2])
         embedded = self.dropout(self.embedding(tokens))
-        found = self.steps(embedded, memory, state, lambda w: torch.where(takes_expected[..., None], w, draw(w)), both)
+        found = self.steps(embedded, memory, state, choose, both)
         nll, words = self.word_losses(self.read(found.hidden[real], found.context[real], embedded[real]), labels[real])
         log_probs = torch.zeros_like(real, dtype=torch.float32).masked_scatter_(real, -words)  # (N, K, T), log p(y_t | s, y_<t)
         if both:
@@ -318,6 +331,43 @@ class ShowAttendTell(CaptioningModule):
         entropy = -(found.weights * log_weights).sum(-1)[real].sum()
         loss = nll - c["reinforce"] * reinforce - c["entropy"] * entropy + self._doubly_stochastic(found.weights, real)
         return loss, log_probs.sum()
+
+    def _semi_sampling(self, shape: torch.Size) -> tuple[Tensor, Choose]:
+        """Which captions (N, K) take the expected context throughout, and the choice of where all of them look."""
+        takes_expected = torch.rand(shape, device=self.device) < self.config["expected_share"]
+        return takes_expected, lambda weights: torch.where(takes_expected.unsqueeze(-1), weights, draw(weights))
+
+    def self_critical_loss(self, batch: CaptionBatch) -> tuple[Tensor, int]:
+        """-sum of advantage times log-probability of drawn captions (and, of hard attention, of where it looked), and their words."""
+        count = batch.captions.size(1)
+        if count < 2:
+            raise ValueError(f"self-critical training compares the captions of an image: set captions_per_image to 2 or more; got {count}")
+        memory, state = self.encode(batch.images)
+        state, step = tuple(x.unsqueeze(1).expand(-1, count, -1) for x in state), self.decoder.loop(memory)
+        tokens = torch.full(batch.captions.shape[:2], BOS, device=self.device)
+        takes_expected, choose = torch.ones_like(tokens, dtype=torch.bool), None
+        if self.config["attention"] == "hard":
+            takes_expected, choose = self._semi_sampling(tokens.shape)
+        alive, log_prob, drawn = torch.ones_like(tokens, dtype=torch.bool), 0.0, []
+        while alive.any() and len(drawn) < MAX_WORDS:
+            embedded = self.embedding(tokens)
+            state, context, weights, chosen, _ = step(self.decoder.lstm.project(embedded), state, choose)
+            logits = self.output(self.read(state[0], context, embedded)).float()
+            log_probs = logits.index_fill(-1, torch.tensor(self.forbidden(), device=self.device), -torch.inf).log_softmax(-1)
+            tokens = draw(log_probs.exp()).argmax(-1)
+            found = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+            if choose is not None:
+                log_weights = weights.clamp(min=torch.finfo(torch.float32).tiny).log()
+                found = found + self.config["reinforce"] * (log_weights * chosen).sum(-1) * ~takes_expected
+            log_prob = log_prob + found * alive  # (N, K)
+            drawn.append(tokens.masked_fill(~alive, PAD))
+            alive = alive & (tokens != EOS)
+        captions = torch.stack(drawn, dim=-1)
+        reward = self.rewards(captions, batch).to(log_prob)
+        advantage = reward - (reward.sum(1, keepdim=True) - reward) / (count - 1)
+        if self._trainer is not None:
+            self.log("train/reward", reward.mean(), prog_bar=True, batch_size=len(reward))
+        return -(advantage * log_prob).sum(), int((captions != PAD).sum())
 
     def _doubly_stochastic(self, weights: Tensor, real: Tensor) -> Tensor | float:
         """lambda sum_i (1 - sum_t alpha_ti)^2, summed over the captions that are not missing."""
