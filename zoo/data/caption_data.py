@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import lightning.pytorch as pl
 import numpy as np
 from tqdm import tqdm
 
@@ -29,7 +28,7 @@ from zoo.data.image_features import (
     is_complete,
 )
 from zoo.data.image_files import ImageFiles, decode
-from zoo.data.labeled import Split
+from zoo.data.module import DataModule, Split
 from zoo.images import ImageError, ImageTransform, check_header
 from zoo.text import Tokenizer
 
@@ -40,7 +39,7 @@ _LISTED = 5  # names in a warning
 log = logging.getLogger(__name__)
 
 
-class CaptionData(pl.LightningDataModule):
+class CaptionData(DataModule):
     """Base class of the data sets of images with captions.
 
     A subclass gives the `records` of each split, the `images` of them and a `signature` of what they depend on. Images
@@ -99,17 +98,15 @@ class CaptionData(pl.LightningDataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        for name, value, least in [
-            ("vocab_size", vocab_size, 5),
-            ("min_frequency", min_frequency, 1),
-            ("batch_size", batch_size, 1),
-            ("captions_per_image", captions_per_image, 1),
-            ("max_words", max_words, 1),
-            ("pool_batches", pool_batches, 1),
-            ("num_workers", num_workers, 0),
-        ]:
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}; got {value}")
+        self._check_at_least(
+            vocab_size=(vocab_size, 5),
+            min_frequency=(min_frequency, 1),
+            batch_size=(batch_size, 1),
+            captions_per_image=(captions_per_image, 1),
+            max_words=(max_words, 1),
+            pool_batches=(pool_batches, 1),
+            num_workers=(num_workers, 0),
+        )
         if not 0 <= flip <= 1:
             raise ValueError(f"flip must be a probability, from 0 to 1; got {flip}")
         if check_images not in ("header", "decode"):
@@ -209,22 +206,6 @@ class CaptionData(pl.LightningDataModule):
         return [self._eval_loader("test")]
 
     # Helpers
-
-    def _splits(self) -> list[Split]:
-        """Those that the trainer is about to use; all of them without a trainer."""
-        stage = self.trainer.state.fn if self.trainer else None
-        needed: dict[str | None, list[Split]] = {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}
-        return needed.get(stage, self._all_splits())
-
-    def _all_splits(self) -> list[Split]:
-        return ["train", "val", "test"]
-
-    def _of_model(self, name: str) -> Any:
-        model = self.trainer.lightning_module if self.trainer else None
-        return getattr(model, name, None)
-
-    def _rank_and_world_size(self) -> tuple[int, int]:
-        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def _eval_loader(self, split: Split) -> SortedLoader:
         return SortedLoader(self._arrays(split), self.batch_size, None, *self._rank_and_world_size())

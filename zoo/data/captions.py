@@ -10,7 +10,7 @@ from zoo.data.caption_arrays import Record
 from zoo.data.caption_data import CaptionData
 from zoo.data.files import check_fraction, data_root, draw, named_file
 from zoo.data.image_files import FolderImages, ImageFiles, TarImages, state_of
-from zoo.data.labeled import Split
+from zoo.data.module import Split
 from zoo.data.published import Published
 from zoo.data.tables import read_table, read_text_lines
 

@@ -13,7 +13,8 @@ from zoo.data.download import RemoteFile
 from zoo.data.files import data_root, fingerprint, write_atomically
 from zoo.data.labeled import LabeledData
 from zoo.data.labeled_arrays import Example
-from zoo.data.published import PublishedTexts, Split
+from zoo.data.module import Split
+from zoo.data.published import PublishedTexts
 from zoo.data.tables import read_table, read_text_lines
 
 

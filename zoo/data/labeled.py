@@ -7,23 +7,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import lightning.pytorch as pl
 from torch import Tensor
 
 from zoo.data.batches import BatchStream, SortedLoader, TrainLoader
 from zoo.data.files import cache_folder, check_fraction, draw, fingerprint, write_atomically
 from zoo.data.labeled_arrays import Encoding, Example, LabeledArrays, quoted
+from zoo.data.module import DataModule, Split
 from zoo.data.vectors import check_word_vectors, load_vectors, save_vectors
 from zoo.text import Tokenizer
 
 _FORMAT = 1  # part of every cache key: raise it when tokenisation, sentence splitting or the files change
 
-Split = Literal["train", "val", "test"]
-
 log = logging.getLogger(__name__)
 
 
-class LabeledData(pl.LightningDataModule):
+class LabeledData(DataModule):
     """Base class of the data sets of labelled texts.
 
     A subclass gives the `examples` of each split, a `signature` of what they depend on, and downloads in `fetch` where
@@ -92,19 +90,17 @@ class LabeledData(pl.LightningDataModule):
         super().__init__()
         if not batch_size and not batch_tokens:
             raise ValueError("give batch_size (texts) or batch_tokens (budget of words); got neither")
-        for name, value, least in [
-            ("vocab_size", vocab_size, 5),
-            ("min_frequency", min_frequency, 1),
-            ("batch_size", batch_size, 1),
-            ("batch_tokens", batch_tokens, 1),
-            ("max_words", max_words, 1),
-            ("max_sentences", max_sentences, 1),
-            ("word2vec_epochs", word2vec_epochs, 1),
-            ("pool_batches", pool_batches, 1),
-            ("num_workers", num_workers, 0),
-        ]:
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}; got {value}")
+        self._check_at_least(
+            vocab_size=(vocab_size, 5),
+            min_frequency=(min_frequency, 1),
+            batch_size=(batch_size, 1),
+            batch_tokens=(batch_tokens, 1),
+            max_words=(max_words, 1),
+            max_sentences=(max_sentences, 1),
+            word2vec_epochs=(word2vec_epochs, 1),
+            pool_batches=(pool_batches, 1),
+            num_workers=(num_workers, 0),
+        )
         check_fraction("val_fraction", val_fraction)
         self.root = root
         self.cache = cache_folder(cache_dir)
@@ -219,15 +215,6 @@ class LabeledData(pl.LightningDataModule):
 
     # Helpers
 
-    def _splits(self) -> list[Split]:
-        """Those that the trainer is about to use; all of them without a trainer."""
-        stage = self.trainer.state.fn if self.trainer else None
-        needed: dict[str | None, list[Split]] = {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}
-        return needed.get(stage, self._all_splits())
-
-    def _all_splits(self) -> list[Split]:
-        return ["train", "val", "test"]
-
     def _examples(self, split: Split) -> Iterator[Example]:
         if not self.holds_out or split == "test":
             return self.examples(split)
@@ -247,10 +234,6 @@ class LabeledData(pl.LightningDataModule):
         if not self.holds_out or split == "test":
             return self.signature(split)
         return [*self.signature("train"), split, self.val_fraction, self.split_seed]
-
-    def _of_model(self, name: str) -> Any:
-        model = self.trainer.lightning_module if self.trainer else None
-        return getattr(model, name, None)
 
     def _tokenizer(self) -> Tokenizer:
         """That of a pretrained model, as its weights mean nothing with others; else learnt from the training text."""
@@ -337,9 +320,6 @@ class LabeledData(pl.LightningDataModule):
 
     def _eval_loader(self, arrays: LabeledArrays) -> SortedLoader:
         return SortedLoader(arrays, self.batch_size, self.batch_tokens, *self._rank_and_world_size())
-
-    def _rank_and_world_size(self) -> tuple[int, int]:
-        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
 def _natural(name: str) -> list[str | int]:

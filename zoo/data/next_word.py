@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.data.files import draw, named_file
-from zoo.data.labeled import LabeledData, Split
+from zoo.data.labeled import LabeledData
+from zoo.data.module import Split
 from zoo.data.labeled_arrays import Example
 from zoo.data.tables import read_text_lines
 from zoo.text import Tokenizer
@@ -40,9 +41,7 @@ class NextWord(LabeledData):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        for name, value, least in (("context", context, 1), ("num_labels", num_labels, 2)):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}; got {value}")
+        self._check_at_least(context=(context, 1), num_labels=(num_labels, 2))
         self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}
         self.context, self.num_labels, self.encoding = context, num_labels, encoding
         self._names: list[str] | None = None

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import lightning.pytorch as pl
-
 from zoo.data.arrays import PairArrays
 from zoo.data.batches import BatchStream, EvalLoader, TrainLoader
 from zoo.data.dropout import BpeDropout
 from zoo.data.files import cache_folder, fingerprint, write_atomically
+from zoo.data.module import DataModule
 from zoo.text import Tokenizer
 
 _FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
@@ -20,7 +19,7 @@ Tokens = tuple[list[int], list[int]]  # of one source and one target sentence
 log = logging.getLogger(__name__)
 
 
-class PairData(pl.LightningDataModule):
+class PairData(DataModule):
     """Base class of the data sets of sentence pairs.
 
     A subclass gives the pairs (`train_pairs`, `val_pairs`, `test_sets`), a `signature` of its training text, and
@@ -73,16 +72,14 @@ class PairData(pl.LightningDataModule):
             raise ValueError(f"tokenizer must be one of 'bpe', 'word', 'char'; got {tokenizer!r}")
         if not batch_size and not batch_tokens:
             raise ValueError("give batch_size (sentences) or batch_tokens (token budget); got neither")
-        for name, value, least in [
-            ("vocab_size", vocab_size, 5),
-            ("batch_size", batch_size, 1),
-            ("batch_tokens", batch_tokens, 1),
-            ("max_length", max_length, 1),
-            ("pool_batches", pool_batches, 1),
-            ("num_workers", num_workers, 0),
-        ]:
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}; got {value}")
+        self._check_at_least(
+            vocab_size=(vocab_size, 5),
+            batch_size=(batch_size, 1),
+            batch_tokens=(batch_tokens, 1),
+            max_length=(max_length, 1),
+            pool_batches=(pool_batches, 1),
+            num_workers=(num_workers, 0),
+        )
         if not 0 <= bpe_dropout < 1:
             raise ValueError(f"bpe_dropout must be at least 0 and less than 1; got {bpe_dropout}")
         if bpe_dropout and tokenizer != "bpe":
@@ -180,16 +177,12 @@ class PairData(pl.LightningDataModule):
         src, tgt = self.src_tokenizer.encode_batch(src_text), self.tgt_tokenizer.encode_batch(tgt_text)
         return pairs, list(zip(src, tgt, strict=True))
 
-    def _rank_and_world_size(self) -> tuple[int, int]:
-        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
-
     def _on_gpu(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def _model_tokenizers(self) -> tuple[Tokenizer, Tokenizer] | None:
         """Those of a pretrained model: its weights mean nothing with others."""
-        model = self.trainer.lightning_module if self.trainer else None
-        src, tgt = getattr(model, "src_tokenizer", None), getattr(model, "tgt_tokenizer", None)
+        src, tgt = self._of_model("src_tokenizer"), self._of_model("tgt_tokenizer")
         return (src, tgt) if src is not None and tgt is not None else None
 
     def _own_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from zoo.data.download import RemoteFile, fetch
 from zoo.data.files import data_root
-from zoo.data.labeled import LabeledData, Split
+from zoo.data.labeled import LabeledData
+from zoo.data.module import Split
 from zoo.data.pairs import PairData
 
 
@@ -89,9 +90,7 @@ class PublishedPairs(Published, PairData):
                     raise self._missing(name, f"; {error}") from error
 
     def _splits(self) -> list[Split]:
-        stage = self.trainer.state.fn if self.trainer else None
-        needed: dict[str | None, list[Split]] = {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}
-        splits = needed.get(stage, ["train", "val", "test"])
+        splits = super()._splits()
         return splits if self._model_tokenizers() else list(dict.fromkeys(["train", *splits]))
 
     def _advice(self, name: str) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 from zoo.data.labeled_arrays import Example
-from zoo.data.published import PublishedTexts, Split
+from zoo.data.module import Split
+from zoo.data.published import PublishedTexts
 from zoo.data.tables import read_table, read_text_lines
 
 # Names of the splits inside the files.

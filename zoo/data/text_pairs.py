@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal
 from zoo.data.download import RemoteFile
 from zoo.data.files import check_fraction, draw, named_file, read_pairs
 from zoo.data.pairs import PairData
-from zoo.data.published import PublishedPairs, Split
+from zoo.data.module import Split
+from zoo.data.published import PublishedPairs
 
 
 class ParallelText(PairData):
