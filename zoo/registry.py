@@ -130,6 +130,17 @@ TABLE: dict[str, Entry] = _table(
         },
     ),
     Entry(
+        "show_attend_tell_soft.flickr8k",
+        "zoo.models.show_attend_tell.ShowAttendTell",
+        {
+            "config.json": "2180836a4c37ae5e130c89ed045caa4270a443d5fe859e2ff27b3a10894afce0",
+            "golden.safetensors": "f2ea45cc58e306c9308615d6b942de6167ce4eb286b9278b0766acba869e9ff5",
+            "model.safetensors": "571c0cb31340a61a4e232f8a15e6941b18b18b20990fe0566d6f102ec9da82c7",
+            "preprocessing.json": "663054e81dfea6671e1b4b6b9b946b1efe871a59f91c59a79446caea011fad12",
+            "tokenizer.json": "329e46710eb8a9730612bd426995b700cc98048ce91e2c43f859b720567967ec",
+        },
+    ),
+    Entry(
         "structured_self_attention.imdb",
         "zoo.models.structured_self_attention.StructuredSelfAttention",
         {
