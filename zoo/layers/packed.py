@@ -90,14 +90,6 @@ def _product(x: Tensor, weight: Tensor) -> Tensor:
     return torch.bmm(x.to(weight.dtype), weight)
 
 
-def _add_product(to: Tensor, x: Tensor, weight: Tensor) -> None:
-    """Adds `_product` to (D, n, G)."""
-    if to.dtype == weight.dtype:
-        to.baddbmm_(x, weight)
-    else:
-        to.add_(_product(x, weight))
-
-
 def _gather(table: Tensor, index: Tensor) -> Tensor:
     """Rows of a table at index, at least fp32, the caller's own."""
     gates = table.index_select(0, index)
@@ -128,8 +120,10 @@ class _GRUScan(torch.autograd.Function):
     @staticmethod
     def forward(ctx, table, index, inverse, weight, counts, dtype):
         size, directions = weight.size(-1), len(weight)
-        to_gates, to_candidate = (w.contiguous() for w in weight.transpose(1, 2).to(dtype).split((2 * size, size), dim=-1))
-        to_candidate, minus_one = 2 * to_candidate, weight.new_tensor(-1.0, dtype=torch.float32)  # tanh(x) = 2 sigmoid(2x) - 1
+        hidden_weight, minus_one = weight.transpose(1, 2).to(dtype, copy=True), weight.new_tensor(-1.0, dtype=torch.float32)
+        hidden_weight[..., 2 * size :] *= 2  # tanh(x) = 2 sigmoid(2x) - 1
+        hidden_weight = hidden_weight.contiguous()
+        to_gates, to_candidate = (w.contiguous() for w in hidden_weight.split((2 * size, size), dim=-1))
         rz = _gather(table[:, : 2 * size].contiguous(), index)  # the gates r, z
         new = _gather(2 * table[:, 2 * size :], index)  # n, twice until the sigmoid
         states = torch.empty_like(new)
@@ -146,9 +140,13 @@ class _GRUScan(torch.autograd.Function):
                     u.zero_()
             else:
                 hidden = hidden[:, : gate.size(1)]
-                _add_product(gate, hidden, to_gates)
+                if gate.dtype == dtype:
+                    of_candidate = torch.bmm(hidden, to_candidate)
+                    gate.baddbmm_(hidden, to_gates)
+                else:  # there each new shape of a product has a price of its own
+                    of_gates, of_candidate = _product(hidden, hidden_weight).split((2 * size, size), dim=-1)
+                    gate.add_(of_gates)
                 r, z = gate.sigmoid_().split(size, dim=-1)
-                of_candidate = _product(hidden, to_candidate)
                 torch.add(minus_one, candidate.addcmul_(r, of_candidate).sigmoid_(), alpha=2, out=candidate)
                 torch.lerp(candidate, hidden, z, out=state)
                 if u is not None:
@@ -206,8 +204,10 @@ class _LSTMScan(torch.autograd.Function):
         hidden = before = None
         for part, state, cell, s in zip(*(_blocks(x, counts, directions) for x in (gates, states, cells, squashed)), strict=True):
             n = part.size(1)
-            if hidden is not None:
-                _add_product(part, hidden[:, :n], hidden_weight)
+            if hidden is not None and gates.dtype == dtype:
+                part.baddbmm_(hidden[:, :n], hidden_weight)
+            elif hidden is not None:
+                part.add_(_product(hidden[:, :n], hidden_weight))
             i, f, g, o = part.split(size, dim=-1)
             g.mul_(2)
             part.sigmoid_()  # all four in one call: tanh(g) = 2 sigmoid(2g) - 1
