@@ -38,13 +38,15 @@ def test_overfits_one_batch(cls, options):
     torch.manual_seed(1)
     model = build(cls, **options).train()
     batch = model.example_batch(5)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-    for _ in range(150):
+    # an image has two captions here, and which of them is meant nobody can learn; hard attention draws where it looks
+    steps, rate, limit = (300, 0.01, 0.6) if hasattr(model, "caption") else (150, 0.03, 0.3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    for _ in range(steps):
         loss = train_loss(model, batch)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    assert loss < 0.3  # about 2.2 at the start
+    assert train_loss(model.eval(), batch) < limit  # about 2.2 at the start
 
 
 @pytest.mark.parametrize("cls", CLASSES)
