@@ -24,7 +24,7 @@ from torch import Tensor
 from zoo.backbones import load_backbone, make_backbone, statistics
 from zoo.images import CaptionBatch, ImageTransform, open_image
 from zoo.layers.losses import linear_cross_entropy_rows
-from zoo.layers.search import SearchResult, Step, beam_search, greedy_search, sample
+from zoo.layers.search import SearchResult, Step, search
 from zoo.metrics import CaptionScores, CiderD
 from zoo.module import ZooModule
 from zoo.schedule import adamw, check_schedule
@@ -328,27 +328,13 @@ class CaptioningModule(ZooModule):
         return captions
 
     @torch.no_grad()
-    def _search(
-        self,
-        images: Tensor,
-        beam_size: int,
-        length_penalty: float | None = None,
-        n_best: int = 1,
-        temperature: float | None = None,
-        top_k: int = 0,
-        **options: Any,
-    ) -> SearchResult:
+    def _search(self, images: Tensor, beam_size: int, length_penalty: float | None = None, **options: Any) -> SearchResult:
         memory, state = self.encode(images)
         state = tuple(x.unsqueeze(1) for x in state)  # (N, 1, ...)
         options["forbid"] = self.forbidden()
         options["max_length"] = MAX_WORDS
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
-        step = self.stepper()
-        if temperature is not None:
-            return sample(step, state, memory, temperature=temperature, top_k=top_k, num_samples=n_best, **options)
-        if beam_size == 1 and n_best == 1:
-            return greedy_search(step, state, memory, **options)
-        return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)
+        return search(self.stepper(), state, memory, beam_size=beam_size, **options)
 
     # ---- bundle and tests ----
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.losses import linear_cross_entropy
-from zoo.layers.search import SearchResult, beam_search, greedy_search, sample
+from zoo.layers.search import SearchResult, search
 from zoo.metrics import CorpusScore
 from zoo.module import ZooModule
 from zoo.schedule import adamw, check_schedule
@@ -321,10 +321,7 @@ class TranslationModule(ZooModule):
         src_lengths: Tensor,
         beam_size: int,
         length_penalty: float | None = None,
-        n_best: int = 1,
         allow_unk: bool = False,
-        temperature: float | None = None,
-        top_k: int = 0,
         **options: Any,
     ) -> SearchResult:
         memory, state = self.encode(src, src_lengths)
@@ -340,11 +337,7 @@ class TranslationModule(ZooModule):
         options.setdefault("max_length", src_lengths * 3 // 2 + 10)
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
         state = tuple(x.unsqueeze(1) for x in state)  # (B, 1, ...)
-        if temperature is not None:
-            return sample(step, state, memory, temperature=temperature, top_k=top_k, num_samples=n_best, **options)
-        if beam_size == 1 and n_best == 1:
-            return greedy_search(step, state, memory, **options)
-        return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)
+        return search(step, state, memory, beam_size=beam_size, **options)
 
     def _translation(self, found: SearchResult, row: int, source: list[int]) -> Translation:
         n_best = []

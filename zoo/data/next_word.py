@@ -8,8 +8,8 @@ from typing import Any
 
 from zoo.data.files import draw, named_file
 from zoo.data.labeled import LabeledData
-from zoo.data.module import Split
 from zoo.data.labeled_arrays import Example
+from zoo.data.module import Split
 from zoo.data.tables import read_text_lines
 from zoo.text import Tokenizer
 

@@ -268,6 +268,25 @@ def beam_search(
     return _trace_back(result, steps, pad)
 
 
+def search(
+    step: Step,
+    state: Any,
+    memory: Any,
+    *,
+    beam_size: int,
+    n_best: int = 1,
+    temperature: float | None = None,
+    top_k: int = 0,
+    **options: Any,
+) -> SearchResult:
+    """`sample` if there is a temperature, `greedy_search` for one hypothesis, else `beam_search`; `options` go to each."""
+    if temperature is not None:
+        return sample(step, state, memory, temperature=temperature, top_k=top_k, num_samples=n_best, **options)
+    if beam_size == 1 and n_best == 1:
+        return greedy_search(step, state, memory, **options)
+    return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)
+
+
 class _Rules:
     """How long outputs may be and which tokens may not come next; checked and moved to the device once."""
 

@@ -33,6 +33,7 @@ from zoo.captioning import MAX_WORDS, CaptioningModule
 from zoo.images import CaptionBatch
 from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import tanh
+from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
 from zoo.layers.steps import StepProduct
@@ -287,7 +288,7 @@ class ShowAttendTell(CaptioningModule):
                 self.train()
         memory, state = self.encode(batch.images)
         tokens, labels = batch.captions[..., :-1], batch.captions[..., 1:]
-        real = torch.arange(labels.size(-1), device=labels.device) < batch.lengths.unsqueeze(-1)  # (N, K, T)
+        real = lengths_to_mask(batch.lengths, labels.size(-1))  # (N, K, T)
         if not (hard and training):
             embedded = self.dropout(self.embedding(tokens))
             found = self.steps(embedded, memory, state, self._chooser(), both=False)
@@ -324,7 +325,7 @@ class ShowAttendTell(CaptioningModule):
             advantage = torch.zeros_like(log_probs).masked_scatter_(real, soft - words)
         else:  # one for all steps of a caption
             advantage = (log_probs.sum(-1) - self.word_baseline * real.sum(-1)).unsqueeze(-1)
-        log_weights = found.weights.clamp(min=torch.finfo(torch.float32).tiny).log()
+        log_weights = _log(found.weights)
         log_choice = (log_weights * found.chosen.detach()).sum(-1)  # log alpha of the position chosen
         credited = real & ~takes_expected.unsqueeze(-1)
         reinforce = (advantage * log_choice)[credited].sum()
@@ -348,17 +349,17 @@ class ShowAttendTell(CaptioningModule):
         takes_expected, choose = torch.ones_like(tokens, dtype=torch.bool), None
         if self.config["attention"] == "hard":
             takes_expected, choose = self._semi_sampling(tokens.shape)
+        forbidden = torch.tensor(self.forbidden(), device=self.device)
         alive, log_prob, drawn = torch.ones_like(tokens, dtype=torch.bool), 0.0, []
         while alive.any() and len(drawn) < MAX_WORDS:
             embedded = self.embedding(tokens)
             state, context, weights, chosen, _ = step(self.decoder.lstm.project(embedded), state, choose)
             logits = self.output(self.read(state[0], context, embedded)).float()
-            log_probs = logits.index_fill(-1, torch.tensor(self.forbidden(), device=self.device), -torch.inf).log_softmax(-1)
+            log_probs = logits.index_fill(-1, forbidden, -torch.inf).log_softmax(-1)
             tokens = draw(log_probs.exp()).argmax(-1)
             found = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
             if choose is not None:
-                log_weights = weights.clamp(min=torch.finfo(torch.float32).tiny).log()
-                found = found + self.config["reinforce"] * (log_weights * chosen).sum(-1) * ~takes_expected
+                found = found + self.config["reinforce"] * (_log(weights) * chosen).sum(-1) * ~takes_expected
             log_prob = log_prob + found * alive  # (N, K)
             drawn.append(tokens.masked_fill(~alive, PAD))
             alive = alive & (tokens != EOS)
@@ -382,6 +383,11 @@ class ShowAttendTell(CaptioningModule):
         if self._trainer is not None and self.trainer.world_size > 1:
             total = self.trainer.strategy.reduce(total, reduce_op="sum")
         self.word_baseline.mul_(0.9).add_(0.1 * total[0] / total[1].clamp(min=1))
+
+
+def _log(weights: Tensor) -> Tensor:
+    """log alpha, finite where a weight is 0."""
+    return weights.clamp(min=torch.finfo(torch.float32).tiny).log()
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:
