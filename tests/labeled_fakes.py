@@ -4,7 +4,7 @@ import json
 import lzma
 import random
 
-from zoo.data import IMDB, SICK, SST, TREC6, LabeledText, Reuters, TwentyNewsgroups
+from zoo.data import FDUMTL, IMDB, SICK, SST, TREC6, LabeledText, Reuters, TwentyNewsgroups
 
 _WORDS = (
     "a the this that and but with of in on it was is not very quite film story actor scene music plot town market price "
@@ -125,6 +125,17 @@ def _sick(rng, root, init_args):
         table(root / f"snli_{part}.tsv.xz", columns, pairs)
 
 
+def _fdu_mtl(rng, root, init_args):
+    rows = [
+        (domain, part, number % 2, f"{domain} n{number} {sentence(rng, number % 2)} . {sentence(rng, number % 2)} !")
+        for domain in ("books", "MR")
+        for part, count in (("train", 120), ("test", 40))
+        for number in range(count)
+    ]
+    rows.append(("books", "train", 1, rows[120][3]))  # a review of the test again
+    table(root / "fdu_mtl16.tsv.xz", ("domain", "split", "label", "text"), rows)
+
+
 def _labeled_text(rng, root, init_args):
     for part in ("train", "val", "test"):
         if name := init_args.get(part):
@@ -139,5 +150,6 @@ _WRITERS = {
     SST: _sst,
     TREC6: _trec,
     SICK: _sick,
+    FDUMTL: _fdu_mtl,
     LabeledText: _labeled_text,
 }

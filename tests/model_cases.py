@@ -35,6 +35,8 @@ def _choices(cls: type[ZooModule]) -> dict[str, list[Any]]:
 def _valid(options: dict[str, Any]) -> bool:
     if {"baseline", "decoding"} & options.keys():  # mean nothing to soft attention
         options["attention"] = "hard"
+    if options.get("attentional_state") is False:
+        options["input_feeding"] = False
     if options.get("shared_vocab"):
         options["src_vocab_size"] = options["tgt_vocab_size"]
     return options.get("score") != "location" or options.get("attention", "global") == "global"

@@ -338,7 +338,8 @@ def test_json():
         (json.dumps({**good, "resize": ["pad"]}), "resize must be one of"),
         (json.dumps({**good, "mean": 0.5}), "mean must be three numbers, for red, green and blue; got 0.5"),
         (json.dumps({**good, "mean": [0.5, 0.5]}), "mean must be three numbers"),
-        (json.dumps({**good, "mean": [0.5, 0.5, float("nan")]}), "mean must be three numbers"),
+        (json.dumps({**good, "mean": [0.5, 0.5, float("nan")]}), "not an image transform in JSON form: NaN is not allowed"),
+        (json.dumps({**good, "mean": [0.5, 0.5, 1e30]}), r"mean must be three numbers.*got .*1e\+30\] \(allowed: -10000 to 10000\)"),
         (json.dumps({**good, "std": [1, 1, 0]}), r"std must be three positive numbers.*got \[1, 1, 0\]"),
         (json.dumps({**good, "std": ["1", 1, 1]}), "std must be three positive numbers"),
     ]:

@@ -9,7 +9,7 @@ from fakes import Toy, ToyData
 from lightning.pytorch import Trainer
 from safetensors.torch import load_file, save_file
 
-from zoo.hub import BundleError, file_hashes
+from zoo.hub import BundleError, digest, file_hashes
 from zoo.module import ZooModule
 
 
@@ -19,7 +19,9 @@ def _change(folder, tensors=None, **config):
         save_file(tensors, folder / "model.safetensors")
     old = json.loads((folder / "config.json").read_text())
     hashes = {k: v for k, v in file_hashes(folder).items() if k in old["sha256"]}
-    (folder / "config.json").write_text(json.dumps({**old, "sha256": hashes, **config}))
+    config = {**old, "sha256": hashes, **config}
+    del config["digest"]
+    (folder / "config.json").write_text(json.dumps({**config, "digest": digest(config)}))
 
 
 def _trainer(tmp_path, **options):

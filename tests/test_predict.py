@@ -11,6 +11,7 @@ from captions_fakes import picture
 
 from zoo import registry
 from zoo.cli import main
+from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
@@ -188,3 +189,74 @@ def test_a_bad_image_is_reported_and_the_others_are_captioned(captioner, photos,
 def test_an_empty_folder(captioner, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert fails(capsys, "predict", "captioner", str(tmp_path / "empty")).startswith(f"the folder {tmp_path / 'empty'} holds no images (.bmp, ")
+
+
+# ---- queries about documents ----
+
+STORY = "a good film . it is bad"
+
+
+@pytest.fixture
+def reader(zoo_of):
+    torch.manual_seed(0)
+    return zoo_of(AttentionOverAttentionReader(**AttentionOverAttentionReader.tiny))
+
+
+def test_queries_about_a_document(reader, capsys, tmp_path):
+    story = tmp_path / "story.txt"
+    story.write_text(STORY, encoding="utf-8")
+    args = ["predict", "reader", "XXXXX is good", "a XXXXX", "--document", str(story), "--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
+    assert main(args) == 0
+    want = reader.answer(STORY, ["XXXXX is good", "a XXXXX"])
+    assert capsys.readouterr().out.splitlines() == [f"{r.answer} {r.probabilities[r.answer]:.4f}" for r in want]
+    assert {path.name for path in tmp_path.iterdir()} == {"story.txt", "x.png", "x-2.png", "x.html", "x-2.html"}
+    assert main(["predict", "reader", "XXXXX", "--document", STORY, "--candidates", "film|bad", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["probabilities"]) == ["film", "bad"] and found["document"] == STORY.split()
+    assert found["source"] == {"document": STORY, "candidates": ["film", "bad"], "query": "XXXXX"}
+
+
+def test_queries_may_stand_behind_the_options(reader, capsys):
+    assert main(["predict", "reader", "--document", STORY, "XXXXX is", "a XXXXX"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    with pytest.raises(SystemExit):
+        main(["predict", "reader", "XXXXX", "--dokument", STORY])
+    assert "unrecognized arguments: --dokument" in capsys.readouterr().err
+
+
+def test_queries_as_json_lines(reader, capsys, monkeypatch):
+    lines = [{"document": STORY, "query": "XXXXX", "candidates": ["bad"]}, {"document": "it is", "query": "a XXXXX"}]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, lines)) + "\n\n"))
+    assert main(["predict", "reader", "--json"]) == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["answer"] == "bad" and second["answer"] in ("it", "is") and second["source"] == lines[1]
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"query": "a XXXXX"}\n'))
+    assert main(["predict", "reader", "--document", STORY]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("what?", "each line must be a JSON object with the fields document, query and, if wanted, candidates; Expecting value"),
+        ('["a"]', "each line must be a JSON object with the fields document, query and, if wanted, candidates; got"),
+        ('{"query": "XXXXX"}', "each line must be a JSON object with the fields document, query"),
+        ('{"document": 3, "query": "XXXXX"}', "'document' of a line must be a string; got 3"),
+        ('{"document": "a", "query": "XXXXX", "candidates": "a"}', "'candidates' of a line must be a list of strings; got 'a'"),
+        ('{"document": "a", "query": "b"}', "question 1: the query must have XXXXX in place of the missing word; got 'b'"),
+    ],
+)
+def test_lines_that_are_no_questions(reader, capsys, monkeypatch, line, message):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(line + "\n"))
+    assert fails(capsys, "predict", "reader").startswith(message)
+
+
+def test_mistakes_with_queries(reader, zoo_of, capsys):
+    assert fails(capsys, "predict", "reader", "XXXXX") == "reader answers queries about a document: give --document FILE"
+    wrong = fails(capsys, "predict", "reader", "XXXXX", "--document", STORY, "--beam-size", "2")
+    assert wrong == "reader answers queries: --beam-size is for translation and captions"
+    assert fails(capsys, "predict", "reader", "--document", "-").startswith("--document - reads the document from standard input: give the queries")
+    assert "none of the candidates is in the document" in fails(capsys, "predict", "reader", "XXXXX", "--document", STORY, "--candidates", "x|y")
+    zoo_of(HAN(**HAN.tiny))
+    wrong = fails(capsys, "predict", "han", "a", "--document", STORY)
+    assert wrong == "han reads no documents with queries: --document is for models that answer"

@@ -41,6 +41,9 @@ def test_raw_input_gives_an_answer(name):
         assert re.search(r"\w", caption.text) and caption.attention.shape == (len(caption.tokens), 7, 7)
     elif hasattr(model, "translate"):
         assert re.search(r"\w", model.translate(text).text)
+    elif hasattr(model, "answer"):
+        result = model.answer("Alice met Bob. Bob ran home.", "Then XXXXX ran.", ["Alice", "Bob"])
+        assert result.answer in ("Alice", "Bob") and sum(result.probabilities.values()) > 0.2
     else:
         result = model.classify((text, text) if model.config.get("pair") else text)
         assert list(result.probabilities) == model.label_names and any(result.tokens)

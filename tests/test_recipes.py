@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 
 import captions_fakes
+import cloze_fakes
 import labeled_fakes
 import pytest
 import yaml
@@ -15,7 +16,9 @@ from zoo import registry
 from zoo.backbones import make_backbone
 from zoo.cli import main
 from zoo.data.caption_data import CaptionData
+from zoo.data.cloze import ClozeData
 from zoo.data.labeled import LabeledData
+from zoo.data.plain_text import RunningText
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.yaml"))
 _downloaded = []
@@ -46,15 +49,24 @@ def _invent(data_class, init_args, root):
     if issubclass(data_class, CaptionData):
         captions_fakes.invent(data_class, init_args, root)
         return
+    if issubclass(data_class, ClozeData):
+        cloze_fakes.invent(root, init_args["kind"])
+        return
     data = data_class(**init_args)
     rng = random.Random(0)
     lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(200)]
+    if "train_src" in init_args:  # a file of one's own
+        root.mkdir(parents=True, exist_ok=True)
+        (root / init_args["train_src"]).write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")
+        return
     for split in ("train", "val", "test"):
         for name in getattr(data, "files", lambda split: [])(split):
             file = root / data.folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             tabs = name.endswith(".txt")  # pairs in one file
-            text = "".join(f"{line}\t{line[::-1]}\n" if tabs else f"{line}\n" for line in lines)
+            start = "I am " if init_args.get("tutorial_filter") else ""
+            kept = [line for line in lines if not start or len(line.split()) < 8]
+            text = "".join(f"{start}{line}\t{line[::-1]}\n" if tabs else f"{line}\n" for line in kept)
             file.write_text(text, encoding="utf-8")
 
 
@@ -80,7 +92,7 @@ def test_one_step(path, tmp_path, monkeypatch):
     _invent(data_class, recipe["data"].get("init_args", {}), tmp_path / "data")
     # Two sentences a batch: the real models have the real size here, and one step of it is enough.
     captioning = issubclass(data_class, CaptionData)
-    small = ["--data.batch_size", "2", *([] if captioning else ["--data.batch_tokens", "null"])]
+    small = ["--data.batch_size", "2", *([] if captioning or issubclass(data_class, RunningText) else ["--data.batch_tokens", "null"])]
     model = recipe["model"]["init_args"]
     if "backbone_weights" in model:
         small += ["--model.image_size", "64"]

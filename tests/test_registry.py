@@ -20,8 +20,8 @@ def test_import_is_quick_and_without_torch():
 
 
 def test_public_names():
-    assert dir(zoo) == ["BundleError", "__version__", "list_models", "load"]
-    assert zoo.BundleError is hub.BundleError
+    assert dir(zoo) == ["BundleError", "DamagedError", "FetchError", "MisfitError", "__version__", "list_models", "load"]
+    assert zoo.BundleError is hub.BundleError and issubclass(zoo.DamagedError, zoo.BundleError)
     with pytest.raises(AttributeError, match="module 'zoo' has no attribute 'laod'"):
         zoo.laod
 

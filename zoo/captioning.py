@@ -24,14 +24,17 @@ from torch import Tensor
 from zoo.backbones import load_backbone, make_backbone, statistics
 from zoo.images import CaptionBatch, ImageTransform, open_image
 from zoo.layers.losses import linear_cross_entropy_rows
-from zoo.layers.search import SearchResult, Step, search
-from zoo.metrics import CaptionScores, CiderD
-from zoo.module import ZooModule
+from zoo.layers.search import SearchResult, Step, check_search, search
+from zoo.metrics import CaptionScores, CiderD, Mean
+from zoo.module import ZooModule, check_assets
 from zoo.schedule import adamw, check_schedule
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
+from zoo.vocabulary import extend_embedding, extend_output
 
 MAX_WORDS = 40  # of a caption, EOS included
 KEPT_PIXELS = 1280  # longer side of the image that a result keeps
+MAX_IMAGE_SIZE = 1024  # pixels of a side that a model may see; no weight of it says how large it may be
+MAX_ROWS = 64  # of positions to attend to
 
 Source = str | os.PathLike | bytes | Image
 
@@ -73,9 +76,10 @@ class CaptioningModule(ZooModule):
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, backbone, layer, backbone_weights,
     encoder_epoch, encoder_learning_rate, image_size, resize, label_smoothing, learning_rate, warmup_steps, total_steps, cycles,
-    weight_decay, beam_size, length_penalty; and has `output`, an nn.Linear.
+    weight_decay, beam_size, length_penalty; and has `embedding`, an nn.Embedding, and `output`, an nn.Linear.
     """
 
+    embedding: torch.nn.Embedding
     output: torch.nn.Linear
     tokenizer: Tokenizer | None = None
 
@@ -85,6 +89,9 @@ class CaptioningModule(ZooModule):
         if not 0 <= c["label_smoothing"] < 1:
             raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
         check_schedule(c)
+        check_search(c["beam_size"], c["length_penalty"])
+        if c["image_size"] > MAX_IMAGE_SIZE:
+            raise ValueError(f"image_size must be at most {MAX_IMAGE_SIZE:,} pixels; got {c['image_size']:,}")
         mean, std = statistics(c["backbone"])
         self.transform = ImageTransform(c["image_size"], c["resize"], mean, std)
         self.encoder = make_backbone(c["backbone"], c["layer"])
@@ -93,6 +100,9 @@ class CaptioningModule(ZooModule):
         if found.dim() != 4 or found.size(2) != found.size(3):
             got = f"shape {tuple(found.shape)}"
             raise ValueError(f"layer {c['layer']!r} of {c['backbone']} must give features (N, channels, rows, rows); got {got}")
+        if found.size(2) > MAX_ROWS:
+            limit = f"at most {MAX_ROWS} x {MAX_ROWS} are allowed. Cut {c['backbone']} at a later layer than {c['layer']!r}"
+            raise ValueError(f"images of {c['image_size']} pixels give {found.size(2)} x {found.size(3)} positions; {limit}")
         self.encoder_channels = found.size(1)
         self.encoder.train()
         if c["encoder_epoch"] is None:
@@ -178,7 +188,17 @@ class CaptioningModule(ZooModule):
             raise ValueError(
                 f"encoder_epoch {first} changes from features to images during training; set trainer.reload_dataloaders_every_n_epochs to 1"
             )
-        if self.tokenizer is not None or data is None:
+        if data is not None:
+            self.adapt(data, stage)
+
+    def adapt(self, data: Any, stage: str) -> None:
+        """Takes the vocabulary of a data module: as it is, or the words that it adds to that of a pretrained model.
+
+        A data module asks for it in its `setup`, as callbacks copy the model before its own.
+        """
+        c = self.config
+        if self.tokenizer is not None:
+            self._take(data.tokenizer)
             return
         if len(data.tokenizer) > c["vocab_size"]:
             raise ValueError(
@@ -190,23 +210,54 @@ class CaptioningModule(ZooModule):
             is_file = weights.endswith(".safetensors")
             load_backbone(self.encoder, c["backbone"], data.locate(weights) if is_file else weights)
 
+    def extend_vocabulary(self, words: Sequence[str]) -> None:
+        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit (zoo/vocabulary.py).
+
+        Args:
+            words: single words; those that are there are passed over.
+
+        Raises:
+            ValueError: no tokenizer, or a word that is several to it.
+        """
+        self._check_ready()
+        self._take(self.tokenizer.extended(words))
+
+    def _take(self, tokenizer: Tokenizer) -> None:
+        """Goes over to a tokenizer that is this model's, or this model's with more words."""
+        if len(tokenizer) > len(self.tokenizer):
+            self._extend(len(self.tokenizer), len(tokenizer))
+            self.tokenizer = tokenizer
+
+    def _extend(self, known: int, size: int) -> None:
+        extend_embedding(self.embedding, known, size)
+        extend_output(self.output, known, size, tied=False)
+        self.config["vocab_size"] = len(self.embedding.weight)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Makes room for the words of the checkpoint first, if a training added some."""
+        size = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {}).get("vocab_size", 0)
+        if size > self.config["vocab_size"]:
+            self._extend(self.config["vocab_size"], size)
+        super().on_load_checkpoint(checkpoint)
+
     def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
         loss, words = self.loss(batch)
         self.log("train/loss", loss.detach() / words, prog_bar=True, batch_size=words)
         return self.normalize_gradient(loss, words)
 
     def on_validation_epoch_start(self) -> None:
-        self._scores = {"val": CaptionScores()}
+        self._scores, self._val_loss = {"val": CaptionScores()}, Mean()
 
-    def validation_step(self, batch: CaptionBatch, batch_idx: int) -> None:
+    def validation_step(self, batch: CaptionBatch | None, batch_idx: int) -> None:
+        if batch is None:
+            return
         with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
             batch = batch._replace(images=self.features(batch.images))  # once for the loss and the search
-        loss, words = self.loss(batch)
-        weight = words * self.trainer.world_size  # Lightning takes the mean of it over the processes, in whole numbers
-        self.log("val/loss", loss / max(words, 1), prog_bar=True, batch_size=weight, sync_dist=True)
+        self._val_loss.update(*self.loss(batch))
         self._score("val", batch, beam_size=1)
 
     def on_validation_epoch_end(self) -> None:
+        self.log("val/loss", self._val_loss.compute(), prog_bar=True)
         values = self._scores["val"].compute()
         for key, value in values.items():
             self.log(f"val/{key}", value, prog_bar=key in ("bleu_4", "cider_d"))
@@ -216,8 +267,9 @@ class CaptioningModule(ZooModule):
     def on_test_epoch_start(self) -> None:
         self._scores = {name: CaptionScores() for name in self.trainer.datamodule.test_names}
 
-    def test_step(self, batch: CaptionBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
+    def test_step(self, batch: CaptionBatch | None, batch_idx: int, dataloader_idx: int = 0) -> None:
+        if batch is not None:
+            self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
 
     def on_test_epoch_end(self) -> None:
         for name, score in self._scores.items():
@@ -240,7 +292,7 @@ class CaptioningModule(ZooModule):
     def configure_optimizers(self) -> dict[str, Any]:
         if self.config["encoder_epoch"] is None:
             return adamw(self, self.config)
-        return adamw(self, self.config, {self.config["encoder_learning_rate"]: list(self.encoder.parameters())})
+        return adamw(self, self.config, {"encoder": self.config["encoder_learning_rate"]})
 
     # ---- use ----
 
@@ -275,8 +327,7 @@ class CaptioningModule(ZooModule):
             ValueError: no tokenizer, or an option outside its range.
             TypeError: `images` is something else.
         """
-        if self.tokenizer is None:
-            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        self._check_ready()
         one = isinstance(images, (str, os.PathLike, bytes, bytearray, memoryview, Image))
         sources = iter([images] if one else images)
         results: list[Caption] = []
@@ -296,6 +347,10 @@ class CaptioningModule(ZooModule):
         finally:
             self.train(training)
         return results[0] if one else results
+
+    def _check_ready(self) -> None:
+        if self.tokenizer is None:
+            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
 
     def _seen(self, source: Source) -> tuple[Tensor, Image]:
         """The pixels of an image for the model, and a smaller image of the same frame for pictures."""
@@ -345,10 +400,15 @@ class CaptioningModule(ZooModule):
         return {"tokenizer.json": self.tokenizer.to_json(), "preprocessing.json": self.transform.to_json()}
 
     def load_assets(self, assets: dict[str, str]) -> None:
-        if assets:
-            self.tokenizer = Tokenizer.from_json(assets["tokenizer.json"])
-            transform = ImageTransform.from_json(assets["preprocessing.json"])
-            self.transform = replace(transform, size=self.config["image_size"], resize=self.config["resize"])
+        if not assets:
+            return
+        check_assets(assets, words := "tokenizer.json", pixels := "preprocessing.json")
+        self.tokenizer = Tokenizer.from_json(assets[words], self.config["vocab_size"], words)
+        transform = ImageTransform.from_json(assets[pixels])
+        for name, stored in (("image_size", transform.size), ("resize", transform.resize)):
+            if stored != self.config[name] and name not in self.overridden:
+                raise ValueError(f"{pixels} has {name} {stored!r}, init_args {self.config[name]!r}")
+        self.transform = replace(transform, size=self.config["image_size"], resize=self.config["resize"])
 
     def example_batch(self, batch_size: int) -> CaptionBatch:
         """Random pixels and words; two captions an image, the second one missing for every third image."""

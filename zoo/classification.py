@@ -7,23 +7,30 @@ Shapes: B texts, C classes, V words of the vocabulary.
 """
 
 import json
+import logging
 import os
+import re
+import reprlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from zoo.labeled_text import DocumentBatch, TextBatch, collate_documents, collate_texts, encode_document
-from zoo.metrics import ClassScores
-from zoo.module import ZooModule
+from zoo import strict_json
+from zoo.labeled_text import DocumentBatch, TextBatch, collate_documents, collate_texts, encode_document, groups_of_similar_size
+from zoo.metrics import ClassScores, Mean
+from zoo.module import ZooModule, check_assets
 from zoo.schedule import adamw, check_schedule
 from zoo.text import UNK, Tokenizer
+from zoo.vocabulary import extend_embedding, place_vectors
 
-WORDS_AT_ONCE = 20_000  # in one batch of `classify`
+MAX_LABELS = 2**14  # of a bundle
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -126,11 +133,13 @@ class ClassificationModule(ZooModule):
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, num_classes, multi_label,
     embedding_size, word_dropout, label_smoothing, learning_rate, warmup_steps, total_steps, cycles, weight_decay; and has
-    `embedding`, an nn.Embedding.
+    `embedding`, an nn.Embedding, and `classifier`, an nn.Linear that gives the logits.
     """
 
     measures: ClassVar[tuple[str, ...]] = ()  # names of what `measure` gives
+    structure: ClassVar[Literal["document", "text"]]  # what it reads, as of data modules
     embedding: nn.Embedding
+    classifier: nn.Linear
     tokenizer: Tokenizer | None = None
     label_names: list[str] | None = None
 
@@ -199,14 +208,27 @@ class ClassificationModule(ZooModule):
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        data = self.trainer.datamodule
-        if data is None:
-            return
+        if self.trainer.datamodule is not None:
+            self.adapt(self.trainer.datamodule, stage)
+
+    def adapt(self, data: Any, stage: str) -> None:
+        """Takes labels and vocabulary of a data module; in "fit" also labels, and words, that a pretrained model does not have.
+
+        A data module asks for it in its `setup`, as callbacks copy the model before its own.
+        """
+        same = self.label_names == data.labels and self.config["multi_label"] == data.multi_label
+        if self.label_names is not None and stage == "fit" and not same:
+            self.replace_labels(data.labels, data.multi_label)
+        for argument, value in (("num_classes", len(data.labels)), ("multi_label", data.multi_label)):
+            if self.config[argument] != value:
+                raise ValueError(f"the data has {argument} {value}, the model {self.config[argument]}; set {argument} to {value}")
         if self.label_names is None:
-            for argument, value in (("num_classes", len(data.labels)), ("multi_label", data.multi_label)):
-                if self.config[argument] != value:
-                    raise ValueError(f"the data has {argument} {value}, the model {self.config[argument]}; set {argument} to {value}")
             self.label_names = data.labels
+        if self.tokenizer is not None and len(data.tokenizer) > len(self.tokenizer):
+            known = len(self.tokenizer)
+            self._extend(known, data.tokenizer)
+            if (found := data.vectors(self.config["embedding_size"])) is not None:
+                place_vectors(self.embedding, known, *found)
         if self.tokenizer is None:
             if len(data.tokenizer) > self.config["vocab_size"]:
                 raise ValueError(
@@ -218,28 +240,78 @@ class ClassificationModule(ZooModule):
                 vectors, known = found
                 self.embedding.weight.data[: len(known)][known] = vectors[known].to(self.embedding.weight)
 
+    def replace_labels(self, names: Sequence[str], multi_label: bool = False) -> None:
+        """Gives the model other labels: the last layer begins anew, with a warning, all else stays.
+
+        Args:
+            names: of the labels.
+            multi_label: a text may have several of them, or none.
+        """
+        names, old = list(names), self.label_names
+        if len(names) < 2 and not multi_label:
+            raise ValueError(f"a classifier tells two labels or more apart; got only {', '.join(map(repr, names)) or 'none'}")
+        self._new_classifier(len(names), multi_label)
+        self.label_names = names
+        log.warning("re-initialised classifier for the labels %s (the weights have %s)", _listed(names), _listed(old or []))
+
+    def _new_classifier(self, num_classes: int, multi_label: bool) -> None:
+        weight = self.classifier.weight
+        self.classifier = nn.Linear(weight.size(1), num_classes, device=weight.device, dtype=weight.dtype)
+        self.config |= {"num_classes": num_classes, "multi_label": multi_label}
+
+    def extend_vocabulary(self, words: Sequence[str]) -> None:
+        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit (zoo/vocabulary.py).
+
+        Args:
+            words: single words; those that are there are passed over.
+
+        Raises:
+            ValueError: no tokenizer, or a word that is several to it.
+        """
+        self._check_ready(self.tokenizer)
+        self._extend(len(self.tokenizer), self.tokenizer.extended(words))
+
+    def _extend(self, known: int, tokenizer: Tokenizer) -> None:
+        self._give_rows(known, len(tokenizer))
+        self.tokenizer = tokenizer
+
+    def _give_rows(self, known: int, size: int) -> None:
+        if size > known:
+            extend_embedding(self.embedding, known, size)
+            self.config["vocab_size"] = len(self.embedding.weight)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Makes room for the words and labels of the checkpoint first, if a training brought some."""
+        config = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
+        self._give_rows(self.config["vocab_size"], config.get("vocab_size", 0))
+        labels = {key: config.get(key, self.config[key]) for key in ("num_classes", "multi_label")}
+        if any(self.config[key] != value for key, value in labels.items()):
+            self._new_classifier(**labels)
+        super().on_load_checkpoint(checkpoint)
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss, count = self.loss(batch)
         self.log("train/loss", loss.detach() / count, prog_bar=True, batch_size=count)
         return self.normalize_gradient(loss, count)
 
     def on_validation_epoch_start(self) -> None:
-        self._scores = {"val": self._new_scores()}
+        self._scores, self._val_loss = {"val": self._new_scores()}, Mean()
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        logits = self._score("val", batch)
-        loss = self._classification_loss(logits, batch.labels)
-        weight = len(logits) * self.trainer.world_size  # Lightning takes the mean of it over the processes, in whole numbers
-        self.log("val/loss", loss / len(logits), prog_bar=True, batch_size=weight, sync_dist=True)
+        if batch is not None:
+            logits = self._score("val", batch)
+            self._val_loss.update(self._classification_loss(logits, batch.labels), len(logits))
 
     def on_validation_epoch_end(self) -> None:
+        self.log("val/loss", self._val_loss.compute(), prog_bar=True)
         self._log_scores("val")
 
     def on_test_epoch_start(self) -> None:
         self._scores = {name: self._new_scores() for name in self.trainer.datamodule.test_names}
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
+        if batch is not None:
+            self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
 
     def on_test_epoch_end(self) -> None:
         for name in self._scores:
@@ -336,10 +408,16 @@ class ClassificationModule(ZooModule):
         return {"tokenizer.json": self.tokenizer.to_json(), "labels.json": json.dumps(self.label_names, ensure_ascii=False)}
 
     def load_assets(self, assets: dict[str, str]) -> None:
-        if assets:
-            self.tokenizer = Tokenizer.from_json(assets["tokenizer.json"])
-            names = json.loads(assets["labels.json"])
-            self.label_names = names if len(names) == self.config["num_classes"] else None  # a new head gets new names
+        if not assets:
+            return
+        check_assets(assets, words := "tokenizer.json", labels := "labels.json")
+        self.tokenizer = Tokenizer.from_json(assets[words], self.config["vocab_size"], words)
+        names, count = _label_names(assets[labels], labels), self.config["num_classes"]
+        if names is not None and len(names) != count:
+            if "num_classes" not in self.overridden:
+                raise ValueError(f"{labels} has {len(names):,} labels, the model {count:,} classes")
+            names = None  # a new head gets new names
+        self.label_names = names
 
     def golden(self) -> dict[str, Tensor]:
         """The logits of a fixed batch."""
@@ -360,6 +438,8 @@ class ClassificationModule(ZooModule):
 
 class TextClassifier(ClassificationModule):
     """Base class of classifiers of texts that are rows of words, or of pairs of them; attention is a list of (B, hops, S)."""
+
+    structure = "text"
 
     def encode(self, text: str | tuple[str, str]) -> tuple[list[list[int]], list[list[str]]]:
         parts = [text] if isinstance(text, str) else list(text)
@@ -386,6 +466,8 @@ class TextClassifier(ClassificationModule):
 class DocumentClassifier(ClassificationModule):
     """Base class of classifiers of documents; attention is (word weights (P,), sentence weights (N,)), flat as the batch."""
 
+    structure = "document"
+
     def encode(self, text: str) -> tuple[list[list[int]], list[list[str]]]:
         return encode_document(text, self.tokenizer)
 
@@ -410,18 +492,25 @@ class DocumentClassifier(ClassificationModule):
         return collate_documents(documents, self._example_labels(batch_size))
 
 
+def _label_names(text: str, file: str) -> list[str] | None:
+    """The labels of a bundle; None if its model has a new head that was not trained yet."""
+    try:
+        names = strict_json.loads(text, MAX_LABELS)
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON: {error}") from error
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) and not re.search(r"[\x00-\x1f\x7f-\x9f]", name) for name in names):
+        raise ValueError(f"{file} must be a list of texts without control characters; got {reprlib.repr(names)}")
+    if len(set(names)) != len(names):
+        raise ValueError(f"{file} has a label twice")
+    return names
+
+
+def _listed(names: Sequence[str]) -> str:
+    """At most ten names in quotes, for a message."""
+    return ", ".join([*map(repr, names[:10]), *["..."] * (len(names) > 10)])
+
+
 def _size(ids: Any) -> int:
     return sum(len(part) for part in ids)
-
-
-def groups_of_similar_size(sizes: list[int]) -> list[list[int]]:
-    """Numbers of texts that are classified together: similar in size, together at most WORDS_AT_ONCE words."""
-    groups: list[list[int]] = []
-    total = 0
-    for n in sorted(range(len(sizes)), key=sizes.__getitem__):
-        if not groups or total + sizes[n] > WORDS_AT_ONCE:
-            groups.append([])
-            total = 0
-        groups[-1].append(n)
-        total += sizes[n]
-    return groups

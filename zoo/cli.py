@@ -2,15 +2,17 @@
 
     zoo list                                            names, tasks, sizes, scores
     zoo info NAME                                       the card of a weight
-    zoo predict NAME "A dog runs."                      translate, classify or caption; lines on standard input work too
+    zoo predict NAME "A dog runs."                      translate, classify, complete or caption; lines on standard input work too
+    zoo serve NAME --port 8000                          the same over HTTP
     zoo fit|validate|test --config recipes/NAME.yaml    train or evaluate by a recipe
+    zoo publish NAME|FOLDER ORG/REPO                    send weights and card to the Hugging Face Hub
 
 Whatever a user can get wrong ends as one line on standard error and exit code 2.
 """
 
 import argparse
+import importlib.util
 import os
-import re
 import sys
 import zipfile
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 
 from zoo import __version__, hub, registry
 from zoo.allocator import keep_freed_memory
+from zoo.publish import prepare, publish, split_card
 
 PACKAGE = Path(__file__).parent
 # Beside the package in a checkout, inside it in an installed wheel.
@@ -76,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         if args and args[0] in TRAINING:
             _train(args)
         else:
-            options = _parser().parse_args(args)
+            options = _parsed(args)
             options.run(options)
     except (ValueError, FileNotFoundError) as error:
         if os.environ.get("ZOO_DEBUG"):
@@ -94,6 +97,17 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"{error.filename}: no such file or folder"
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def _parsed(args: list[str]) -> argparse.Namespace:
+    """Parses; texts may also stand behind the options, which argparse expects only from Python 3.13 on."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(args)
+    if rest and (not hasattr(options, "text") or any(word.startswith("-") and word != "-" for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.text = [*options.text, *rest]
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -129,11 +143,12 @@ def _parser() -> argparse.ArgumentParser:
     command = add(
         "predict",
         _predict,
-        "translate or classify texts, or caption images, with a pretrained model",
+        "translate, classify or complete texts, or caption images, with a pretrained model",
         'zoo predict luong_general.multi30k_en_de "A dog runs in the snow." --plot alignment.png\n'
         "  zoo predict luong_general.multi30k_en_de --json < english.txt > german.jsonl\n"
         "  zoo predict han.imdb review.txt another.txt --html review.html\n"
-        "  zoo predict show_attend_tell_soft.flickr8k photo.jpg --plot photo.png",
+        "  zoo predict show_attend_tell_soft.flickr8k photo.jpg --plot photo.png\n"
+        '  zoo predict local-dir:my_reader --document story.txt "Then XXXXX ran home." --plot answer.png',
     )
     command.add_argument("name", help="a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
     command.add_argument(
@@ -144,9 +159,42 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
     command.add_argument("--plot", metavar="FILE", help="draw the attention (FILE-2 and so on for further texts or images)")
-    command.add_argument("--html", metavar="FILE", help="classifiers and captioners: the same as a web page")
-    command.add_argument("--beam-size", type=int, metavar="K", help="translation and captions: 1 is greedy search (default: the model's own)")
-    command.add_argument("--n-best", type=int, metavar="N", help="translation and captions: print the N best, each with its score")
+    command.add_argument("--html", metavar="FILE", help="classifiers, captioners and readers: the same as a web page")
+    command.add_argument("--document", metavar="FILE", help="readers: the document (or its text, or -) that the queries, with XXXXX for a word, are about")
+    command.add_argument("--candidates", metavar="W|W|...", help="readers: words to choose from (default: all words of the document)")
+    command.add_argument("--beam-size", type=int, metavar="K", help="translation, completion and captions: 1 is greedy search (default: the model's own)")
+    command.add_argument("--n-best", type=int, metavar="N", help="translation, completion and captions: print the N best, each with its score")
+
+    command = add(
+        "serve",
+        _serve,
+        "answer requests for a pretrained model over HTTP, several at once (needs the extra `serve`)",
+        "zoo serve luong_general.multi30k_en_de --port 8000\n"
+        "  curl -H 'Content-Type: application/json' -d '{\"text\": \"A dog runs.\"}' http://127.0.0.1:8000/predict",
+    )
+    command.add_argument("name", help="a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
+    command.add_argument("--port", type=int, default=8000, help="(default: %(default)s)")
+    command.add_argument(
+        "--host",
+        choices=("127.0.0.1", "0.0.0.0", "::"),
+        default="127.0.0.1",
+        help="0.0.0.0 and :: let other machines in (default: 127.0.0.1, only this one: there is no encryption, and a key is asked for "
+        "only if LIT_SERVER_API_KEY is set, then in the header X-API-Key)",
+    )
+    command.add_argument(
+        "--max-batch", type=int, default=16, metavar="N", help="texts or images of several requests answered together (default: %(default)s)"
+    )
+    command.add_argument(
+        "--batch-wait-ms", type=float, default=5.0, metavar="MS", help="how long a request waits for others (default: %(default)s)"
+    )
+    command.add_argument("--max-items", type=int, default=32, metavar="N", help="texts or images in one request (default: %(default)s)")
+    command.add_argument(
+        "--max-tokens", type=int, metavar="N", help="length of one text (default: 256 for translation, 5,000 for classification)"
+    )
+    command.add_argument("--max-bytes", type=int, metavar="N", help="size of one request (default: 1 MiB, 16 MiB for images)")
+    command.add_argument("--workers", type=int, default=1, metavar="N", help="copies of the model on each device (default: %(default)s)")
+    command.add_argument("--devices", default="cpu", help="cpu, auto or a number of GPUs (default: %(default)s)")
+    command.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds for one request (default: %(default)s)")
 
     for name, texts in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
         commands.add_parser(name, help=texts["what"][0].lower() + texts["what"][1:-1])
@@ -154,27 +202,34 @@ def _parser() -> argparse.ArgumentParser:
     command = add(
         "export",
         _export,
-        "turn a training checkpoint into a folder of weights (fp16)",
+        "turn a training checkpoint into a folder of weights (fp16), or a model into ONNX graphs",
         "zoo export runs/luong_dot.dates/checkpoints/best.ckpt my_weights\n"
-        '  zoo predict local-dir:my_weights "3 May 1995"',
+        '  zoo predict local-dir:my_weights "3 May 1995"\n'
+        "  zoo export luong_general.multi30k_en_de graphs --format onnx",
     )
-    command.add_argument("ckpt", help="a checkpoint written by `zoo fit`")
+    command.add_argument("model", help="a checkpoint of `zoo fit`; for ONNX also a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
     command.add_argument("folder", help="new folder")
+    command.add_argument("--format", choices=("bundle", "onnx"), default="bundle", help="onnx needs the extra `onnx` (default: %(default)s)")
+
+    command = add(
+        "publish",
+        _publish,
+        "send weights and their card to the Hugging Face Hub, in one commit",
+        "zoo publish my_weights my-name/my-model --dry-run\n"
+        "  zoo publish my_weights my-name/my-model --private",
+    )
+    command.add_argument("source", help="a folder of weights (or local-dir:FOLDER), or a name of `zoo list`")
+    command.add_argument("repo", metavar="ORG/REPO", help="repository on the Hub; created if it does not exist")
+    command.add_argument("--private", action="store_true", help="create it as a private repository")
+    command.add_argument("--dry-run", action="store_true", help="check everything and show what would be sent; contacts nothing")
+    command.add_argument("--replace-card", action="store_true", help="also replace a README.md that people wrote there")
     return parser
 
 
 def read_card(name: str) -> tuple[dict[str, Any], str]:
     """The YAML front matter and the text of a model's card."""
-    import yaml
-
     path = CARDS / f"{name}.md"
-    match = re.fullmatch(r"---\n(.*?\n)---\n(.*)", path.read_text(encoding="utf-8"), re.DOTALL)
-    if not match:
-        raise ValueError(f"{path} must start with YAML front matter between two lines ---")
-    try:
-        return yaml.safe_load(match[1]), match[2]
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: {error}") from error
+    return split_card(path.read_text(encoding="utf-8"), path)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -221,22 +276,57 @@ def _predict(options: argparse.Namespace) -> None:
     run(options)
 
 
+def _serve(options: argparse.Namespace) -> None:
+    if importlib.util.find_spec("litserve") is None:
+        raise ValueError('`zoo serve` needs LitServe; install it with: pip install "attention-zoo[serve]"')
+    from zoo.serve import run
+
+    is_name = not options.name.startswith(("local-dir:", "hf-hub:"))
+    run(options, read_card(registry.entry(options.name).name)[0] if is_name else {})
+
+
 def _export(options: argparse.Namespace) -> None:
-    import torch
+    if options.format == "onnx":
+        _export_onnx(options.model, options.folder)
+        return
     from safetensors.torch import save_file
 
-    if Path(options.ckpt).is_file() and not zipfile.is_zipfile(options.ckpt):
-        raise ValueError(f"{options.ckpt} is not a checkpoint, or is damaged")
-    checkpoint = torch.load(options.ckpt, map_location="cpu", weights_only=True)
-    class_path = checkpoint.get("hyper_parameters", {}).get("_class_path")
-    if class_path is None:
-        raise ValueError(f"{options.ckpt} was not written by `zoo fit`")
-    cls = registry.model_class(class_path)
-    folder = cls.load_from_checkpoint(options.ckpt, map_location="cpu").save_pretrained(options.folder, half=True)
-    if golden := cls.from_pretrained(folder).golden():  # of the rounded weights, which is what users get
+    model = _from_checkpoint(options.model)
+    folder = model.save_pretrained(options.folder, half=True)
+    if golden := type(model).from_pretrained(folder).golden():  # of the rounded weights, which is what users get
         save_file(golden, folder / hub.GOLDEN)
         (folder / hub.GOLDEN).chmod(0o644)  # save_file makes it private
     print("\n".join(f'"{name}": "{digest}",' for name, digest in hub.file_hashes(folder).items()))
+
+
+def _export_onnx(source: str, folder: str) -> None:
+    from zoo.onnx_export import check_packages, export_onnx
+
+    check_packages()
+    is_checkpoint = source.endswith(".ckpt") or Path(source).is_file()
+    written = export_onnx(_from_checkpoint(source) if is_checkpoint else registry.load(source), folder, source)
+    print("\n".join(f"{file.name:20}{file.stat().st_size / 1e6:7.2f} MB" for file in sorted(written.iterdir())))
+
+
+def _from_checkpoint(path: str) -> Any:
+    """The model of a checkpoint of `zoo fit`, on the CPU."""
+    import torch
+
+    if Path(path).is_file() and not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not a checkpoint, or is damaged")
+    class_path = torch.load(path, map_location="cpu", weights_only=True).get("hyper_parameters", {}).get("_class_path")
+    if class_path is None:
+        raise ValueError(f"{path} was not written by `zoo fit`")
+    return registry.model_class(class_path).load_from_checkpoint(path, map_location="cpu")
+
+
+def _publish(options: argparse.Namespace) -> None:
+    named = options.source in registry.TABLE
+    bundle = prepare(options.source, options.repo, CARDS / f"{options.source}.md" if named else None)
+    if options.dry_run:
+        print(f"{bundle.table()}\n\nnothing was sent (--dry-run)")
+    else:
+        print(publish(bundle, private=options.private, replace_card=options.replace_card))
 
 
 def _train(args: list[str]) -> None:

@@ -2,8 +2,8 @@
 
 import io
 import json
-import math
 import os
+import reprlib
 import warnings
 from dataclasses import asdict, dataclass, fields
 from typing import Any, BinaryIO, Literal, NamedTuple
@@ -13,6 +13,8 @@ import PIL.Image
 import torch
 from PIL.Image import Resampling, Transpose
 from torch import Tensor
+
+from zoo import strict_json
 
 MAX_PIXELS = 100_000_000  # width times height of the largest image that is decoded: 300 MB as RGB
 
@@ -215,9 +217,11 @@ class ImageTransform:
         for name, positive in (("mean", False), ("std", True)):
             values = getattr(self, name)
             numbers = isinstance(values, (tuple, list)) and all(type(value) in (int, float) for value in values)
-            if not numbers or len(values) != 3 or not all(math.isfinite(x) and (x > 0 or not positive) for x in values):
+            low = 1e-4 if positive else -1e4  # smaller ones would leave the range of the numbers that a network works with
+            if not numbers or len(values) != 3 or not all(low <= x <= 1e4 for x in values):
                 kind = "positive numbers" if positive else "numbers"
-                raise ValueError(f"{name} must be three {kind}, for red, green and blue; got {values!r}")
+                limits = f"(allowed: {low:g} to {1e4:g})"
+                raise ValueError(f"{name} must be three {kind}, for red, green and blue; got {reprlib.repr(values)} {limits}")
             object.__setattr__(self, name, tuple(map(float, values)))
 
     def pixels(self, image: PIL.Image.Image) -> Tensor:
@@ -269,11 +273,11 @@ class ImageTransform:
             ValueError: the text is no JSON object, or one with other keys, or a value is not allowed.
         """
         try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
+            values = strict_json.loads(text, 0)
+        except ValueError as error:
             raise ValueError(f"not an image transform in JSON form: {error}") from error
         names = [field.name for field in fields(cls)]
         if not isinstance(values, dict) or sorted(values) != sorted(names):
-            got = ", ".join(map(str, values)) if isinstance(values, dict) else repr(values)[:50]
+            got = ", ".join(values)[:100] if isinstance(values, dict) else reprlib.repr(values)
             raise ValueError(f"an image transform is a JSON object with {', '.join(names)}; got {got}")
         return cls(**values)

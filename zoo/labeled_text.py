@@ -13,6 +13,7 @@ from torch import Tensor
 from zoo.text import PAD, Tokenizer
 
 Rows = slice | Sequence[int]
+WORDS_AT_ONCE = 20_000  # in one batch of texts that a user gives
 
 
 class TextBatch(NamedTuple):
@@ -68,8 +69,8 @@ class DocumentBatch(NamedTuple):
             rows: a slice, or numbers of documents.
         """
         index = torch.arange(len(self.document_lengths), device=self.words.device)[rows]
-        sentences = _members(self.document_lengths, index)
-        words = _members(self.sentence_lengths, sentences)
+        sentences = members(self.document_lengths, index)
+        words = members(self.sentence_lengths, sentences)
         labels = None if self.labels is None else self.labels[index]
         lengths = self.sentence_lengths[sentences], self.document_lengths[index]
         return DocumentBatch(self.words[words], *lengths, labels)
@@ -119,13 +120,26 @@ def _narrow(tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     return tokens[:, :width], lengths
 
 
-def _members(lengths: Tensor, groups: Tensor) -> Tensor:
+def members(lengths: Tensor, groups: Tensor) -> Tensor:
     """Numbers of the members of some groups; the members are counted through all groups, which have `lengths` members."""
     first = (lengths.cumsum(0) - lengths)[groups]
     chosen = lengths[groups]
     # Members of the chosen groups are counted through from 0; each group is moved to where its members really are.
     moves = (first - (chosen.cumsum(0) - chosen)).repeat_interleave(chosen)
     return torch.arange(len(moves), device=moves.device) + moves
+
+
+def groups_of_similar_size(sizes: list[int]) -> list[list[int]]:
+    """Numbers of texts that are read together: similar in size, together at most WORDS_AT_ONCE words."""
+    groups: list[list[int]] = []
+    total = 0
+    for n in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if not groups or total + sizes[n] > WORDS_AT_ONCE:
+            groups.append([])
+            total = 0
+        groups[-1].append(n)
+        total += sizes[n]
+    return groups
 
 
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")

@@ -2,7 +2,7 @@
 
 A folder of weights ("bundle") holds
 
-    config.json         {"class_path": ..., "init_args": {...}} as in a recipe, and the sha256 of the other files
+    config.json         {"class_path": ..., "init_args": {...}} as in a recipe, the sha256 of the other files, and its own digest
     model.safetensors   the tensors, in fp16 or as they are; tied weights once
     <assets>            what raw input needs, e.g. tokenizer.json
 
@@ -14,26 +14,33 @@ import inspect
 import json
 import logging
 import os
+import reprlib
 import shutil
 import tempfile
+from contextlib import nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from lightning.pytorch import LightningModule
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 from typing_extensions import Self
 
-from zoo.hub import CONFIG, WEIGHTS, BundleError, file_hashes, read_config, read_text, verify
+from zoo.hub import CONFIG, MAX_TEXT_BYTES, WEIGHTS, MisfitError, digest, file_hashes, file_of, read_config, read_text, verify
+from zoo.loading import at_fault, check_types, fill, furnished, misfits, most_bytes, skeleton
+
+if TYPE_CHECKING:
+    from zoo.publish import Published
 
 log = logging.getLogger(__name__)
 
 
 class ZooModule(LightningModule):
     """Base class of every model.
+
+    Tensors that `__init__` makes belong into parameters or buffers: a pretrained model is built without memory first (zoo/loading.py).
 
     Class attributes:
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
@@ -43,6 +50,7 @@ class ZooModule(LightningModule):
     heads: ClassVar[tuple[str, ...]] = ()
     tiny: ClassVar[dict[str, Any]] = {}
     config: dict[str, Any]
+    overridden: frozenset[str] = frozenset()  # arguments that differ from those of the folder it was loaded from
     _items: int = 0  # counted by normalize_gradient since the last optimiser step
     _random: dict[str, Tensor] | None = None  # states of the generators to resume with
 
@@ -152,6 +160,7 @@ class ZooModule(LightningModule):
                 (new / name).write_bytes(text.encode())
             save_file(tensors, new / WEIGHTS, metadata={"format": "pt"})
             config = {"class_path": _class_path(type(self)), "init_args": self.config, "sha256": file_hashes(new)}
+            config["digest"] = digest(config)
             (new / CONFIG).write_text(json.dumps(config, indent=2, allow_nan=False) + "\n")
             for file in new.iterdir():
                 file.chmod(0o644)
@@ -185,7 +194,7 @@ class ZooModule(LightningModule):
         folder = Path(folder)
         config = read_config(folder)
         if config["class_path"] != _class_path(cls):
-            raise BundleError(f"{folder} holds a {config['class_path']}, not a {_class_path(cls)}")
+            raise MisfitError(f"{folder} holds a {reprlib.repr(config['class_path'])[1:-1]}, not a {_class_path(cls)}")
         init_args, parameters = config["init_args"], dict(inspect.signature(cls.__init__).parameters)
         del parameters["self"]
         for key in overrides or {}:
@@ -193,16 +202,53 @@ class ZooModule(LightningModule):
                 nearest = get_close_matches(key, parameters, n=1, cutoff=0)
                 raise ValueError(f"overrides: {cls.__name__} has no argument '{key}'; nearest: {', '.join(nearest)}")
         if unknown := sorted(set(init_args) - set(parameters)):
-            raise BundleError(f"{folder / CONFIG}: {cls.__name__} has no argument {', '.join(unknown)}")
+            names = ", ".join(name if name.isidentifier() else reprlib.repr(name) for name in unknown[:5])
+            raise MisfitError(f"{folder / CONFIG}: {cls.__name__} has no argument {names}")
         if missing := [n for n, p in parameters.items() if p.default is p.empty and n not in init_args]:
-            raise BundleError(f"{folder / CONFIG}: init_args lacks {', '.join(missing)} of {cls.__name__}")
+            raise MisfitError(f"{folder / CONFIG}: init_args lacks {', '.join(missing)} of {cls.__name__}")
+        check_types(cls, overrides or {})
+        with at_fault(folder / CONFIG):
+            check_types(cls, init_args)
+        arguments = {**init_args, **(overrides or {})}
+        with nullcontext() if overrides else at_fault(folder / CONFIG):
+            model = skeleton(cls, arguments)
+        for name in config["sha256"]:
+            file_of(folder, name, most_bytes(model) if name == WEIGHTS else MAX_TEXT_BYTES)
         verify(folder, config["sha256"])
-        model = cls(**{**init_args, **(overrides or {})})
-        model.load_assets({name: read_text(folder / name) for name in config["sha256"] if name != WEIGHTS})
-        reset = _load_weights(model, folder / WEIGHTS, cls.heads if overrides else ())
+        weights = folder / WEIGHTS
+        reset = misfits(model, weights, cls.heads if overrides else ())
+        if reset or not furnished(model):
+            model = cls(**arguments)
+        model.overridden = frozenset(name for name, value in (overrides or {}).items() if init_args.get(name) != value)
+        with at_fault(folder):
+            model.load_assets({name: read_text(folder / name) for name in config["sha256"] if name != WEIGHTS})
+        fill(model, weights, reset)
         if reset:
             log.warning("%s: re-initialised %s", folder, ", ".join(reset))
         return model.eval()
+
+    def push_to_hub(
+        self, repo_id: str, *, private: bool = False, commit_message: str | None = None, token: str | None = None, card: str | None = None
+    ) -> "Published":
+        """Publishes the model on the Hugging Face Hub, all files in one commit.
+
+        Args:
+            repo_id: `ORG/REPO`; created if it does not exist.
+            private: Create it as a private repository.
+            commit_message: One line.
+            token: Of the Hub; by default that of `hf auth login` or HF_TOKEN.
+            card: Text of README.md, with YAML front matter; replaces one that is there. By default a short one is
+                generated, unless people wrote one there.
+
+        Returns:
+            `.commit`, its full id, and `.source`, what `zoo.load` takes to get exactly this model back.
+
+        Raises:
+            FetchError: The Hub cannot be reached, refuses, or was changed meanwhile; nothing was published then.
+        """
+        from zoo.publish import push  # here, because that file loads models
+
+        return push(self, repo_id, private=private, message=commit_message, token=token, card=card)
 
 
 def _generator(device: str) -> Any:
@@ -210,22 +256,22 @@ def _generator(device: str) -> Any:
     return torch.random if device == "cpu" else torch.get_device_module(device)
 
 
+def check_assets(assets: dict[str, str], *names: str) -> None:
+    """Raises `ValueError` unless the assets of a model are exactly those named."""
+    if sorted(assets) != sorted(names):
+        raise ValueError(f"beside the weights there must be {', '.join(names)}; the bundle lists {', '.join(sorted(assets)[:5])}")
+
+
 def _class_path(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _tied(model: torch.nn.Module) -> list[list[str]]:
-    """Names in the state dict, grouped by the tensor they share."""
-    groups: dict[tuple, list[str]] = {}
-    for name, t in model.state_dict().items():
-        groups.setdefault((t.data_ptr(), t.shape, t.stride()) if t.numel() else (name,), []).append(name)
-    return list(groups.values())
-
-
 def _untied(model: torch.nn.Module) -> dict[str, Tensor]:
     """The state dict with each shared tensor once, under its first name."""
-    state = model.state_dict()
-    return {names[0]: state[names[0]] for names in _tied(model)}
+    found: dict[tuple, tuple[str, Tensor]] = {}
+    for name, t in model.state_dict().items():
+        found.setdefault((t.data_ptr(), t.shape, t.stride()) if t.numel() else (name,), (name, t))
+    return dict(found.values())
 
 
 def _store(name: str, t: Tensor, half: bool) -> Tensor:
@@ -233,40 +279,3 @@ def _store(name: str, t: Tensor, half: bool) -> Tensor:
     if t.is_floating_point() and not t.isfinite().all():
         raise ValueError(f"{name} holds NaN or infinite values{' after rounding to fp16' * half}; refusing to save it")
     return t
-
-
-def _load_weights(model: torch.nn.Module, path: Path, heads: tuple[str, ...]) -> tuple[str, ...]:
-    """Copies the tensors of a file into the model, strictly; returns the heads that did not fit and were left new."""
-    try:
-        tensors = load_file(path)
-    except SafetensorError as error:
-        raise BundleError(f"{path} is damaged: {error}") from error
-
-    state, problems = model.state_dict(), {}
-    groups = _tied(model)
-    for name in tensors.keys() - state.keys():
-        problems[name] = "is not in the model"
-    for names in groups:
-        stored = [n for n in names if n in tensors]
-        if not stored:
-            problems[names[0]] = "is not in the file"
-        for name in stored:
-            got, want = tensors[name], state[name]
-            if got.shape != want.shape:
-                problems[name] = f"has shape {tuple(got.shape)} in the file, {tuple(want.shape)} in the model"
-            elif got.dtype != want.dtype and not (got.is_floating_point() and want.is_floating_point()):
-                problems[name] = f"has type {got.dtype} in the file, {want.dtype} in the model"
-            elif got.is_floating_point() and not got.isfinite().all():
-                problems[name] = "holds NaN or infinite values"
-
-    reset = tuple(h for h in heads if any(name.startswith(f"{h}.") for name in problems))
-    left = {n: p for n, p in problems.items() if not n.startswith(tuple(f"{h}." for h in reset))}
-    if left:
-        lines = [f"{name} {problem}" for name, problem in sorted(left.items())]
-        more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
-        raise BundleError(f"{path} does not fit {type(model).__name__}: {'; '.join(lines[:3])}{more}")
-    with torch.no_grad():
-        for name, t in tensors.items():
-            if not name.startswith(tuple(f"{h}." for h in reset)):
-                state[name].copy_(t)
-    return reset

@@ -17,6 +17,7 @@ LINES_AT_ONCE = 64  # of standard input, answered as one call
 IMAGES_AT_ONCE = 16
 IMAGE_FILES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"}  # of a folder, in any case
 OF_SEARCH = ("beam_size", "n_best")  # options that mean nothing to classifiers
+OF_READERS = ("document", "candidates")  # options that mean nothing to others
 
 
 def run(options: argparse.Namespace) -> None:
@@ -32,10 +33,17 @@ def run(options: argparse.Namespace) -> None:
     model = registry.load(options.name)
     if hasattr(model, "translate"):
         sources, answer, line = _texts, _translate, _search_line
+    elif hasattr(model, "complete"):
+        sources, answer, line = _texts, _complete, _search_line
     elif hasattr(model, "caption"):
         sources, answer, line = _images, _caption, _search_line
+    elif hasattr(model, "answer"):
+        sources, answer, line = _questions, _answer, _answer_line
     else:
         sources, answer, line = (_pairs if model.config.get("pair") else _documents), _classify, _classification_line
+    for option in OF_READERS:
+        if getattr(options, option) is not None and sources is not _questions:
+            raise ValueError(f"{options.name} reads no documents with queries: --{option} is for models that answer")
     named = sources is _images and _are_many(options)  # else one would not know which line belongs to which file
     number = unread = 0
     for group in sources(options):
@@ -82,6 +90,41 @@ def _pairs(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
             if text.count("\t") != 1:
                 raise ValueError(f"each line must hold two texts with a tab between them; got {text!r}")
         yield [tuple(text.split("\t")) for text in group]
+
+
+def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
+    """Queries of the command line about the document of --document; or lines of standard input, a JSON object each."""
+    common: dict[str, Any] = {}
+    if options.document == "-" and not options.text:
+        raise ValueError("--document - reads the document from standard input: give the queries on the command line")
+    if options.document is not None:
+        common["document"] = _content(options.document)
+    if options.candidates is not None:
+        common["candidates"] = [word.strip() for word in options.candidates.split("|")]
+    if options.text:
+        if "document" not in common:
+            raise ValueError(f"{options.name} answers queries about a document: give --document FILE")
+        yield [{**common, "query": query} for query in options.text]
+        return
+    for group in _lines(sys.stdin):
+        yield [{**common, **_question(line, common)} for line in group if line.strip()]
+
+
+def _question(line: str, common: dict[str, Any]) -> dict[str, Any]:
+    """What a JSON line asks, checked."""
+    try:
+        fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"each line must be a JSON object with the fields document, query and, if wanted, candidates; {error}") from error
+    if not isinstance(fields, dict) or not {"document", "query"} <= fields.keys() | common.keys():
+        raise ValueError(f"each line must be a JSON object with the fields document, query and, if wanted, candidates; got {line:.100}")
+    for name in ("document", "query"):
+        if not isinstance(fields.get(name, ""), str):
+            raise ValueError(f"{name!r} of a line must be a string; got {fields[name]!r:.50}")
+    candidates = fields.get("candidates")
+    if candidates is not None and not (isinstance(candidates, list) and all(isinstance(word, str) for word in candidates)):
+        raise ValueError(f"'candidates' of a line must be a list of strings; got {candidates!r:.50}")
+    return {name: value for name, value in fields.items() if name in ("document", "query", "candidates") and value is not None}
 
 
 def _content(text: str) -> str:
@@ -154,6 +197,12 @@ def _translate(model: Any, texts: list[str], options: argparse.Namespace) -> lis
     return model.translate(texts, beam_size=options.beam_size, n_best=options.n_best or 1)
 
 
+def _complete(model: Any, texts: list[str], options: argparse.Namespace) -> list[Any]:
+    if options.html:
+        raise ValueError(f"{options.name} completes texts and writes no HTML; use --plot")
+    return model.complete(texts, beam_size=options.beam_size, n_best=options.n_best or 1)
+
+
 def _caption(model: Any, files: list[str], options: argparse.Namespace) -> list[Any]:
     """Captions; None, and a line on standard error, for a file that cannot be read."""
     from zoo.images import ImageError, open_image
@@ -173,6 +222,18 @@ def _search_line(result: Any, options: argparse.Namespace) -> str:
     if (options.n_best or 1) > 1:
         return "\n".join(f"{score:.4f}\t{hypothesis}" for hypothesis, score in result.n_best)
     return result.text
+
+
+def _answer(model: Any, questions: list[dict[str, Any]], options: argparse.Namespace) -> list[Any]:
+    for option in OF_SEARCH:
+        if getattr(options, option) is not None:
+            raise ValueError(f"{options.name} answers queries: --{option.replace('_', '-')} is for translation and captions")
+    parts = ([question.get(name) for question in questions] for name in ("document", "query", "candidates"))
+    return model.answer(*parts)
+
+
+def _answer_line(result: Any, options: argparse.Namespace) -> str:
+    return f"{result.answer} {result.probabilities[result.answer]:.4f}"
 
 
 def _classify(model: Any, texts: list[Any], options: argparse.Namespace) -> list[Any]:

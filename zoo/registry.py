@@ -6,6 +6,7 @@ set of a weight live in its card, model_cards/<name>.md.
 
 import importlib
 import re
+import reprlib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -130,6 +131,28 @@ TABLE: dict[str, Entry] = _table(
         },
     ),
     Entry(
+        "luong_textbook.dates",
+        "zoo.models.luong.LuongNMT",
+        {
+            "config.json": "b6289b482a27d93cfed460fd9127b9732bcd566819e22bf30c11120a6b6e09f5",
+            "golden.safetensors": "b8eee5adf092dfc3ba9effeed57682b6bf7b7b147012dd883c092a3f134bd79e",
+            "model.safetensors": "9b66269ab078926f1d079915e66cb749f12914a1bc2f62b3aa7a000cdf6fd26a",
+            "tokenizer.src.json": "81941175a3b06e95b08fafbbf1ca25ddf1cab409be9c9d7f239ff07681762409",
+            "tokenizer.tgt.json": "9182bed047416d5c1ff8a52d357f1ad7247e4059b0fbec52a6f4a2a10cf16ada",
+        },
+    ),
+    Entry(
+        "show_attend_tell_hard.flickr8k",
+        "zoo.models.show_attend_tell.ShowAttendTell",
+        {
+            "config.json": "4ecf746c731c19cde4e815aa99b9373fb1ffcdcf67206d70ff726de392382bd6",
+            "golden.safetensors": "bdc35df836bd1cd5e61ff00a57cb016a01f85dab978ac59842998c5f6957e57d",
+            "model.safetensors": "637c2cdb72b5874586834c5710d8540bb6f907c734a386828243687e5bb767f8",
+            "preprocessing.json": "663054e81dfea6671e1b4b6b9b946b1efe871a59f91c59a79446caea011fad12",
+            "tokenizer.json": "329e46710eb8a9730612bd426995b700cc98048ce91e2c43f859b720567967ec",
+        },
+    ),
+    Entry(
         "show_attend_tell_soft.flickr8k",
         "zoo.models.show_attend_tell.ShowAttendTell",
         {
@@ -225,13 +248,13 @@ def load(name: str, overrides: dict[str, Any] | None = None) -> "ZooModule":
 
 def model_class(class_path: str) -> type["ZooModule"]:
     """The class of a dotted path, which must lie in `zoo.models`: a downloaded file never chooses other code."""
+    if not (class_path.startswith("zoo.models.") and re.fullmatch(r"[a-zA-Z0-9_.]{1,200}", class_path)):
+        raise hub.MisfitError(f"class_path must lie in zoo.models; got {reprlib.repr(class_path)}")
     module, _, name = class_path.rpartition(".")
-    if not module.startswith("zoo.models."):
-        raise hub.BundleError(f"class_path must lie in zoo.models; got '{class_path}'")
     try:
         cls = getattr(importlib.import_module(module), name)
     except (ModuleNotFoundError, AttributeError) as error:
-        raise hub.BundleError(f"this version of attention-zoo has no {class_path}") from error
-    if not (isinstance(cls, type) and hasattr(cls, "from_pretrained")):
-        raise hub.BundleError(f"{class_path} is not a model")
+        raise hub.MisfitError(f"this version of attention-zoo has no {class_path}") from error
+    if not (isinstance(cls, type) and hasattr(cls, "from_pretrained") and cls.__module__ == module and name[0] != "_"):
+        raise hub.MisfitError(f"{class_path} is not a model")
     return cls

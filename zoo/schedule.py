@@ -1,6 +1,7 @@
 """The optimiser that all recipes of this package use: AdamW with a linear warm-up and a cosine."""
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -30,20 +31,28 @@ def learning_rate_factor(config: dict[str, Any], step: int) -> float:
     return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def adamw(model: torch.nn.Module, config: dict[str, Any], rates: dict[float, list[torch.nn.Parameter]] | None = None) -> dict[str, Any]:
+def longest_prefix(name: str, prefixes: Iterable[str]) -> str | None:
+    """The longest of the dotted names that is `name`, or is one of a module that holds it; "" holds everything."""
+    holding = (prefix for prefix in prefixes if not prefix or f"{name}.".startswith(f"{prefix}."))
+    return max(holding, key=len, default=None)
+
+
+def adamw(model: torch.nn.Module, config: dict[str, Any], rates: Mapping[str, float] | None = None) -> dict[str, Any]:
     """What `configure_optimizers` returns.
 
+    Parameters that take no gradient are among those of the optimiser, which leaves them alone, so they may be trained later.
+
     Args:
-        model: its parameters are trained.
+        model: its parameters are trained; if it has `learning_rates`, of the form of `rates`, they count before those.
         config: learning_rate, weight_decay, warmup_steps, total_steps (None: constant after the warm-up), cycles.
-        rates: parameters with another peak rate than `learning_rate`.
+        rates: name of a module or parameter -> its peak rate, in place of `learning_rate`; see `longest_prefix`.
     """
-    others = [{"params": parameters, "lr": rate} for rate, parameters in (rates or {}).items()]
-    special = {parameter for group in others for parameter in group["params"]}
-    groups = [{"params": [parameter for parameter in model.parameters() if parameter not in special]}, *others]
-    optimizer = torch.optim.AdamW(
-        groups, lr=config["learning_rate"], betas=(0.9, 0.98), weight_decay=config["weight_decay"], fused=True
-    )
+    rates = {**(rates or {}), **getattr(model, "learning_rates", {})}
+    groups = {None: {"params": []}, **{prefix: {"params": [], "lr": rate} for prefix, rate in rates.items()}}
+    for name, parameter in model.named_parameters():
+        groups[longest_prefix(name, rates)]["params"].append(parameter)
+    used = [group for group in groups.values() if group["params"]]
+    optimizer = torch.optim.AdamW(used, lr=config["learning_rate"], betas=(0.9, 0.98), weight_decay=config["weight_decay"], fused=True)
     # else the optimiser would unscale fp16 gradients itself, after clipping, and Lightning refuses to clip
     optimizer._step_supports_amp_scaling = False
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(config, step))

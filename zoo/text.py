@@ -1,10 +1,12 @@
 """Tokenizers, special tokens and padded batches, shared by models and data."""
 
 import json
+import reprlib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from functools import cache
+from itertools import chain, product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,6 +14,8 @@ import tokenizers
 import torch
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
+
+from zoo import strict_json
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_NAMES = ("<pad>", "<unk>", "<s>", "</s>")
@@ -69,6 +73,20 @@ class PairBatch(NamedTuple):
     tgt_text: list[str] | None = None
 
 
+class LMBatch(NamedTuple):
+    """A segment of a running text, which `B` streams read side by side; `T` steps.
+
+    Attributes:
+        inputs: (B, T) int64, the words read; PAD only behind the end of a stream.
+        labels: (B, T) int64, the word that follows each of them, which the next segment begins with; PAD: none is asked for.
+        first: the streams begin here; otherwise each goes on where it ended in the batch before.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    first: bool
+
+
 def pad_batch(
     src: Sequence[Sequence[int]],
     tgt: Sequence[Sequence[int]] | None = None,
@@ -107,15 +125,12 @@ class Tokenizer:
     For text of known characters `decode(encode(text))` is exactly that normalised text; unknown characters become UNK.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
-        self._backend = backend
+    def __init__(self, backend: tokenizers.Tokenizer, kind: Literal["bpe", "word", "char", "word_punct"]) -> None:
+        self._backend, self.kind = backend, kind
         self._ids = _WordCache(lambda word: backend.encode(word, add_special_tokens=False).ids)
         found = [backend.id_to_token(i) for i in range(len(_SPECIALS))]
         if found != _SPECIALS:
             raise ValueError(f"not a tokenizer of this package: its first entries must be {_SPECIALS}; got {found}")
-        pre_tokenizer = json.loads(backend.to_str())["pre_tokenizer"]
-        kinds = {"WhitespaceSplit": "word", "Metaspace": "char", "Split": "word_punct"}
-        self.kind: Literal["bpe", "word", "char", "word_punct"] = kinds.get(pre_tokenizer["type"], "bpe")
 
     @classmethod
     def train(
@@ -143,27 +158,15 @@ class Tokenizer:
             raise ValueError(f"vocab_size must be greater than {len(_SPECIALS)} (the special tokens); got {vocab_size}")
         if min_frequency < 1:
             raise ValueError(f"min_frequency must be at least 1; got {min_frequency}")
-        steps = [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
-        if lowercase:
-            steps.append(normalizers.Lowercase())
-        unk = _SPECIALS[UNK]
+        backend = _assemble(kind, lowercase, {}, [])
         if kind == "word_punct":
-            steps.append(normalizers.Replace("’", "'"))
-            return cls._train_on_pieces(texts, normalizers.Sequence(steps), vocab_size, min_frequency)
+            vocab = cls._learn_pieces(texts, backend, vocab_size, min_frequency)
+            return cls(_assemble(kind, lowercase, vocab, []), kind)
         if kind == "word":
-            backend = tokenizers.Tokenizer(models.WordLevel(unk_token=unk))
-            backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
             trainer = trainers.WordLevelTrainer(
                 vocab_size=vocab_size, min_frequency=min_frequency, special_tokens=_SPECIALS, show_progress=False
             )
         else:
-            prepend = "never" if kind == "char" else "always"
-            space = pre_tokenizers.Metaspace(_SPACE, prepend_scheme=prepend, split=kind == "bpe")
-            backend = tokenizers.Tokenizer(models.BPE(unk_token=unk, fuse_unk=True))
-            backend.pre_tokenizer = (
-                space if kind == "char" else pre_tokenizers.Sequence([space, pre_tokenizers.Punctuation("isolated")])
-            )
-            backend.decoder = decoders.Metaspace(_SPACE, prepend_scheme=prepend)
             alphabet = vocab_size - len(_SPECIALS)
             trainer = trainers.BpeTrainer(
                 vocab_size=vocab_size if kind == "bpe" else 0,  # characters only: an alphabet without merges
@@ -172,18 +175,15 @@ class Tokenizer:
                 special_tokens=_SPECIALS,
                 show_progress=False,
             )
-        backend.normalizer = normalizers.Sequence(steps)
         backend.train_from_iterator(texts, trainer)
-        spec = json.loads(backend.to_str())
-        spec["added_tokens"] = []  # else the library searches every text for the special tokens
-        return cls.from_json(json.dumps(spec, ensure_ascii=False))
+        model = json.loads(backend.to_str())["model"]
+        # anew, else the library searches every text for the special tokens
+        return cls(_assemble(kind, lowercase, model["vocab"], model.get("merges", [])), kind)
 
-    @classmethod
-    def _train_on_pieces(
-        cls, texts: Iterable[str], normalizer: normalizers.Normalizer, vocab_size: int, min_frequency: int
-    ) -> "Tokenizer":
+    @staticmethod
+    def _learn_pieces(texts: Iterable[str], backend: tokenizers.Tokenizer, vocab_size: int, min_frequency: int) -> dict[str, int]:
         """Kind "word_punct": the library's own trainer would search the pieces of every word anew, ten times as long."""
-        pre_tokenizer = pre_tokenizers.Split(Regex(_PIECE), "removed", invert=True)
+        normalizer, pre_tokenizer = backend.normalizer, backend.pre_tokenizer
 
         def pieces(word: str) -> list[str]:
             return [piece for piece, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(word))]
@@ -192,10 +192,54 @@ class Tokenizer:
         counts = Counter(chain.from_iterable(map(cache.__getitem__, chain.from_iterable(map(_split, texts)))))
         frequent = (piece for piece, count in counts.items() if count >= min_frequency)
         words = sorted(frequent, key=lambda piece: (-counts[piece], piece))[: vocab_size - len(_SPECIALS)]
-        vocab = {word: i for i, word in enumerate(_SPECIALS + words)}
-        backend = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=_SPECIALS[UNK]))
-        backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizer
-        return cls(backend)
+        return {word: i for i, word in enumerate(_SPECIALS + words)}
+
+    def extended(self, words: Iterable[str]) -> "Tokenizer":
+        """This tokenizer with words behind its vocabulary; all ids, and the pieces of text without these words, stay.
+
+        Args:
+            words: new whole words, in this order (kind "char": characters); those that are there are passed over.
+
+        Raises:
+            ValueError: a word that this tokenizer cuts into several.
+        """
+        spec = json.loads(self.to_json())
+        vocab: dict[str, int] = spec["model"]["vocab"]
+        for word in words:
+            pieces = self._cut(word)
+            if len(pieces) != 1:
+                raise ValueError(f"{word!r} is not one word to this tokenizer, which cuts it into {pieces}; give single words")
+            vocab.setdefault(pieces[0], len(vocab))
+        if len(vocab) == len(self):
+            return self
+        if self.kind == "bpe":
+            spec["model"]["ignore_merges"] = True  # a whole word of the vocabulary is one piece, though no merges lead to it
+        return Tokenizer.from_json(json.dumps(spec, ensure_ascii=False))
+
+    def lacking(self, texts: Iterable[str], count: int, min_frequency: int = 1) -> list[str]:
+        """The words of texts that `extended` could add, most frequent first: those that become UNK, and for kind "bpe" all
+        that begin behind a space and are no single piece; for kind "char" characters.
+
+        Args:
+            texts: read once.
+            count: most words.
+            min_frequency: words seen less often are passed over.
+        """
+        counts: Counter[str] = Counter()
+        for word, times in Counter(chain.from_iterable(map(_split, texts))).items():
+            for piece in self._cut(word):
+                whole = self.kind != "bpe" or (piece[0] == _SPACE and piece != _SPACE)
+                if whole and self._backend.token_to_id(piece) is None:
+                    counts[piece[1:] if self.kind == "bpe" else piece] += times
+        frequent = (word for word, times in counts.items() if times >= min_frequency)
+        return sorted(frequent, key=lambda word: (-counts[word], word))[:count]
+
+    def _cut(self, text: str) -> list[str]:
+        """What `extended` would add for a text, in the form of the vocabulary."""
+        text = self._backend.normalizer.normalize_str(text)
+        if self.kind == "char":
+            return list(text)
+        return [piece for piece, _ in self._backend.pre_tokenizer.pre_tokenize_str(text)]
 
     def __len__(self) -> int:
         return self._backend.get_vocab_size()
@@ -227,7 +271,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Plain text of token ids (kinds "word", "word_punct": spaces between all pieces), without special tokens."""
-        pieces = [self._backend.id_to_token(int(i)) for i in ids if i > EOS]
+        pieces = [piece for i in ids if i > EOS and (piece := self._backend.id_to_token(int(i))) is not None]
         if self.kind in ("word", "word_punct"):
             return " ".join(pieces)
         return self._backend.decoder.decode(pieces).strip()
@@ -240,6 +284,8 @@ class Tokenizer:
         if i <= EOS:
             return SPECIAL_NAMES[i]
         piece = self._backend.id_to_token(i)
+        if piece is None:  # of a model with a larger vocabulary
+            return SPECIAL_NAMES[UNK]
         if self.kind != "bpe" or piece == _SPACE:
             return piece
         if piece.startswith(_SPACE):
@@ -251,13 +297,91 @@ class Tokenizer:
         return self._backend.to_str()
 
     @classmethod
-    def from_json(cls, text: str) -> "Tokenizer":
-        """The inverse of `to_json`."""
+    def from_json(cls, text: str, most: int = 1_000_000, name: str = "the text") -> "Tokenizer":
+        """The inverse of `to_json`. Takes only the words from the text: how text is cut into them is one of the ways of `train`.
+
+        Args:
+            text: what `to_json` gave.
+            most: entries that it may have.
+            name: what messages call the text.
+
+        Raises:
+            ValueError: it is no JSON, not a tokenizer of this package, or has too many entries.
+        """
         try:
-            backend = tokenizers.Tokenizer.from_str(text)
+            spec = strict_json.loads(text, most)
+            vocab, merges = dict(spec["model"]["vocab"]), list(spec["model"].get("merges") or [])
+            found = _plan(spec)
+            # on such a merge the library may panic, which is no Exception
+            odd_merge = next((pair for pair in merges if not (type(pair) is list and len(pair) == 2 and _is_merge(*pair, vocab))), None)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{name} is not a tokenizer in JSON form: {error}") from error
+        if len(vocab) > most:
+            raise ValueError(f"{name} has {len(vocab):,} entries; at most {most:,} are allowed, the vocabulary of the model")
+        if set(map(type, vocab.values())) != {int} or sorted(vocab.values()) != list(range(len(vocab))):
+            raise ValueError(f"{name} is not a tokenizer of this package: its entries must be numbered 0, 1, 2 and so on")
+        if odd_merge is not None:
+            got = f"it merges {reprlib.repr(odd_merge)}, but both parts and the whole must be entries"
+            raise ValueError(f"{name} is not a tokenizer of this package: {got}")
+        plans = {choice: _plan_of(*choice) for choice in product(KINDS, (False, True), (False, True))}
+        choice = next((choice for choice, plan in plans.items() if plan == found), None)
+        if choice is None:
+            odd = [key for key in found if all(plan.get(key) != found[key] for plan in plans.values())] or ["combination of its parts"]
+            raise ValueError(f"{name} is not a tokenizer of this package: no kind of it has this {', '.join(odd[:3])}"[:200])
+        kind, lowercase, whole_words = choice
+        try:
+            return cls(_assemble(kind, lowercase, vocab, merges, whole_words), kind)
+        except ValueError as error:
+            raise ValueError(f"{name} is {error}") from error
         except Exception as error:  # the library raises bare `Exception`
-            raise ValueError(f"not a tokenizer in JSON form: {error}") from error
-        return cls(backend)
+            raise ValueError(f"{name} is not a tokenizer in JSON form: {error}") from error
+
+
+def _assemble(
+    kind: str, lowercase: bool, vocab: dict[str, int], merges: list[tuple[str, str]], whole_words: bool = False
+) -> tokenizers.Tokenizer:
+    """A tokenizer of the library: the stages of a kind with given words; `whole_words`: see `extended`."""
+    steps = [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    steps += [normalizers.Lowercase()] * lowercase + [normalizers.Replace("’", "'")] * (kind == "word_punct")
+    unk = _SPECIALS[UNK]
+    if kind in ("word", "word_punct"):
+        backend = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=unk))
+        backend.pre_tokenizer = _pieces() if kind == "word_punct" else pre_tokenizers.WhitespaceSplit()
+    else:
+        prepend = "never" if kind == "char" else "always"
+        space = pre_tokenizers.Metaspace(_SPACE, prepend_scheme=prepend, split=kind == "bpe")
+        pairs = [tuple(pair) for pair in merges]
+        backend = tokenizers.Tokenizer(models.BPE(vocab, pairs, unk_token=unk, fuse_unk=True, ignore_merges=whole_words))
+        punctuation = pre_tokenizers.Punctuation("isolated")
+        backend.pre_tokenizer = space if kind == "char" else pre_tokenizers.Sequence([space, punctuation])
+        backend.decoder = decoders.Metaspace(_SPACE, prepend_scheme=prepend)
+    backend.normalizer = normalizers.Sequence(steps)
+    return backend
+
+
+def _is_merge(first: str, second: str, vocab: dict[str, int]) -> bool:
+    return first in vocab and second in vocab and first + second in vocab
+
+
+@cache  # its pattern takes longer to prepare than a small vocabulary
+def _pieces() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(Regex(_PIECE), "removed", invert=True)
+
+
+@cache
+def _plan_of(kind: str, lowercase: bool, whole_words: bool) -> dict[str, Any]:
+    return _plan(json.loads(_assemble(kind, lowercase, {}, [], whole_words).to_str()))
+
+
+def _plan(spec: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of a tokenizer without its words, and without what is off: newer versions of the library list more of that."""
+
+    def on(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: on(part) for key, part in value.items() if part not in (None, False)}
+        return [on(part) for part in value] if isinstance(value, list) else value
+
+    return on({**spec, "model": {key: part for key, part in spec["model"].items() if key not in ("vocab", "merges")}})
 
 
 def _split(text: str) -> list[str]:

@@ -2,13 +2,19 @@
 
 import os
 import re
+import sys
 import tempfile
+import threading
+import warnings
 import zipfile
 from argparse import ArgumentError
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, EMAWeightAveraging, ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
@@ -18,6 +24,8 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from zoo.module import ZooModule
 from zoo.registry import load
+
+GRACE = 10.0  # seconds that a process goes on after the one that started it
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -52,12 +60,19 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class FollowingAverage(EMAWeightAveraging):
-    """Is the current weights until the average begins (`update_starting_at_step`).
+    """Is the current weights until the average begins (`update_starting_at_step`); keeps frozen weights as they are, to the bit.
 
     Lightning's own average is the untrained weights so long: they are what it validates, saves, and ends a short training with.
     """
 
     state_key = "EMAWeightAveraging"
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        if stage == "fit":
+            mean = self._average_model.avg_fn
+            # the mean of equal numbers is not quite that number
+            self._average_model.avg_fn = lambda average, new, n: torch.where(average == new, new, mean(average, new, n))
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._follow(pl_module)
@@ -123,13 +138,14 @@ class TrainingCLI(LightningCLI):
             _check_readable(config.ckpt_path)
 
     def instantiate_classes(self) -> None:
-        """Builds everything; --weights takes the place of the model, and a checkpoint brings its vocabulary before the data is read."""
+        """Builds everything; --weights takes the place of the model, and a checkpoint brings vocabulary and labels before the data is read."""
         super().instantiate_classes()
         path = self._get(self.config, "ckpt_path")
         if name := self._get(self.config, "weights"):
             self.model = load(name)
         elif path and Path(path).is_file():
-            self.model.load_assets(torch.load(path, map_location="cpu", weights_only=True, mmap=True).get("zoo_assets", {}))
+            self.model.on_load_checkpoint(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
+            self.datamodule.changes_model = False
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""
@@ -155,7 +171,10 @@ class TrainingCLI(LightningCLI):
                     "or move them away, or choose another place with --trainer.default_root_dir"
                 )
         logger = CSVLogger(run.parent, run.name) if config.logger in (None, True) else config.logger
-        return super().instantiate_trainer(**kwargs, plugins=plugins, callbacks=callbacks, logger=logger)
+        trainer = super().instantiate_trainer(**kwargs, plugins=plugins, callbacks=callbacks, logger=logger)
+        if config.precision in (16, "16", "16-mixed") and trainer.strategy.root_device.type == "cpu":  # Lightning would take bf16-mixed
+            raise ValueError(f"trainer.precision {config.precision} (fp16) needs a GPU; on the CPU use bf16-mixed or 32-true")
+        return trainer
 
 
 def _check_readable(path: str | Path) -> None:
@@ -172,13 +191,46 @@ def run(args: list[str]) -> None:
 
     Raises:
         ValueError: A setting is wrong; the message names it.
+        SystemExit: Another process of the run is gone.
     """
+    # Scores are of all processes already; a mean of them would only round.
+    warnings.filterwarnings("ignore", r"It is recommended to use `self\.log\(.*, sync_dist=True\)`")
     try:
-        TrainingCLI(args)
+        with _ending_with_parent():
+            TrainingCLI(args)
     except (ArgumentError, ValueError) as error:
         raise ValueError(_what_is_wrong(str(error))) from error
     except MisconfigurationException as error:
         raise ValueError(str(error)) from error
+    except RuntimeError as error:
+        if os.environ.get("ZOO_DEBUG") or not _is_of_lost_process(error):
+            raise
+        what = str(error).splitlines()[0][:200]
+        sys.exit(f"zoo: error: another process of this run ended, so this one ends too; its own message says why ({what})")
+
+
+def _is_of_lost_process(error: RuntimeError) -> bool:
+    """Whether a collective operation failed; gloo has no error class of its own."""
+    return dist.is_initialized() and (isinstance(error, dist.DistError) or bool(re.search("by peer|Broken pipe", str(error))))
+
+
+@contextmanager
+def _ending_with_parent() -> Iterator[None]:
+    """Ends a process that another one started for the run soon after that one ended, even in the middle of a collective operation."""
+    done, parent = threading.Event(), os.getppid()
+
+    def watch() -> None:
+        while not done.wait(1.0):
+            if os.getppid() != parent and not done.wait(GRACE):
+                print("zoo: error: the process that started this one ended, so this one ends too", file=sys.stderr, flush=True)
+                os._exit(1)
+
+    if "LOCAL_RANK" in os.environ:  # set by whatever starts the processes of a run
+        threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def _what_is_wrong(message: str) -> str:

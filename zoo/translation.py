@@ -20,12 +20,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from zoo.alignment import Alignment, Pair, align
 from zoo.layers.losses import linear_cross_entropy
-from zoo.layers.search import SearchResult, search
-from zoo.metrics import CorpusScore
-from zoo.module import ZooModule
+from zoo.layers.search import SearchResult, check_search, search
+from zoo.metrics import CorpusScore, Mean
+from zoo.module import ZooModule, check_assets
 from zoo.schedule import adamw, check_schedule
 from zoo.text import EOS, PAD, UNK, PairBatch, Tokenizer, pad_batch
+from zoo.vocabulary import extend_embedding, extend_output
 
 MAX_SOURCE_TOKENS = 1000  # one sentence; a longer text is many sentences
 
@@ -102,6 +104,19 @@ class Embeddings(nn.Module):
             self.output.weight = self.tgt_table.weight
         nn.init.zeros_(self.output.bias)
 
+    def extend(self, known: tuple[int, int], sizes: tuple[int, int], pieces: tuple[list, list] = ([], [])) -> None:
+        """Gives source and target rows for more words, see zoo/vocabulary.py; what is shared or tied stays so.
+
+        Args:
+            known: tokens of source and target that have their row.
+            sizes: tokens of both afterwards.
+            pieces: known tokens of which each new one of both is made, if any.
+        """
+        if self.src_table is not self.tgt_table:
+            extend_embedding(self.src_table, known[0], sizes[0], pieces[0])
+        extend_embedding(self.tgt_table, known[1], sizes[1], pieces[1])
+        extend_output(self.output, known[1], sizes[1], tied=self.output.weight is self.tgt_table.weight)
+
     def src(self, ids: Tensor) -> Tensor:
         """Source ids (...) -> (..., E)."""
         return self.src_table(ids) * self.scale
@@ -127,6 +142,7 @@ class TranslationModule(ZooModule):
     """
 
     embeddings: Embeddings
+    max_source_tokens: int = MAX_SOURCE_TOKENS  # of one sentence, its end not counted
     src_tokenizer: Tokenizer | None = None
     tgt_tokenizer: Tokenizer | None = None
 
@@ -136,6 +152,7 @@ class TranslationModule(ZooModule):
         if not 0 <= c["label_smoothing"] < 1:
             raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
         check_schedule(c)
+        check_search(c["beam_size"], c["length_penalty"])
         self._scores: dict[str, CorpusScore] = {}
 
     # ---- filled in by the model ----
@@ -179,16 +196,68 @@ class TranslationModule(ZooModule):
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        data = self.trainer.datamodule
-        if self.src_tokenizer is None and data is not None:
-            for side in ("src", "tgt"):
-                tokenizer, size = getattr(data, f"{side}_tokenizer"), self.config[f"{side}_vocab_size"]
-                if len(tokenizer) > size:
-                    raise ValueError(
-                        f"the data has a {side} vocabulary of {len(tokenizer)} tokens, the model one of {size}; "
-                        f"set {side}_vocab_size to at least {len(tokenizer)}"
-                    )
-            self.src_tokenizer, self.tgt_tokenizer = data.src_tokenizer, data.tgt_tokenizer
+        if self.trainer.datamodule is not None:
+            self.adapt(self.trainer.datamodule, stage)
+
+    def adapt(self, data: Any, stage: str) -> None:
+        """Takes the vocabularies of a data module: as they are, or the words that they add to those of a pretrained model.
+
+        A data module asks for it in its `setup`, as callbacks copy the model before its own.
+        """
+        if self.src_tokenizer is not None:
+            self._take(data.src_tokenizer, data.tgt_tokenizer)
+            return
+        for side in ("src", "tgt"):
+            tokenizer, size = getattr(data, f"{side}_tokenizer"), self.config[f"{side}_vocab_size"]
+            if len(tokenizer) > size:
+                raise ValueError(
+                    f"the data has a {side} vocabulary of {len(tokenizer)} tokens, the model one of {size}; "
+                    f"set {side}_vocab_size to at least {len(tokenizer)}"
+                )
+        self.src_tokenizer, self.tgt_tokenizer = data.src_tokenizer, data.tgt_tokenizer
+
+    def extend_vocabulary(self, words: Sequence[str], tgt_words: Sequence[str] = ()) -> None:
+        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit (zoo/vocabulary.py).
+
+        Args:
+            words: single words (characters, if the model reads characters), of the source, or of both languages if they have one
+                vocabulary; those that are there are passed over.
+            tgt_words: the same of the target.
+
+        Raises:
+            ValueError: no tokenizer, or a word that is several to it.
+        """
+        self._check_ready()
+        if self.src_tokenizer is self.tgt_tokenizer:
+            tokenizer = self.src_tokenizer.extended([*words, *tgt_words])
+            self._take(tokenizer, tokenizer)
+        else:
+            self._take(self.src_tokenizer.extended(words), self.tgt_tokenizer.extended(tgt_words))
+
+    def _take(self, src: Tokenizer, tgt: Tokenizer) -> None:
+        """Goes over to tokenizers that are this model's, or this model's with more words."""
+        olds, news = (self.src_tokenizer, self.tgt_tokenizer), (src, tgt)
+        if sum(map(len, news)) <= sum(map(len, olds)):
+            return
+        words = (new.tokens(range(len(old), len(new))) for old, new in zip(olds, news))
+        encoded = ([old.encode(word) for word in added] for old, added in zip(olds, words))
+        pieces = tuple([[] if UNK in ids else ids for ids in side] for side in encoded)
+        self._extend(tuple(map(len, olds)), tuple(map(len, news)), pieces)
+        self.src_tokenizer, self.tgt_tokenizer = news
+
+    def _extend(self, known: tuple[int, int], sizes: tuple[int, int], pieces: tuple[list, list] = ([], [])) -> None:
+        if sizes == known:
+            return
+        self.embeddings.extend(known, sizes, pieces)
+        for side, table in (("src", self.embeddings.src_table), ("tgt", self.embeddings.tgt_table)):
+            self.config[f"{side}_vocab_size"] = len(table.weight)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Makes room for the words of the checkpoint first, if a training added some."""
+        config = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
+        known, sizes = (tuple(c.get(f"{side}_vocab_size", 0) for side in ("src", "tgt")) for c in (self.config, config))
+        self._extend(known, tuple(map(max, known, sizes)))
+        super().on_load_checkpoint(checkpoint)
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
         loss, tokens = self.loss(batch, self.config["label_smoothing"])
@@ -196,15 +265,15 @@ class TranslationModule(ZooModule):
         return self.normalize_gradient(loss, tokens)
 
     def on_validation_epoch_start(self) -> None:
-        self._scores = {"val": self._new_score()}
+        self._scores, self._val_loss = {"val": self._new_score()}, Mean()
 
-    def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
-        loss, tokens = self.loss(batch)
-        weight = tokens * self.trainer.world_size  # Lightning takes the mean of it over the processes, in whole numbers
-        self.log("val/loss", loss / tokens, prog_bar=True, batch_size=weight, sync_dist=True)
-        self._score("val", batch, beam_size=1)
+    def validation_step(self, batch: PairBatch | None, batch_idx: int) -> None:
+        if batch is not None:
+            self._val_loss.update(*self.loss(batch))
+            self._score("val", batch, beam_size=1)
 
     def on_validation_epoch_end(self) -> None:
+        self.log("val/loss", self._val_loss.compute(), prog_bar=True)
         score = self._scores["val"]
         values = score.compute()
         for key, value in values.items():
@@ -215,8 +284,9 @@ class TranslationModule(ZooModule):
     def on_test_epoch_start(self) -> None:
         self._scores = {name: self._new_score() for name in self.trainer.datamodule.test_names}
 
-    def test_step(self, batch: PairBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
+    def test_step(self, batch: PairBatch | None, batch_idx: int, dataloader_idx: int = 0) -> None:
+        if batch is not None:
+            self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
 
     def on_test_epoch_end(self) -> None:
         for name, score in self._scores.items():
@@ -281,14 +351,9 @@ class TranslationModule(ZooModule):
         one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else list(texts)
         if wrong := next((t for t in texts if not isinstance(t, str)), None):
             raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
-        if self.src_tokenizer is None or self.tgt_tokenizer is None:
-            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        self._check_ready()
         ids = self.src_tokenizer.encode_batch(texts)
-        for n, row in enumerate(ids):
-            if len(row) > MAX_SOURCE_TOKENS:
-                raise ValueError(
-                    f"text {n + 1} has {len(row):,} tokens; at most {MAX_SOURCE_TOKENS:,} are allowed. Split it into sentences"
-                )
+        self._check_lengths(ids)
         results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(texts)
         order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
         training = self.training
@@ -313,6 +378,35 @@ class TranslationModule(ZooModule):
         finally:
             self.train(training)
         return results[0] if one else results
+
+    def align(self, pairs: Pair | Sequence[Pair], batch_size: int = 64) -> Alignment | list[Alignment]:
+        """Which source words each word of a given translation attends to, when the decoder is made to write it.
+
+        Args:
+            pairs: (source, target), or a list of such pairs; each side is a text, whose words are what lies between spaces, or
+                a list of words.
+            batch_size: pairs aligned together.
+
+        Returns:
+            One Alignment for one pair, a list of them for a list, in the order given.
+
+        Raises:
+            ValueError: the model has no attention or no tokenizer, or a source is too long.
+            TypeError: `pairs` is something else.
+        """
+        self._check_ready()
+        return align(self, pairs, batch_size)
+
+    def _check_ready(self) -> None:
+        if self.src_tokenizer is None or self.tgt_tokenizer is None:
+            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+
+    def _check_lengths(self, ids: Sequence[Sequence[int]]) -> None:
+        for n, row in enumerate(ids):
+            if len(row) > self.max_source_tokens:
+                raise ValueError(
+                    f"text {n + 1} has {len(row):,} tokens; at most {self.max_source_tokens:,} are allowed. Split it into sentences"
+                )
 
     @torch.no_grad()
     def _search(
@@ -366,11 +460,14 @@ class TranslationModule(ZooModule):
         return {"tokenizer.src.json": self.src_tokenizer.to_json(), "tokenizer.tgt.json": self.tgt_tokenizer.to_json()}
 
     def load_assets(self, assets: dict[str, str]) -> None:
+        src, tgt = self.config["src_vocab_size"], self.config["tgt_vocab_size"]
         if "tokenizer.json" in assets:
-            self.src_tokenizer = self.tgt_tokenizer = Tokenizer.from_json(assets["tokenizer.json"])
+            check_assets(assets, name := "tokenizer.json")
+            self.src_tokenizer = self.tgt_tokenizer = Tokenizer.from_json(assets[name], min(src, tgt), name)
         elif assets:
-            self.src_tokenizer = Tokenizer.from_json(assets["tokenizer.src.json"])
-            self.tgt_tokenizer = Tokenizer.from_json(assets["tokenizer.tgt.json"])
+            check_assets(assets, src_name := "tokenizer.src.json", tgt_name := "tokenizer.tgt.json")
+            self.src_tokenizer = Tokenizer.from_json(assets[src_name], src, src_name)
+            self.tgt_tokenizer = Tokenizer.from_json(assets[tgt_name], tgt, tgt_name)
 
     def example_batch(self, batch_size: int) -> PairBatch:
         """Random ids with lengths from 1 up; what the common tests train on."""

@@ -171,9 +171,11 @@ def test_evaluation_gives_every_pair_once(world_size):
     assert lengths == sorted(lengths, reverse=True)
 
 
-def test_more_processes_than_evaluation_pairs():
-    with pytest.raises(ValueError, match="cannot share 1 sentence pairs out to 2 processes"):
-        EvalLoader([("a", "b")], [([4], [4])], 8, None, 0, 2)
+@pytest.mark.parametrize("options", [(8, None), (None, 20)])
+def test_more_processes_than_evaluation_pairs(options):
+    pairs = [("a", "b"), ("c", "d")]
+    shares = [list(EvalLoader(pairs, [([4], [4]), ([5], [5])], *options, rank, 3)) for rank in range(3)]
+    assert [[batch and batch.src_text for batch in share] for share in shares] == [[["a"]], [["c"]], [None]]
 
 
 def test_arrays_hold_what_was_written(tmp_path):

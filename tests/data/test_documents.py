@@ -9,7 +9,7 @@ import labeled_fakes
 import pytest
 import torch
 
-from zoo.data import IMDB, SICK, SST, TREC6, LabeledText, Reuters, TwentyNewsgroups
+from zoo.data import FDUMTL, IMDB, SICK, SST, TREC6, LabeledText, Reuters, TwentyNewsgroups
 from zoo.data.documents import _stripped
 from zoo.labeled_text import DocumentBatch, TextBatch
 
@@ -108,6 +108,34 @@ def test_twenty_newsgroups(root):
     assert data.tokenizer.encode("wordquoted Subject Person") == [1, 1, 1]
     whole = _ready(TwentyNewsgroups(strip=False, root=root))
     assert 1 not in whole.tokenizer.encode("wordquoted Subject Person")
+
+
+def test_fdu_mtl(tmp_path):
+    labeled_fakes.invent(FDUMTL, {}, tmp_path)
+    root = str(tmp_path)
+    data = _ready(FDUMTL(root=root, batch_size=16))
+    assert (data.structure, data.labels) == ("document", ["negative", "positive"])
+    assert _labels(data.test_dataloader()[0]) == {0: 20, 1: 20}
+    texts = {split: [example.text for example in data.examples(split)] for split in ("train", "val", "test")}
+    assert {text.split()[0] for split in texts.values() for text in split} == {"books"}
+    assert len(texts["train"]) + len(texts["val"]) == 120 and not {*texts["train"], *texts["val"]} & {*texts["test"]}
+    assert 3 <= len(texts["val"]) <= 25 and not {*texts["train"]} & {*texts["val"]}
+    assert sum(_labels(data.train_dataloader()).values()) == len(texts["train"])
+
+    def sample(count, seed=0):
+        sampled = FDUMTL(train_examples=count, sample_seed=seed, root=root)
+        assert [example.text for example in sampled.examples("val")] == texts["val"]  # held out of all, not of the sample
+        return {example.text for example in sampled.examples("train")}
+
+    few, more = sample(10), sample(50)
+    assert len(few) == 10 and len(more) == 50 and few < more < {*texts["train"]} and sample(10, 1) != few == sample(10)
+    assert sum(_labels(_ready(FDUMTL(train_examples=10, root=root)).train_dataloader()).values()) == 10
+    assert {example.text.split()[0] for example in FDUMTL("MR", root=root).examples("train")} == {"MR"}
+    assert FDUMTL(split_sentences=False, root=root).structure == "text"
+    with pytest.raises(ValueError, match=f"train_examples must be at most {len(texts['train'])} for books; got 900"):
+        sample(900)
+    with pytest.raises(ValueError, match="domain must be one of 'books', .*'MR'; got 'book'"):
+        FDUMTL("book")
 
 
 def test_stripped_messages():

@@ -397,6 +397,15 @@ def test_tatoeba_references(tatoeba):
     assert max(len(targets) for targets in references.values()) == 3
 
 
+def test_tatoeba_as_filtered_in_the_tutorial(tmp_path):
+    kept = ["I'm 19.\tJ'ai 19 ans.", "We are very old!\tNous sommes vieux.", "he’s here\til est là", "I am a b c d e f.\tJe."]
+    left = ["Go.\tVa.", "It's me.\tC'est moi.", "I am a b c d e f g.\tJe.", "She is.\tun deux trois quatre cinq six sept huit neuf !"]
+    _write(tmp_path / "eng-fra.txt.xz", [*kept, *left])
+    data = Tatoeba(root=str(tmp_path), val_fraction=1e-9, test_fraction=1e-9, tutorial_filter=True)
+    assert [english for english, _ in data.train_pairs()] == [row.split("\t")[0] for row in kept]
+    assert data.signature() != Tatoeba(root=str(tmp_path), val_fraction=1e-9, test_fraction=1e-9).signature()
+
+
 def test_tatoeba_bad_arguments():
     with pytest.raises(ValueError, match="must be 'eng' and one of 'fra', 'deu', in either order; got 'fra' and 'deu'"):
         Tatoeba("fra", "deu")

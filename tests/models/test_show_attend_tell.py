@@ -297,6 +297,14 @@ def test_self_critical_training_needs_two_captions_and_begins_when_it_should():
     assert model.training
 
 
+def test_likelihood_beside_the_self_critical_term():
+    model = build(self_critical_epoch=0, likelihood=0.25).train()
+    model.self_critical_loss = lambda batch: (torch.tensor(3.0), 7)
+    batch = model.example_batch(3)
+    loss, words = model.loss(batch)
+    assert words == 7 and loss.allclose(3 + 0.25 * build().train().loss(batch)[0])
+
+
 @pytest.mark.parametrize("decoding", ["expectation", "argmax", "sample"])
 def test_decoding_of_hard_attention(decoding):
     model = build(attention="hard", decoding=decoding)

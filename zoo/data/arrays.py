@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.text import PairBatch, Tokenizer, pad_batch
+from zoo.text import UNK, PairBatch, Tokenizer, pad_batch
 
 _CHUNK = 8192  # pairs tokenised at a time
 
@@ -35,6 +35,11 @@ class Ragged:
         tokens = self._tokens
         bounds = zip(self._offsets[index].tolist(), self._offsets[index + 1].tolist(), strict=True)
         return [tokens[start:end] for start, end in bounds]
+
+    def count(self, number: int) -> int:
+        """How often a number occurs."""
+        parts = (self._tokens[i : i + _CHUNK**2] for i in range(0, len(self._tokens), _CHUNK**2))
+        return sum(int(np.count_nonzero(part == number)) for part in parts)
 
     def release(self) -> None:
         """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
@@ -131,6 +136,10 @@ class PairArrays:
         """Source and target tokens of the pairs `index`."""
         src, tgt = self._sides
         return src.rows(index), tgt.rows(index)
+
+    def unknown(self) -> int:
+        """Number of tokens that are UNK."""
+        return sum(side.count(UNK) for side in self._sides)
 
     def batch(self, index: np.ndarray) -> PairBatch:
         """The pairs `index`, padded."""

@@ -77,10 +77,10 @@ def permuted(positions: np.ndarray, size: int, seed: int) -> np.ndarray:
 def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int | None, world_size: int) -> list[int]:
     """End positions of the batches into which sentences, already sorted, are cut.
 
-    A batch is later shared out to `world_size` processes, so it never has fewer sentences than that.
+    A batch is later shared out to `world_size` processes, so it never has fewer sentences than that, if there are so many.
 
     Args:
-        lengths: (N,) the longer text of each item, special tokens counted, at least 1; N >= world_size.
+        lengths: (N,) the longer text of each item, special tokens counted, at least 1.
         batch_size: sentences a batch and process; batches are cut evenly, so none is much smaller than the others.
         batch_tokens: sentences times the longest side, padding counted, a batch and process (if `batch_size` is None).
         world_size: number of processes.
@@ -316,6 +316,8 @@ class TrainLoader:
 class SortedLoader:
     """Validation or test batches, the longest first; every item exactly once over all processes.
 
+    All processes get equally many batches. Of fewer items than processes some get none: their one batch is None.
+
     Args:
         items: what to evaluate on.
         batch_size: items a batch and process; None to use `batch_tokens`.
@@ -332,8 +334,6 @@ class SortedLoader:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        if len(items) < world_size:
-            raise ValueError(f"cannot share {len(items)} {items.noun} out to {world_size} processes")
         self._items = items
         self._rank, self._world_size = rank, world_size
         first, second = items.lengths(np.arange(len(items)))
@@ -347,7 +347,8 @@ class SortedLoader:
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._batches:
-            yield self._items.batch(batch[self._rank :: self._world_size])
+            share = batch[self._rank :: self._world_size]
+            yield self._items.batch(share) if len(share) else None
 
 
 class _Pairs:

@@ -15,7 +15,7 @@ from zoo.data.arrays import Ragged, RaggedWriter, appearing_when_complete, chunk
 from zoo.data.batches import BatchStream
 from zoo.data.image_features import BatchImages
 from zoo.images import CaptionBatch
-from zoo.text import BOS, EOS, PAD, Tokenizer
+from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
 
 _CHUNK = 1024  # images whose captions are tokenised at a time
 _PUNCTUATION = frozenset(".,:;!?-–—…'\"`´‘’“”()[]{}")
@@ -155,6 +155,10 @@ class CaptionArrays:
         ids, lengths = pad_captions([image[: self._captions_per_image] for image in captions])
         references = None if self._references is None else [self._references[i] for i in index.tolist()]
         return CaptionBatch(self._images.get(index, flips), ids, lengths, references)
+
+    def unknown(self) -> int:
+        """Number of words that are UNK."""
+        return self._words.count(UNK)
 
     def captions(self) -> list[list[list[int]]]:
         """Token ids of all captions of each image, EOS at the end."""

@@ -59,6 +59,8 @@ class CaptionData(DataModule):
         batch_size: images a batch and process.
         captions_per_image: captions of an image in a batch. Where it has more, some are drawn for each epoch.
         max_words: training captions are cut to so many words; None never cuts.
+        extend_vocabulary: so many words are added to the vocabulary of a pretrained model when a training begins: the most
+            frequent ones of the training captions that it lacks, of those seen `min_frequency` times; 0 for none.
         flip: probability that an image is mirrored in training; never one with the word left or right in a caption.
         size: pixels of a side of the images, if the model has no transform.
         resize: "squash" the whole frame to a square, or "crop" the middle of it, if the model has no transform.
@@ -87,6 +89,7 @@ class CaptionData(DataModule):
         batch_size: int = 32,
         captions_per_image: int = 5,
         max_words: int | None = None,
+        extend_vocabulary: int = 0,
         flip: float = 0.0,
         size: int = 224,
         resize: Literal["squash", "crop"] = "squash",
@@ -104,6 +107,7 @@ class CaptionData(DataModule):
             batch_size=(batch_size, 1),
             captions_per_image=(captions_per_image, 1),
             max_words=(max_words, 1),
+            extend_vocabulary=(extend_vocabulary, 0),
             pool_batches=(pool_batches, 1),
             num_workers=(num_workers, 0),
         )
@@ -115,6 +119,7 @@ class CaptionData(DataModule):
         self.cache = cache_folder(cache_dir)
         self.vocab_size, self.min_frequency, self.keep_punctuation = vocab_size, min_frequency, keep_punctuation
         self.batch_size, self.captions_per_image, self.max_words = batch_size, captions_per_image, max_words
+        self.extend_vocabulary = extend_vocabulary
         self.flip, self.check_images = flip, check_images
         self.cache_features, self.cache_pixels = cache_features, cache_pixels
         self.pool_batches, self.num_workers, self.seed = pool_batches, num_workers, seed
@@ -176,10 +181,14 @@ class CaptionData(DataModule):
             encoding = CaptionEncoding(tokenizer, self.keep_punctuation, self._max_words(split))
             folder = self._folder(split, tokenizer)
             CaptionArrays.build(folder, self._usable(split), encoding, self.source(split), split == "train")
+        if self._of_model("tokenizer") is not None and "train" in self._splits():
+            train = CaptionArrays(self._folder("train", tokenizer), None, 1)
+            self._report_unknown(train.unknown(), train.tokens)
 
     def setup(self, stage: str) -> None:
         """Finds what `prepare_data` made; afterwards `tokenizer` is set."""
         self.tokenizer = self._tokenizer()
+        self._adapt_model(stage)
         splits: dict[str, list[Split]] = {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}
         for split in splits.get(stage, []):
             folder = self._folder(split, self.tokenizer)
@@ -269,20 +278,27 @@ class CaptionData(DataModule):
             log.warning(f"{len(faults):,} {split} images cannot be used and are left out: {listed}")
 
     def _tokenizer(self) -> Tokenizer:
-        """That of a pretrained model, as its weights mean nothing with others; else learnt from the training captions."""
+        """That of a pretrained model, with the words of `extend_vocabulary`, as its weights mean nothing with others; else learnt from
+        the training captions."""
         tokenizer = self._of_model("tokenizer")
-        if tokenizer is not None:
+        if tokenizer is not None and not self._adds_words():
             return tokenizer
+        if tokenizer is not None:
+            signature = [self.signature("train"), self.check_images, self.keep_punctuation]
+            return self._extended(tokenizer, self._captions, signature, self.min_frequency)
         options = (self.vocab_size, True, self.min_frequency)
         key = fingerprint(_FORMAT, self.signature("train"), self.check_images, options, self.keep_punctuation)
         path = self.cache / "tokenizers" / f"captions-{key}.json"
         if path.exists():
             return Tokenizer.from_json(path.read_text(encoding="utf-8"))
-        captions = (caption for record in self._usable("train") for caption in record.captions)
-        texts = captions if self.keep_punctuation else map(without_punctuation, captions)
-        tokenizer = Tokenizer.train(texts, "word_punct", *options)
+        tokenizer = Tokenizer.train(self._captions(), "word_punct", *options)
         write_atomically(path, tokenizer.to_json())
         return tokenizer
+
+    def _captions(self) -> Iterator[str]:
+        """All training captions, punctuation marks left out if they are no words."""
+        captions = (caption for record in self._usable("train") for caption in record.captions)
+        return captions if self.keep_punctuation else map(without_punctuation, captions)
 
     def _folder(self, split: Split, tokenizer: Tokenizer) -> Path:
         options = (self.check_images, self.keep_punctuation, self._max_words(split))

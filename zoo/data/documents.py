@@ -1,4 +1,4 @@
-"""Document classification: IMDB, Reuters, 20 Newsgroups, and your own texts."""
+"""Document classification: IMDB, Reuters, 20 Newsgroups, FDU-MTL, and your own texts."""
 
 import codecs
 import json
@@ -6,11 +6,12 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from zoo.data.download import RemoteFile
-from zoo.data.files import data_root, fingerprint, write_atomically
+from zoo.data.files import data_root, draw, fingerprint, write_atomically
 from zoo.data.labeled import LabeledData
 from zoo.data.labeled_arrays import Example
 from zoo.data.module import Split
@@ -172,6 +173,79 @@ class TwentyNewsgroups(PublishedTexts):
             for _, label, number, part, text in sorted(messages)
         ]
         write_atomically(folder / "20news_bydate.jsonl", "".join(lines))
+
+
+_DOMAINS = (
+    "books", "electronics", "dvd", "kitchen_housewares", "apparel", "camera_photo", "health_personal_care", "music", "toys_games",
+    "video", "baby", "magazines", "software", "sports_outdoors", "imdb", "MR",
+)  # fmt: skip
+
+
+class FDUMTL(PublishedTexts):
+    """Reviews of one of 16 domains, positive or negative: 14 kinds of goods, films, and sentences about films (Liu et al. 2017).
+
+    About 1,600 / 400 reviews a domain, tokenised and in lower case; validation is held out of training, whatever `train_examples`
+    is, and training reviews that also occur in the test are left out. Read from `fdu_mtl16.tsv` (columns domain, split, label 0 or
+    1, text).
+
+    Args:
+        domain: e.g. "books", "electronics", "kitchen_housewares".
+        train_examples: train on so many reviews only; None: on all.
+        sample_seed: which ones; smaller samples are parts of larger ones.
+        split_sentences: documents of sentences; False gives plain texts.
+        **options: see `LabeledData`.
+    """
+
+    folder = "fdu_mtl"
+    upstream = "https://aclanthology.org/P17-1001/"
+    known_labels = ("negative", "positive")
+
+    def __init__(
+        self,
+        domain: Literal[
+            "books", "electronics", "dvd", "kitchen_housewares", "apparel", "camera_photo", "health_personal_care", "music", "toys_games",
+            "video", "baby", "magazines", "software", "sports_outdoors", "imdb", "MR",
+        ] = "books",
+        train_examples: int | None = None,
+        sample_seed: int = 0,
+        split_sentences: bool = True,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**options)
+        if domain not in _DOMAINS:
+            raise ValueError(f"domain must be one of {', '.join(map(repr, _DOMAINS))}; got {domain!r}")
+        self._check_at_least(train_examples=(train_examples, 2))
+        self.structure: Literal["document", "text"] = "document" if split_sentences else "text"
+        self.domain, self.train_examples, self.sample_seed = domain, train_examples, sample_seed
+
+    def files(self, split: Split) -> list[str]:
+        return ["fdu_mtl16.tsv"]
+
+    def signature(self, split: Split) -> list[object]:
+        options = [self.domain, self.train_examples, self.sample_seed, self.val_fraction, self.split_seed]
+        return [*super().signature(split), *options]
+
+    def examples(self, split: Split) -> Iterator[Example]:
+        rows = self._reviews["test" if split == "test" else "train"]
+        if split != "test":
+            tested, is_val = {text for _, text in self._reviews["test"]}, split == "val"
+            rows = [row for row in rows if row[1] not in tested and (draw(row[1], self.split_seed) < self.val_fraction) == is_val]
+        if split == "train" and self.train_examples is not None:
+            if self.train_examples > len(rows):
+                raise ValueError(f"train_examples must be at most {len(rows):,} for {self.domain}; got {self.train_examples:,}")
+            rows = sorted(rows, key=lambda row: draw(row[1], self.sample_seed))[: self.train_examples]
+        names = {"0": "negative", "1": "positive"}
+        for label, text in rows:
+            yield Example(text, None, (names.get(label, label),))
+
+    @cached_property
+    def _reviews(self) -> dict[str, list[tuple[str, str]]]:
+        """Label and text of the reviews of the domain in each part of the file."""
+        reviews: dict[str, list[tuple[str, str]]] = {"train": [], "test": []}
+        for domain, part, label, text in read_table(self.path("fdu_mtl16.tsv"), ["domain", "split", "label", "text"]):
+            if domain == self.domain:
+                reviews[part].append((label, text))
+        return reviews
 
 
 _QUOTED = re.compile(r"^\s*[>|]|^In article|^Quoted from|(?:writes|wrote|says|said)(?: in [^:]*)?:\s*$", re.IGNORECASE)

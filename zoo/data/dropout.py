@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 
-from zoo.text import EOS, Tokenizer
+from zoo.text import EOS, UNK, Tokenizer
 
 _VARIANTS = 32  # random segmentations kept of each word; each use picks one of them
 
@@ -31,11 +31,13 @@ class BpeDropout:
             (vocab[left], vocab[right]): (rank, vocab[left + right])
             for rank, (left, right) in enumerate(model["merges"])
         }
+        merged = {i for _, i in self._merges.values()}
+        self._whole = {i for piece, i in vocab.items() if i > EOS and len(piece) > 1 and i not in merged}  # added as whole words
         self._characters = [(i,) for i in range(len(vocab))]
         self._starts_word = np.zeros(len(vocab), bool)
         for piece, i in vocab.items():
             if i > EOS:
-                self._characters[i] = tuple(vocab[character] for character in piece)
+                self._characters[i] = tuple(vocab.get(character, UNK) for character in piece)
                 self._starts_word[i] = piece[0] == "▁"
         self._variants: dict[tuple[int, ...], list[list[int] | None]] = {}  # each made when it is first picked
 
@@ -66,13 +68,16 @@ class BpeDropout:
             variants = self._variants[word] = [None] * _VARIANTS
         pieces = variants[pick]
         if pieces is None:
-            characters = [character for piece in word for character in self._characters[piece]]
-            pieces = variants[pick] = self._segment(characters, random.Random(f"{self._seed} {pick} {word}"))
+            pieces = variants[pick] = self._segment(word, random.Random(f"{self._seed} {pick} {word}"))
         return pieces
 
-    def _segment(self, characters: list[int], rng: random.Random) -> list[int]:
-        """Algorithm 1 of the paper: in each step the first of the merges that are not skipped."""
-        pieces = list(characters)
+    def _segment(self, word: tuple[int, ...], rng: random.Random) -> list[int]:
+        """Algorithm 1 of the paper: in each step the first of the merges that are not skipped.
+
+        A piece that no merges lead to is skipped, or kept, as one.
+        """
+        kept = [piece in self._whole and rng.random() >= self._rate for piece in word]
+        pieces = [part for piece, whole in zip(word, kept) for part in ((piece,) if whole else self._characters[piece])]
         while True:
             possible = [
                 (*merge, i)

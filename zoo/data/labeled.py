@@ -42,6 +42,8 @@ class LabeledData(DataModule):
         word2vec_epochs: passes of word2vec over the training text.
         extra_text: names of further data sets of this package, e.g. ["IMDB"]: the vocabulary is learnt from their training
             texts too, and so are the vectors of word2vec. Their labels are not looked at.
+        extend_vocabulary: so many words are added to the vocabulary of a pretrained model when a training begins: the most
+            frequent ones of the training text that it lacks, of those seen `min_frequency` times; 0 for none.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
         val_fraction: share of the training texts held out for validation where the data set has no validation split.
             Repeated texts are never on both sides.
@@ -81,6 +83,7 @@ class LabeledData(DataModule):
         word_vectors: str | None = None,
         word2vec_epochs: int = 5,
         extra_text: list[str] | None = None,
+        extend_vocabulary: int = 0,
         pool_batches: int = 20,
         val_fraction: float = 0.1,
         split_seed: int = 0,
@@ -98,6 +101,7 @@ class LabeledData(DataModule):
             max_words=(max_words, 1),
             max_sentences=(max_sentences, 1),
             word2vec_epochs=(word2vec_epochs, 1),
+            extend_vocabulary=(extend_vocabulary, 0),
             pool_batches=(pool_batches, 1),
             num_workers=(num_workers, 0),
         )
@@ -109,6 +113,7 @@ class LabeledData(DataModule):
         self.max_words, self.max_sentences = max_words, max_sentences
         self.word_vectors, self.word2vec_epochs = word_vectors, word2vec_epochs
         self._extra = self._extra_data(extra_text or [])
+        self.extend_vocabulary = extend_vocabulary
         self.pool_batches, self.val_fraction, self.split_seed = pool_batches, val_fraction, split_seed
         self.num_workers, self.seed = num_workers, seed
         self.tokenizer: Tokenizer | None = None
@@ -140,7 +145,8 @@ class LabeledData(DataModule):
     def prepare_data(self) -> None:
         """Downloads, learns the tokenizer and tokenises the texts, each only if it is not in the cache."""
         size = (self._of_model("config") or {}).get("embedding_size")
-        wants_vectors = self.word_vectors and size and "train" in self._splits() and not self.is_pretrained()
+        self._check_model()
+        wants_vectors = self.word_vectors and size and "train" in self._splits() and self._has_new_words()
         if wants_vectors:  # what is missing is better known before the long work than after it
             check_word_vectors(self.word_vectors)
         self.fetch()
@@ -153,10 +159,14 @@ class LabeledData(DataModule):
         if wants_vectors:
             self.tokenizer, self.labels = tokenizer, labels
             self.vectors(size)
+        if self.is_pretrained() and "train" in self._splits():
+            train = LabeledArrays(self._folder("train", tokenizer, labels))
+            self._report_unknown(train.unknown(), train.tokens)
 
     def setup(self, stage: str) -> None:
         """Opens what `prepare_data` made; afterwards `tokenizer` and `labels` are set."""
         self.tokenizer, self.labels = self._tokenizer(), self._label_names()
+        self._adapt_model(stage)
         if stage == "fit":
             self._train = self._arrays("train")
             if self._train.empty:
@@ -236,8 +246,11 @@ class LabeledData(DataModule):
         return [*self.signature("train"), split, self.val_fraction, self.split_seed]
 
     def _tokenizer(self) -> Tokenizer:
-        """That of a pretrained model, as its weights mean nothing with others; else learnt from the training text."""
+        """That of a pretrained model, with the words of `extend_vocabulary`, as its weights mean nothing with others; else learnt from
+        the training text."""
         tokenizer = self._of_model("tokenizer")
+        if tokenizer is not None and self._adds_words():
+            return self._extended(tokenizer, lambda: self._texts([self]), self._signature("train"), self.min_frequency)
         if tokenizer is not None:
             return tokenizer
         options = (self.vocab_size, self.lowercase, self.min_frequency)
@@ -246,20 +259,44 @@ class LabeledData(DataModule):
         path = self.cache / "tokenizers" / f"{key}.json"
         if path.exists():
             return Tokenizer.from_json(path.read_text(encoding="utf-8"))
-        examples = (example for data in read for example in data._examples("train"))
-        texts = (text for example in examples for text in example[:2] if text is not None)
-        tokenizer = Tokenizer.train(texts, "word_punct", *options)
+        tokenizer = Tokenizer.train(self._texts(read), "word_punct", *options)
         write_atomically(path, tokenizer.to_json())
         return tokenizer
 
+    @staticmethod
+    def _texts(read: Sequence["LabeledData"]) -> Iterator[str]:
+        """All training texts of some data sets."""
+        examples = (example for data in read for example in data._examples("train"))
+        return (text for example in examples for text in example[:2] if text is not None)
+
+    def _check_model(self) -> None:
+        """Says early if the model reads another kind of text."""
+        wanted, pair = self._of_model("structure"), (self._of_model("config") or {}).get("pair", False)
+        if wanted is None:
+            return
+        model = type(self.trainer.lightning_module).__name__
+        if wanted != self.structure:
+            raise ValueError(
+                f"{model} reads {wanted}s, the data are {self.structure}s; set split_sentences of the data to "
+                f"{str(wanted == 'document').lower()}, or take another model"
+            )
+        if pair != self.pair:
+            kinds = {True: "pairs of texts", False: "single texts"}
+            raise ValueError(f"this {model} reads {kinds[pair]}, the data are {kinds[self.pair]}; take another model or other data")
+
+    def _has_new_words(self) -> bool:
+        return not self.is_pretrained() or self._adds_words()
+
     def _label_names(self) -> list[str]:
-        """In the order of the model, if it has label names; they must be those of the data."""
+        """In the order of the model, if it has label names; if they are not those of the data, a training gives it those."""
         of_model = self._of_model("label_names")
         if of_model is None:
             return self._own_label_names()
         if self.known_labels is not None or "train" in self._splits():
             model = type(self.trainer.lightning_module).__name__
             own = self._own_label_names()
+            if set(own) != set(of_model) and self._may_change_model() and self._of_model("replace_labels"):
+                return own
             for name in own:
                 if name not in of_model:
                     raise ValueError(

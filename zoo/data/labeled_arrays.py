@@ -13,7 +13,7 @@ from torch import Tensor
 
 from zoo.data.arrays import Ragged, RaggedWriter, appearing_when_complete, chunks, token_type
 from zoo.labeled_text import DocumentBatch, TextBatch, collate_texts, split_sentences
-from zoo.text import Tokenizer
+from zoo.text import UNK, Tokenizer
 
 _CHUNK = 1024  # examples tokenised at a time
 
@@ -127,6 +127,10 @@ class LabeledArrays:
             return [list(texts) for texts in zip(*self.rows(index), strict=True)]
         documents = zip(self.rows(index)[0], self._parts["sentences"].rows(index), strict=True)
         return [np.split(words, np.cumsum(lengths[:-1])) for words, lengths in documents]
+
+    def unknown(self) -> int:
+        """Number of words that are UNK."""
+        return sum(text.count(UNK) for text in self._texts)
 
     def batch(self, index: np.ndarray) -> TextBatch | DocumentBatch:
         """The examples `index` as one batch."""

@@ -1,16 +1,37 @@
-"""What the data modules of all tasks share: what the trainer is about to do, and with which model."""
+"""What the data modules of all tasks share: what the trainer is about to do, with which model, and words that it lacks."""
 
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 import lightning.pytorch as pl
+
+from zoo.data.files import fingerprint, write_atomically
+from zoo.text import Tokenizer
 
 Split = Literal["train", "val", "test"]
 
 OF_STAGE: dict[str | None, list[Split]] = {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}
 
 
+log = logging.getLogger(__name__)
+
+
 class DataModule(pl.LightningDataModule):
-    """Base class of the data modules."""
+    """Base class of the data modules.
+
+    Attributes:
+        changes_model: a training may give a pretrained model the words and labels of the data; one that is resumed may not.
+    """
+
+    changes_model: bool = True
+    cache: Path
+    extend_vocabulary: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._extended_by_us: set[str] = set()  # tokenizers, as JSON
 
     @staticmethod
     def _check_at_least(**limits: tuple[int | None, int]) -> None:
@@ -29,6 +50,53 @@ class DataModule(pl.LightningDataModule):
     def _of_model(self, name: str) -> Any:
         """An attribute of the model that is trained or tested; None if there is no such thing."""
         return getattr(self.trainer.lightning_module if self.trainer else None, name, None)
+
+    def _may_change_model(self) -> bool:
+        return self.changes_model and self.trainer is not None and self.trainer.state.fn == "fit"
+
+    def _adds_words(self) -> bool:
+        """Whether a pretrained model is to get more words now."""
+        if not self.extend_vocabulary or not self._may_change_model():
+            return False
+        if self._of_model("extend_vocabulary") is None:
+            raise ValueError(f"{type(self.trainer.lightning_module).__name__} takes no new words; set extend_vocabulary to 0")
+        return True
+
+    def _adapt_model(self, stage: str) -> None:
+        """Tells the model, before any callback looks at it, that vocabulary and labels are set."""
+        if adapt := self._of_model("adapt"):
+            adapt(self, stage)
+
+    def _extended(
+        self, tokenizer: Tokenizer, texts: Callable[[], Iterable[str]], signature: object, min_frequency: int = 1
+    ) -> Tokenizer:
+        """The tokenizer of a pretrained model with `extend_vocabulary` more words, from the cache if it is there.
+
+        Args:
+            tokenizer: that of the model.
+            texts: the training texts.
+            signature: what they depend on.
+            min_frequency: words seen less often are not added.
+        """
+        text = tokenizer.to_json()
+        if text in self._extended_by_us:  # a second training would add the next words
+            return tokenizer
+        key = fingerprint("extended", text, self.extend_vocabulary, min_frequency, signature)
+        path = self.cache / "tokenizers" / f"{key}.json"
+        if not path.exists():
+            words = tokenizer.lacking(texts(), self.extend_vocabulary, min_frequency)
+            write_atomically(path, tokenizer.extended(words).to_json())
+        extended = Tokenizer.from_json(path.read_text(encoding="utf-8"))
+        self._extended_by_us.add(extended.to_json())
+        return extended
+
+    def _report_unknown(self, unknown: int, total: int) -> None:
+        """Warns of training words that a pretrained model does not know."""
+        if unknown and self.trainer is not None and self.trainer.state.fn == "fit":
+            log.warning(
+                f"{unknown:,} of the {total:,} tokens of the training text ({unknown / total:.1%}) are words that the model does not know, "
+                f"and are read as UNK; extend_vocabulary (now {self.extend_vocabulary:,}) adds so many of the most frequent ones"
+            )
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)

@@ -38,6 +38,8 @@ class PairData(DataModule):
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
         bpe_dropout: share of the merges skipped at random in training, so that words are seen in varying pieces
             (Provilkov et al. 2020 use 0.1); 0 for none.
+        extend_vocabulary: so many words are added to the vocabulary of a pretrained model when a training begins: the most
+            frequent ones of the training text that it lacks (of subwords: whole words that take several); 0 for none.
         num_workers: processes that load batches ahead.
         seed: order of the training pairs.
 
@@ -64,6 +66,7 @@ class PairData(DataModule):
         max_length: int | None = 100,
         pool_batches: int = 192,
         bpe_dropout: float = 0.0,
+        extend_vocabulary: int = 0,
         num_workers: int = 0,
         seed: int = 0,
     ) -> None:
@@ -78,6 +81,7 @@ class PairData(DataModule):
             batch_tokens=(batch_tokens, 1),
             max_length=(max_length, 1),
             pool_batches=(pool_batches, 1),
+            extend_vocabulary=(extend_vocabulary, 0),
             num_workers=(num_workers, 0),
         )
         if not 0 <= bpe_dropout < 1:
@@ -90,6 +94,7 @@ class PairData(DataModule):
         self.shared_vocab, self.lowercase = shared_vocab, lowercase
         self.batch_size, self.batch_tokens = None if batch_tokens else batch_size, batch_tokens
         self.max_length, self.pool_batches, self.bpe_dropout = max_length, pool_batches, bpe_dropout
+        self.extend_vocabulary = extend_vocabulary
         self.num_workers, self.seed = num_workers, seed
         self.src_tokenizer: Tokenizer | None = None
         self.tgt_tokenizer: Tokenizer | None = None
@@ -124,10 +129,14 @@ class PairData(DataModule):
         if self.trainer is None or self.trainer.state.fn == "fit":
             folder = self._arrays_folder(src_tokenizer, tgt_tokenizer)
             PairArrays.build(folder, self.train_pairs(), src_tokenizer, tgt_tokenizer, self.max_length)
+            if self._model_tokenizers():
+                arrays = PairArrays(folder)
+                self._report_unknown(arrays.unknown(), arrays.tokens)
 
     def setup(self, stage: str) -> None:
         """Opens what `prepare_data` made; afterwards `src_tokenizer` and `tgt_tokenizer` are set."""
         self.src_tokenizer, self.tgt_tokenizer = self._model_tokenizers() or self._own_tokenizers()
+        self._adapt_model(stage)
         if stage == "fit":
             folder = self._arrays_folder(self.src_tokenizer, self.tgt_tokenizer)
             if not folder.exists():
@@ -181,9 +190,19 @@ class PairData(DataModule):
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def _model_tokenizers(self) -> tuple[Tokenizer, Tokenizer] | None:
-        """Those of a pretrained model: its weights mean nothing with others."""
+        """Those of a pretrained model, with the words of `extend_vocabulary`: its weights mean nothing with others."""
         src, tgt = self._of_model("src_tokenizer"), self._of_model("tgt_tokenizer")
-        return (src, tgt) if src is not None and tgt is not None else None
+        if src is None or tgt is None:
+            return None
+        if not self._adds_words():
+            return src, tgt
+        if src is tgt:
+            extended = self._extended(src, lambda: (text for pair in self.train_pairs() for text in pair), self.signature())
+            return extended, extended
+        return (
+            self._extended(src, lambda: (text for text, _ in self.train_pairs()), [self.signature(), "src"]),
+            self._extended(tgt, lambda: (text for _, text in self.train_pairs()), [self.signature(), "tgt"]),
+        )
 
     def _own_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """Learnt from the training text, or read from the cache."""

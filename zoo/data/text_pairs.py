@@ -1,5 +1,6 @@
 """Translation data sets: the user's own files, Multi30k, Tatoeba."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -192,6 +193,8 @@ class Tatoeba(PublishedPairs):
         val_fraction: share of the English sentences held out for validation.
         test_fraction: share of the English sentences held out for testing.
         split_seed: selects what is held out.
+        tutorial_filter: keep only what the widely taught tutorial of pytorch.org keeps: pairs of fewer than ten words a side
+            (punctuation marks count) whose English side begins with "I am", "he is" and the like.
         **options: see `PairData`.
     """
 
@@ -216,6 +219,7 @@ class Tatoeba(PublishedPairs):
         val_fraction: float = 0.01,
         test_fraction: float = 0.01,
         split_seed: int = 0,
+        tutorial_filter: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -228,6 +232,7 @@ class Tatoeba(PublishedPairs):
         check_fraction("test_fraction", test_fraction)
         self.src_lang, self.tgt_lang = src_lang, tgt_lang
         self.val_fraction, self.test_fraction, self.split_seed = val_fraction, test_fraction, split_seed
+        self.tutorial_filter = tutorial_filter
         foreign = tgt_lang if src_lang == "eng" else src_lang
         self.folder, self._name = f"tatoeba-eng-{foreign}", f"eng-{foreign}.txt"
         self._held_out: dict[Split, list[tuple[str, str]]] | None = None
@@ -236,11 +241,12 @@ class Tatoeba(PublishedPairs):
         return [self._name]
 
     def signature(self) -> list[object]:
-        return [self.path(self._name), self.src_lang, self.val_fraction, self.test_fraction, self.split_seed]
+        filtered = ["tutorial"] if self.tutorial_filter else []
+        return [self.path(self._name), self.src_lang, self.val_fraction, self.test_fraction, self.split_seed, *filtered]
 
     def train_pairs(self) -> Iterator[tuple[str, str]]:
         foreign_held_out = {foreign for pairs in self._held_out_pairs().values() for _, foreign in pairs}
-        for english, foreign in read_pairs(self.path(self._name), None):
+        for english, foreign in self._pairs():
             if self._split(english) == "train" and foreign not in foreign_held_out:
                 yield self._directed(english, foreign)
 
@@ -264,10 +270,14 @@ class Tatoeba(PublishedPairs):
     def _held_out_pairs(self) -> dict[Split, list[tuple[str, str]]]:
         if self._held_out is None:
             self._held_out = {"val": [], "test": []}
-            for english, foreign in read_pairs(self.path(self._name), None):
+            for english, foreign in self._pairs():
                 if (split := self._split(english)) != "train":
                     self._held_out[split].append((english, foreign))
         return self._held_out
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        pairs = read_pairs(self.path(self._name), None)
+        return (pair for pair in pairs if _is_of_tutorial(*pair)) if self.tutorial_filter else pairs
 
     def _split(self, english: str) -> Split:
         drawn = draw(english, self.split_seed)
@@ -277,6 +287,15 @@ class Tatoeba(PublishedPairs):
 
     def _directed(self, english: str, foreign: str) -> tuple[str, str]:
         return (english, foreign) if self.src_lang == "eng" else (foreign, english)
+
+
+_TUTORIAL = re.compile(r"(?:i(?:'| a)m|(?:he|she)(?:'| i)s|(?:you|we|they)(?:'| a)re) ", re.IGNORECASE)
+
+
+def _is_of_tutorial(english: str, foreign: str) -> bool:
+    if not _TUTORIAL.match(english.replace("’", "'")):
+        return False
+    return all(len(re.findall(r"\w+|[.!?]", side)) < 10 for side in (english, foreign))
 
 
 def _first_of_each(translations: dict[str, list[str]]) -> list[tuple[str, str]]:

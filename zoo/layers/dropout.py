@@ -29,3 +29,11 @@ class Dropout(nn.Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+class LockedDropout(Dropout):
+    """Dropout that leaves out the same elements at all steps of a sequence (Gal and Ghahramani 2016)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Steps first: (T, B, D) -> (T, B, D)."""
+        return x * super().forward(x.new_ones(1, *x.shape[1:])) if self.training and self.p else x

@@ -27,8 +27,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             scores = torch.addmm(b, xs[part], w.t()).float()  # (R, V)
             label = labels[part].unsqueeze(-1)
             probs = torch.softmax(scores, dim=-1)
-            top, where = scores.max(-1, keepdim=True)
-            log_norm = top - probs.gather(-1, where).log_()  # log sum exp, from the one probability that is never tiny
+            log_norm = scores.amax(-1, keepdim=True) - probs.amax(-1, keepdim=True).log_()  # log sum exp, from what is never tiny
             chosen = scores.gather(-1, label)
             loss += log_norm.sum() - (1 - smoothing) * chosen.sum()
             rows[part] = (log_norm - chosen).squeeze(-1)

@@ -231,6 +231,8 @@ def beam_search(
         width = gains.shape[1]
         count = min(2 * beam_size, gains[0].numel())
         values, parents, tokens = _top(gains, log_probs, count)  # (b, count) each, best first
+        if rules.is_check(t) and values.isnan().any():  # NaN comes out on top, with a parent that may not exist
+            raise ValueError("the model gives NaN instead of probabilities: its weights are too large, or no longer what was trained")
 
         is_eos = tokens == eos
         last = t + 1 >= max_length
@@ -285,6 +287,14 @@ def search(
     if beam_size == 1 and n_best == 1:
         return greedy_search(step, state, memory, **options)
     return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)
+
+
+def check_search(beam_size: int, length_penalty: float) -> None:
+    """Raises ValueError for settings of a model with which a search would not fit into memory, or its scores into a number."""
+    if not 1 <= beam_size <= 100:
+        raise ValueError(f"beam_size must be from 1 to 100; got {beam_size:,}")
+    if not -10 <= length_penalty <= 10:
+        raise ValueError(f"length_penalty must be from -10 to 10; got {length_penalty}")
 
 
 class _Rules:

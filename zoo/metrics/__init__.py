@@ -1,7 +1,22 @@
-"""Scores as they are published: of translations, of classifiers and of captions."""
+"""Scores as they are published: of translations, alignments, classifiers and captions."""
 
+from zoo.metrics.alignments import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.metrics.captions import CaptionScores, CiderD, caption_tokens, meteor
 from zoo.metrics.classes import ClassScores
 from zoo.metrics.corpus import CorpusScore, moses_lowercase
+from zoo.metrics.gather import Mean
 
-__all__ = ["CaptionScores", "CiderD", "ClassScores", "CorpusScore", "caption_tokens", "meteor", "moses_lowercase"]
+__all__ = [
+    "CaptionScores",
+    "CiderD",
+    "ClassScores",
+    "CorpusScore",
+    "GoldAlignment",
+    "Mean",
+    "alignment_error_rate",
+    "caption_tokens",
+    "diagonal_links",
+    "meteor",
+    "moses_lowercase",
+    "read_gold_alignments",
+]

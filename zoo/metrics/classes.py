@@ -1,8 +1,11 @@
 """Scores of classifiers; torchmetrics does the counting."""
 
+import math
 from collections.abc import Sequence
 
 from torch import Tensor, nn
+
+from zoo.metrics.gather import Mean
 
 
 class ClassScores(nn.Module):
@@ -20,7 +23,6 @@ class ClassScores(nn.Module):
 
     def __init__(self, num_classes: int, multi_label: bool = False, measures: Sequence[str] = ()) -> None:
         super().__init__()
-        from torchmetrics import MeanMetric
         from torchmetrics import classification as metrics  # late: takes a second
 
         if multi_label:
@@ -35,7 +37,7 @@ class ClassScores(nn.Module):
                 "macro_f1": metrics.MulticlassF1Score(num_classes, average="macro"),
             }
         self.metrics = nn.ModuleDict(found)
-        self.measures = nn.ModuleDict({name: MeanMetric() for name in measures})
+        self.measures = {name: Mean() for name in measures}
 
     def update(self, logits: Tensor, labels: Tensor, **measures: Tensor) -> None:
         """Adds texts: logits (B, C), labels (B,) numbers or (B, C) zeros and ones, further measures (B,)."""
@@ -44,9 +46,9 @@ class ClassScores(nn.Module):
         for metric in self.metrics.values():
             metric.update(logits, labels)
         for name, values in measures.items():
-            self.measures[name].update(values)
+            self.measures[name].update(math.fsum(values.tolist()), len(values))
 
     def compute(self) -> dict[str, float]:
         """The scores and mean measures of all texts so far."""
         scores = {name: 100 * metric.compute().item() for name, metric in self.metrics.items()}
-        return scores | {name: metric.compute().item() for name, metric in self.measures.items()}
+        return scores | {name: mean.compute() for name, mean in self.measures.items()}

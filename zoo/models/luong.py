@@ -1,7 +1,8 @@
 """Luong, Pham, Manning 2015: Effective Approaches to Attention-based Neural Machine Translation (arXiv:1508.04025).
 
 Here: global attention (Eq. 4-8) with scores dot, general, concat and location, local-m and local-p (Eq. 9-10), the attentional
-state (Eq. 5), the output layer (Eq. 6) and input feeding (section 3.3).
+state (Eq. 5), the output layer (Eq. 6) and input feeding (section 3.3). `attentional_state: false` with score dot and without
+input feeding is the plain form of many textbooks: the output layer reads [c_t; h_t] directly.
 
 Differs from the paper:
 * The encoder is bidirectional by default (the paper's is not; `bidirectional: false`), with half of the hidden size each way,
@@ -42,6 +43,7 @@ class LuongNMT(TranslationModule):
         bidirectional: encoder in both directions, H/2 each.
         attention: positions attended to.
         score: how query and memory are compared.
+        attentional_state: h~_t = tanh(W_c [c_t; h_t]) goes to the output layer; else [c_t; h_t] itself does, without input feeding.
         input_feeding: the attentional state of the last step is part of the next input; costs a Python loop in training.
         window: D of the local attentions.
         renormalize: local_p and local_p_star: weights sum to 1 (not in the paper).
@@ -73,6 +75,7 @@ class LuongNMT(TranslationModule):
         bidirectional: bool = True,
         attention: Literal["global", "local_m", "local_p", "local_p_star"] = "global",
         score: Literal["dot", "scaled_dot", "general", "concat", "location"] = "general",
+        attentional_state: bool = True,
         input_feeding: bool = True,
         window: int = 10,
         renormalize: bool = False,
@@ -90,8 +93,11 @@ class LuongNMT(TranslationModule):
         super().__init__()
         if bidirectional and hidden_size % 2:
             raise ValueError(f"hidden_size must be even for a bidirectional encoder (half each way); got {hidden_size}")
+        if input_feeding and not attentional_state:
+            raise ValueError("input feeding feeds the attentional state; set input_feeding to false where attentional_state is false")
         self.input_feeding = input_feeding
-        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, hidden_size)
+        readout_size = hidden_size if attentional_state else 2 * hidden_size
+        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, readout_size)
         self.encoder = RecurrentEncoder(
             cell, embedding_size, hidden_size // (2 if bidirectional else 1), encoder_layers, bidirectional, dropout
         )
@@ -101,7 +107,7 @@ class LuongNMT(TranslationModule):
         self.attention = make_attention(
             attention, hidden_size, hidden_size, score=score, max_length=max_source_length, window=window, renormalize=renormalize
         )
-        self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False)
+        self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False) if attentional_state else None
         self.dropout = Dropout(dropout)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
@@ -118,7 +124,8 @@ class LuongNMT(TranslationModule):
         if not self.input_feeding:
             hidden, _ = self.decoder(embedded, state)  # (B, T, H)
             context, weights = self.attention(hidden, memory, torch.arange(tgt.size(1), device=tgt.device))
-            return self.dropout(tanh(self.w_c(torch.cat([context, hidden], dim=-1)))), weights
+            readouts = torch.cat([context, hidden], dim=-1)
+            return self.dropout(readouts if self.w_c is None else tanh(self.w_c(readouts))), weights
         gates = self.decoder.project(embedded).unsqueeze(2).unbind(1)  # T x (B, 1, G)
         step, attend = self._step(), self.attention.loop(memory)
         state = tuple(x.unsqueeze(1) for x in state)
@@ -140,13 +147,14 @@ class LuongNMT(TranslationModule):
 
     def _step(self):
         """One decoder step; its weights are prepared here, once a sequence."""
-        recur, combine = self.decoder.loop(), StepProduct(self.w_c.weight)
+        recur, combine = self.decoder.loop(), None if self.w_c is None else StepProduct(self.w_c.weight)
 
         def step(gates: Tensor, state: tuple, attend, t: int) -> tuple[Tensor, tuple, Tensor]:
             feed, state = (state[0], state[1:]) if self.input_feeding else (None, state)
             hidden, state = recur(gates, feed, state)  # h_t = RNN([y_{t-1}; h~_{t-1}], h_{t-1})
             context, weights = attend(hidden, t)  # c_t, a_t: Eq. 4, 7-10
-            readout = self.dropout(tanh(combine(torch.cat([context, hidden], dim=-1))))  # h~_t = tanh(W_c [c_t; h_t])  Eq. 5
+            readout = torch.cat([context, hidden], dim=-1)
+            readout = self.dropout(readout if combine is None else tanh(combine(readout)))  # h~_t = tanh(W_c [c_t; h_t])  Eq. 5
             return readout, ((readout, *state) if self.input_feeding else state), weights
 
         return step

@@ -145,6 +145,7 @@ class ShowAttendTell(CaptioningModule):
         self_critical_epoch: epoch from which the model is trained by the CIDEr-D of captions that it draws itself, one for each caption of an
             image, against the mean of its others (Rennie et al. 2017, arXiv:1612.00563; baseline of Luo 2020, arXiv:2003.09971), without
             dropout; hard attention then draws where it looks as well. None: never.
+        likelihood: weight of -log p of the given captions beside the self-critical term; above 0 it keeps sentences well formed.
         label_smoothing: share of the target probability spread over the vocabulary.
         learning_rate: peak rate of AdamW.
         warmup_steps: optimiser steps of linear warm-up.
@@ -185,6 +186,7 @@ class ShowAttendTell(CaptioningModule):
         temperature: float = 1.0,
         decoding: Literal["expectation", "argmax", "sample"] = "expectation",
         self_critical_epoch: int | None = None,
+        likelihood: float = 0.0,
         label_smoothing: float = 0.0,
         learning_rate: float = 1e-3,
         warmup_steps: int = 100,
@@ -278,14 +280,21 @@ class ShowAttendTell(CaptioningModule):
     # ---- training ----
 
     def loss(self, batch: CaptionBatch) -> tuple[Tensor, int]:
-        hard, training = self.config["attention"] == "hard", self.training
         first = self.config["self_critical_epoch"]
-        if training and first is not None and self.current_epoch >= first:
-            self.eval()
-            try:
-                return self.self_critical_loss(batch)
-            finally:
-                self.train()
+        if not self.training or first is None or self.current_epoch < first:
+            return self.likelihood_loss(batch)
+        self.eval()
+        try:
+            loss, words = self.self_critical_loss(batch)
+        finally:
+            self.train()
+        if share := self.config["likelihood"]:
+            loss = loss + share * self.likelihood_loss(batch)[0]
+        return loss, words
+
+    def likelihood_loss(self, batch: CaptionBatch) -> tuple[Tensor, int]:
+        """Minus the log-likelihood of the batch's captions, with the terms of training, and their words."""
+        hard, training = self.config["attention"] == "hard", self.training
         memory, state = self.encode(batch.images)
         tokens, labels = batch.captions[..., :-1], batch.captions[..., 1:]
         real = lengths_to_mask(batch.lengths, labels.size(-1))  # (N, K, T)

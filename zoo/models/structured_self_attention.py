@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.classification import TextClassifier, groups_of_similar_size
-from zoo.labeled_text import TextBatch, collate_texts
+from zoo.classification import TextClassifier
+from zoo.labeled_text import TextBatch, collate_texts, groups_of_similar_size
 from zoo.layers.dropout import Dropout
 from zoo.layers.elementwise import tanh
 from zoo.layers.masking import lengths_to_mask, masked_softmax

@@ -9,6 +9,8 @@ from zoo.plots.caption import caption_html, caption_picture
 from zoo.plots.document import document_picture
 from zoo.plots.hops import hops_picture
 from zoo.plots.html import document_html, hops_html
+from zoo.plots.look_back import look_back_picture
+from zoo.plots.reading import reading_html, reading_picture
 
 __all__ = [
     "alignment_heatmap",
@@ -18,4 +20,7 @@ __all__ = [
     "document_picture",
     "hops_html",
     "hops_picture",
+    "look_back_picture",
+    "reading_html",
+    "reading_picture",
 ]

@@ -1,0 +1,411 @@
+"""Readers: the equations against naive loops, padding and the rest of the batch, pointer sums, unknown words, `answer`."""
+
+import json
+import math
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from model_cases import CASES, build
+from torch.utils.data import DataLoader
+
+from zoo.cloze_text import BLANK, BLANK_ID, collate_questions, split_words
+from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention
+from zoo.reading import Reading, ReadingModule
+from zoo.text import UNK, Tokenizer
+
+CASES = [case for case in CASES if issubclass(case.values[0], ReadingModule)]
+DOCUMENT = "Alice met the Rabbit . The Rabbit ran , and Alice ran after the Rabbit ; Zog slept ."
+QUERY = "`` Wait ! '' cried XXXXX to the Rabbit ."
+
+
+def collate(documents, queries, candidates=None, answers=None, ids=None):
+    """A batch from lists of numbers; the vocabulary id of a number is the number itself."""
+    ids = np.arange(60) if ids is None else np.array(ids)
+    arrays = [[np.array(row, np.int64) for row in rows] for rows in (documents, queries, candidates or [[]] * len(documents))]
+    return collate_questions(*arrays, answers, ids)
+
+
+# ---- equations ----
+
+
+def naive_over_attention(m):
+    """Equations 5 to 9 for one document of D words and one query of L words: M (D, L)."""
+    rows, columns = m.shape
+    alpha = [[math.exp(m[i, j]) / sum(math.exp(m[k, j]) for k in range(rows)) for j in range(columns)] for i in range(rows)]
+    beta = [[math.exp(m[i, j]) / sum(math.exp(m[i, k]) for k in range(columns)) for j in range(columns)] for i in range(rows)]
+    mean = [sum(beta[i][j] for i in range(rows)) / rows for j in range(columns)]
+    return [sum(alpha[i][j] * mean[j] for j in range(columns)) for i in range(rows)], mean
+
+
+def test_attention_over_attention_equals_loops_and_ignores_pads():
+    torch.manual_seed(0)
+    scores = 2 * torch.randn(3, 8, 5)
+    lengths, query_lengths = torch.tensor([6, 8, 1]), torch.tensor([5, 2, 3])
+    mask, query_mask = torch.arange(8) < lengths.unsqueeze(1), torch.arange(5) < query_lengths.unsqueeze(1)
+    found, importance = attend_over_attention(scores, mask, query_mask)
+    for n, (rows, columns) in enumerate(zip(lengths.tolist(), query_lengths.tolist())):
+        weights, mean = naive_over_attention(scores[n, :rows, :columns].double().numpy())
+        assert found[n, :rows].tolist() == pytest.approx(weights, abs=1e-6)
+        assert importance[n, :columns].tolist() == pytest.approx(mean, abs=1e-6)
+        assert (found[n, rows:] == 0).all() and (importance[n, columns:] == 0).all()
+    assert found.sum(1).tolist() == pytest.approx([1, 1, 1])  # 6 of 8: dividing by the padded length would leave 0.75
+
+
+def test_empty_rows_have_weight_and_gradient_zero():
+    scores = torch.randn(3, 4, 3, requires_grad=True)
+    mask = torch.tensor([[True] * 4, [False] * 4, [True] * 4])
+    query_mask = torch.tensor([[False] * 3, [True] * 3, [True] * 3])
+    found, importance = attend_over_attention(scores, mask, query_mask)
+    assert found.sum(1).tolist() == pytest.approx([0, 0, 1]) and importance.sum(1).tolist() == pytest.approx([0, 0, 1])
+    gradient = torch.autograd.grad((found * torch.randn(3, 4)).sum(), scores)[0]
+    assert gradient.isfinite().all() and (gradient[:2] == 0).all() and gradient[2].abs().max() > 0
+
+
+def encode(encoder, inputs):
+    """States of one sequence, both directions, and the last of each, step by step."""
+    outputs, last = [], []
+    for cell, order in zip(encoder.layers[0], (range(len(inputs)), reversed(range(len(inputs))))):
+        step, state, found = cell.loop(), (torch.zeros(1, 4),), {}
+        for t in order:
+            state = step(cell.project(inputs[t : t + 1]), None, state)
+            found[t] = state[0][0]
+        outputs.append(torch.stack([found[t] for t in range(len(inputs))]))
+        last.append(state[0][0])
+    return torch.cat(outputs, dim=-1), torch.cat(last)
+
+
+@pytest.mark.parametrize("attention", ["over_attention", "sum"])
+@pytest.mark.parametrize("shared", [True, False])
+@torch.no_grad()
+def test_a_reader_equals_a_loop_over_examples(attention, shared):
+    torch.manual_seed(0)
+    model = build(AttentionOverAttentionReader, vocab_size=60, attention=attention, shared_encoder=shared).eval()
+    model.embedding.weight.mul_(10)
+    documents, queries = [[5, 6, 7, 5, 8, 5], [9, 9], [10, 11, 12]], [[7, 20], [9, 21, 22, 10], [30]]
+    batch = collate(documents, queries, answers=[5, 9, 30])
+    weights, query_weights = model(batch)
+    losses, start, query_start = [], 0, 0
+    for document, query, answer in zip(documents, queries, (5, 9, None)):
+        d, _ = encode(model.encoders[0], model.embedding.weight[document])
+        q, last = encode(model.encoders[-1], model.embedding.weight[query])
+        if attention == "sum":
+            want = torch.softmax(d @ last, 0)
+        else:
+            want, mean = (torch.tensor(x) for x in naive_over_attention((d @ q.t()).double().numpy()))
+            got = query_weights[query_start : query_start + len(query)]
+            torch.testing.assert_close(got, mean.float(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(weights[start : start + len(document)], want.float(), rtol=1e-4, atol=1e-6)
+        if answer:
+            losses.append(-math.log(sum(float(w) for w, word in zip(want, document) if word == answer)))
+        start, query_start = start + len(document), query_start + len(query)
+    loss, count = model.loss(batch)
+    assert count == 2 and float(loss) == pytest.approx(sum(losses), rel=1e-4)  # 30 is in the query only
+
+
+@pytest.mark.parametrize("cls, options", CASES)
+@torch.no_grad()
+def test_an_example_alone_is_the_example_in_a_batch(model_and_batch):
+    model, batch = model_and_batch
+    weights, query_weights = model(batch)
+    together = model.candidate_probabilities(model.word_probabilities(weights, batch), batch)
+    rows, places = weights.split(batch.document_lengths.tolist()), together.split(batch.candidate_counts.tolist())
+    for n in range(6):
+        alone = batch.select([n])
+        found, _ = model(alone)
+        torch.testing.assert_close(found, rows[n], rtol=1e-4, atol=1e-6)
+        one = model.candidate_probabilities(model.word_probabilities(found, alone), alone)
+        torch.testing.assert_close(one, places[n], rtol=1e-4, atol=1e-6)
+        assert float(found.sum()) == pytest.approx(float(len(found) > 0), abs=1e-5) and (found >= 0).all()
+    assert (query_weights is None) == (model.config["attention"] == "sum")
+
+
+@pytest.mark.parametrize("attention", ["over_attention", "sum"])
+def test_an_empty_document_or_query_counts_nothing_and_hurts_nobody(attention):
+    torch.manual_seed(0)
+    model = build(AttentionOverAttentionReader, vocab_size=60, attention=attention).train()
+    batch = collate([[], [5, 6], [7, 8], []], [[9], [], [9, 10], []], [[5], [], [7, 8], []], [5, 6, 7, 8])
+    weights, _ = model(batch)
+    assert (weights[:2] == 0).all() and float(weights[2:].sum().detach()) == pytest.approx(1)
+    loss, count = model.loss(batch)
+    assert count == 2
+    loss.backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    nothing = collate([[], []], [[], []], answers=[5, 6])
+    weights, _ = model(nothing)
+    assert model.loss(nothing)[1] == 0 and not model.is_right(model.word_probabilities(weights, nothing), nothing).any()
+
+
+# ---- pointer sums, candidates, answers ----
+
+
+def test_distinct_words_are_numbered_as_they_occur():
+    batch = collate([[7, 5, 7], [5]], [[9, 7], [5, 6]], [[7, 8, 7, 9], []], [7, 6], ids=np.arange(60) * 2)
+    assert batch.words.tolist() == [14, 10, 18, 10, 12] and batch.word_counts.tolist() == [3, 2]
+    assert batch.document.tolist() == [0, 1, 0, 0] and batch.query.tolist() == [2, 0, 0, 1]
+    assert batch.candidates.tolist() == [0, -1, 0, 2, 0] and batch.candidate_counts.tolist() == [4, 1]  # none given: the document's
+    assert batch.answers.tolist() == [0, -1]  # 6 is in the query only
+    for part, chosen in zip(collate([[5]], [[5, 6]], [[]], [6], ids=np.arange(60) * 2), batch.select([1])):
+        assert torch.equal(part, chosen)
+    assert all(torch.equal(a, b) for a, b in zip(batch.select(slice(0, 2)), batch))
+
+
+def test_places_of_a_word_are_summed_and_candidates_chosen_by_their_sums():
+    model = build(AttentionOverAttentionReader)
+    batch = collate([[5, 6, 5], [7], [8, 9]], [[20, 5], [20], [20]], [[6, 5, 5, 30], [7], [20, 40]], [5, 7, 8])
+    weights = torch.tensor([0.3, 0.4, 0.3, 1.0, 0.5, 0.5])
+    probabilities = model.word_probabilities(weights, batch)
+    assert probabilities.tolist() == pytest.approx([0.6, 0.4, 0, 1, 0, 0.5, 0.5, 0])
+    found = model.candidate_probabilities(probabilities, batch)
+    assert found.tolist() == pytest.approx([0.4, 0.6, 0.6, 0, 1, 0, 0])  # a candidate twice has the whole sum twice
+    assert model.is_right(probabilities, batch).tolist() == [True, True, False]  # the last: no candidate is in the document
+    absent = batch._replace(answers=torch.tensor([-1, -1, -1]))
+    assert not model.is_right(probabilities, absent).any()
+
+
+def test_an_answer_that_is_not_there_is_counted_and_not_learnt():
+    model = build(AttentionOverAttentionReader, vocab_size=60)
+    batch = collate([[5, 6], [7, 8]], [[20], [20]], [[5, 6], [7, 8]], [5, 30])
+    options = dict(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = pl.Trainer(max_epochs=1, **options)
+    trainer.fit(model, DataLoader([batch, batch], batch_size=None), DataLoader([batch], batch_size=None))
+    assert trainer.callback_metrics["train/absent_answers"] == 2
+    alone = build(AttentionOverAttentionReader, vocab_size=60).eval()
+    with torch.no_grad():
+        assert float(alone.loss(batch)[0]) == pytest.approx(float(alone.loss(batch.select([0]))[0]))
+    found = trainer.validate(model, DataLoader([batch, None], batch_size=None), verbose=False)[0]  # None: nothing for this process
+    assert found["val/accuracy"] in (0, 50)  # the second can never be right
+    with torch.no_grad():
+        assert found["val/loss"] == pytest.approx(float(model.eval().loss(batch)[0]), rel=1e-4)
+
+
+@torch.no_grad()
+def test_a_loss_of_an_impossible_answer_is_finite():
+    model = build(AttentionOverAttentionReader, vocab_size=60, attention="sum").eval()
+    model.forward = lambda batch: (torch.tensor([1.0, 0.0]), None)
+    loss, _ = model.loss(collate([[5, 6]], [[20]], answers=[6]))
+    assert 80 < float(loss) < 100
+
+
+# ---- unknown words ----
+
+
+def unknown_reader(**options):
+    torch.manual_seed(0)
+    return build(AttentionOverAttentionReader, **{"vocab_size": 12, "num_unknown": 4, **options})
+
+
+def test_unknown_words_are_told_apart_in_the_order_in_which_they_occur():
+    ids = [*range(12), UNK, UNK, UNK, UNK, UNK, UNK]
+    batch = collate([[13, 5, 12, 13], [14, 12, 13, 15, 16]], [[12, 14], [5]], ids=ids)
+    found = unknown_reader().eval().word_ids(batch)
+    assert found.tolist() == [12, 5, 13, 14, 12, 13, 14, 15, 12, 5]  # the fifth of four begins anew
+    assert unknown_reader(num_unknown=0).eval().word_ids(batch).tolist() == [1, 5, 1, 1, 1, 1, 1, 1, 1, 5]
+
+
+def test_in_training_their_embeddings_are_shuffled_within_each_example():
+    ids = [*range(12), *[UNK] * 4]
+    batch = collate([[12, 13, 14, 15]] * 50, [[5]] * 50, ids=ids)
+    found = unknown_reader().train().word_ids(batch).view(50, 5)
+    assert (found[:, 4] == 5).all() and (found[:, :4].sort(1).values == torch.arange(12, 16)).all()
+    assert len({tuple(row) for row in found.tolist()}) > 10
+
+
+@pytest.mark.parametrize("rates, share", [((0.5, 0.0), 0.5), ((0.0, 0.5), 0.25), ((1.0, 0.0), 1.0), ((0.0, 1.0), 0.5)])
+def test_words_and_candidates_are_made_unknown_in_training(rates, share):
+    batch = collate([[4, 5, 6, 7] * 2] * 400, [[BLANK_ID]] * 400, [[4, 5, 5, 30]] * 400)
+    model = unknown_reader(word_dropout=rates[0], candidate_dropout=rates[1], num_unknown=8).train()
+    found = model.word_ids(batch).view(400, 5)
+    assert (found[:, 4] == BLANK_ID).all()  # the blank stays what it is
+    assert float((found[:, :4] >= 12).float().mean()) == pytest.approx(share, abs=0.08)
+    if not rates[0]:
+        assert (found[:, 2:4] < 12).all()
+    assert torch.equal(model.eval().word_ids(batch), batch.words)
+
+
+@torch.no_grad()
+def test_different_unknown_words_can_be_told_apart_and_pointed_at():
+    model = unknown_reader().eval()
+    model.embedding.weight.mul_(10)
+    ids = [*range(12), UNK, UNK]
+    one, other = (collate([[12, 13, 5, second]], [[BLANK_ID, 12]], ids=ids) for second in (12, 13))
+    first, second = (model.word_probabilities(model(batch)[0], batch) for batch in (one, other))
+    assert len(first) == 4 and (first[:2] - second[:2]).abs().max() > 1e-3
+
+
+# ---- answer ----
+
+
+@pytest.fixture(params=["over_attention", "sum"])
+def reader(request):
+    """A tiny model that knows most words of the document."""
+    torch.manual_seed(0)
+    model = build(AttentionOverAttentionReader, vocab_size=30, num_unknown=4, attention=request.param).eval()
+    model.tokenizer = Tokenizer.train([DOCUMENT.replace("Zog", ""), QUERY], "word", 30)
+    with torch.no_grad():
+        model.embedding.weight.mul_(10)
+    return model
+
+
+def test_answer_one_or_many(reader):
+    one = reader.answer(DOCUMENT, QUERY, ["Alice", "Rabbit", "Zog"])
+    assert isinstance(one, Reading) and one.answer == max(one.probabilities, key=one.probabilities.get)
+    assert list(one.probabilities) == ["Alice", "Rabbit", "Zog"]
+    assert one.document == DOCUMENT.split() and one.query == QUERY.split() and one.tokens == [one.document, one.query]
+    assert float(one.weights.sum()) == pytest.approx(1) and len(one.weights) == len(one.document)
+    sums = {word: sum(float(w) for w, d in zip(one.weights, one.document) if d == word) for word in one.probabilities}
+    assert one.probabilities == pytest.approx(sums, abs=1e-6)
+    if reader.config["attention"] == "sum":
+        assert one.query_weights is None
+    else:
+        assert float(one.query_weights.sum()) == pytest.approx(1) and len(one.query_weights) == len(one.query)
+    many = reader.answer([DOCUMENT, "Zog , Zog .", DOCUMENT], [QUERY, "XXXXX", QUERY], [["Alice", "Rabbit", "Zog"], None, ["Zog"]])
+    assert many[0].probabilities == pytest.approx(one.probabilities, abs=1e-5)
+    assert many[2].answer == "Zog" and list(many[1].probabilities) != []
+    assert [r.answer for r in reader.answer(DOCUMENT, [QUERY, QUERY])] == [reader.answer(DOCUMENT, QUERY).answer] * 2
+    assert reader.answer([], []) == []
+
+
+def test_without_candidates_any_word_may_be_the_answer(reader):
+    found = reader.answer(DOCUMENT, QUERY)
+    assert set(found.probabilities) == set(DOCUMENT.split()) and sum(found.probabilities.values()) == pytest.approx(1, abs=1e-5)
+    assert list(found.probabilities)[0] == found.answer and list(found.probabilities.values()) == sorted(found.probabilities.values())[::-1]
+
+
+def test_unknown_words_only(reader):
+    found = reader.answer("Foo Bar Foo", "Baz XXXXX", ["Foo", "Bar"])
+    assert found.answer in ("Foo", "Bar") and sum(found.probabilities.values()) == pytest.approx(1)
+
+
+def test_accents_may_be_written_in_two_ways(reader):
+    composed, decomposed = "Zo\u00e9", "Zoe\u0301"
+    assert reader.answer(f"{composed} {decomposed} ran", "XXXXX", [decomposed]).probabilities.keys() == {composed}
+
+
+def test_answer_keeps_the_mode_and_is_deterministic(reader):
+    first = reader.answer(DOCUMENT, QUERY).probabilities
+    reader.train()
+    assert reader.answer(DOCUMENT, QUERY).probabilities == first and reader.training
+
+
+def test_raw_text_is_read_like_tokenised_text(reader):
+    raw = "Alice met the Rabbit. The Rabbit ran, and Alice ran after the Rabbit; Zog slept."
+    assert reader.answer(raw, '"Wait!" cried XXXXX to the Rabbit.').tokens == [DOCUMENT.split(), QUERY.split()]
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("“Don't,” said Mr. Zog's rabbit-hole.", "`` Do n't , '' said Mr. Zog 's rabbit-hole ."),
+        ('He--she "it" can\'t... (yes)', "He -- she `` it '' ca n't ... ( yes )"),
+        ("@entity12 , XXXXX's", "@entity12 , XXXXX 's"),
+        ("  \n\t", ""),
+        ("It’s Zog’s", "It 's Zog 's"),
+        ("1,000.5 cats,dogs", "1,000.5 cats , dogs"),
+    ],
+)
+def test_words_of_raw_text(text, words):
+    tokenizer = Tokenizer.train(["Mr. `` '' -- ... said @entity12 's n't"], "word", 30)
+    assert split_words(text, tokenizer, {BLANK}) == words.split()
+    assert split_words(words, tokenizer, {BLANK}) == words.split()
+    assert split_words("Mr. Zog-Zog. a.b.", tokenizer, {"a.b."}) == ["Mr.", "Zog-Zog", ".", "a.b."]
+    plain = Tokenizer.train(["a"], "word_punct", 30)
+    assert split_words("Zog's, a-b", plain) == ["Zog", "'s", ",", "a", "-", "b"]
+
+
+def test_results_are_written_as_picture_page_and_json(reader, tmp_path):
+    for candidates in (["Alice", "Rabbit"], None):
+        result = reader.answer(DOCUMENT, QUERY, candidates)
+        assert result.plot(tmp_path / "a.png").stat().st_size > 5000
+        page = result.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
+        assert "slept" in page and f"<h1>{result.answer}</h1>" in page
+        found = json.loads(json.dumps(result.to_dict()))
+        assert found["answer"] == result.answer and found["document"] == DOCUMENT.split()
+        assert (found["query_weights"] is None) == (reader.config["attention"] == "sum") and len(found["weights"]) == len(found["document"])
+
+
+@pytest.mark.parametrize("document", ["Alice " * 3000, "Alice", "\0 \x85 Alice ."])
+def test_extreme_texts(reader, document):
+    result = reader.answer(document, "XXXXX", ["Alice"])
+    assert result.answer == "Alice" and 0 < result.probabilities["Alice"] <= 1.0001
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("", QUERY), "the document has no words; give a text"),
+        ((DOCUMENT, " \n"), "the query has no words; give a text"),
+        ((DOCUMENT, "Who ran ?"), "the query must have XXXXX in place of the missing word; got 'Who ran [?]'"),
+        ((DOCUMENT, QUERY, []), "there is no candidate; give some, or None to choose from all words of the document"),
+        ((DOCUMENT, QUERY, ["Bob", "alice"]), r"none of the candidates is in the document \(upper and lower case differ\): 'Bob', 'alice'"),
+        ((DOCUMENT, QUERY, ["Alice Rabbit"]), "a candidate must be one word of the document; got 'Alice Rabbit'"),
+        (([DOCUMENT, DOCUMENT], [QUERY]), "there must be as many documents as queries; got 2 and 1"),
+        ((DOCUMENT, [QUERY], [["Alice"], None]), "there must be as many lists of candidates as queries; got 2 and 1"),
+        (([DOCUMENT, ""], [QUERY, QUERY]), "question 2: the document has no words"),
+    ],
+)
+def test_what_answer_refuses(reader, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        reader.answer(*arguments)
+
+
+def test_what_answer_does_not_take(reader):
+    with pytest.raises(TypeError, match="question 1: the document must be a string; got int"):
+        reader.answer([3], [QUERY])
+    with pytest.raises(TypeError, match="candidates must be a list of strings; got 'Alice'"):
+        reader.answer(DOCUMENT, QUERY, "Alice")
+    reader.tokenizer = None
+    with pytest.raises(ValueError, match="this model has no tokenizer yet"):
+        reader.answer(DOCUMENT, QUERY)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"attention": "dot"}, "attention must be one of 'over_attention', 'sum'; got 'dot'"),
+        ({"num_unknown": -1}, "num_unknown must be at least 0; got -1"),
+        ({"word_dropout": 1.5}, r"word_dropout must be in \[0, 1\]; got 1.5"),
+        ({"candidate_dropout": -0.1}, r"candidate_dropout must be in \[0, 1\]; got -0.1"),
+        ({"total_steps": 50}, "each cycle of total_steps must exceed warmup_steps"),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(AttentionOverAttentionReader, **options)
+
+
+@torch.no_grad()
+def test_bf16_is_close(reader):
+    ids = np.arange(30)
+    batch = collate([[5, 6, 7, 5, 8]] * 3, [[9, 10]] * 3, [[5, 6]] * 3, [5] * 3, ids)
+    exact, _ = reader.loss(batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough, _ = reader.loss(batch)
+    assert rough.dtype == torch.float32 and float(rough) == pytest.approx(float(exact), rel=0.1)
+
+
+def test_it_learns_to_point_at_what_follows_a_marker():
+    """The word behind the marker is the answer, whatever it is: only states, not words, can tell."""
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    model = build(AttentionOverAttentionReader, vocab_size=40, embedding_size=16, hidden_size=16, num_unknown=16, candidate_dropout=0.5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    def batch():
+        names = [rng.permutation(np.arange(10, 36))[:6] for _ in range(32)]
+        documents = [np.stack([np.where(np.arange(6) == n % 6, 5, 6), row], 1).ravel() for n, row in enumerate(names)]
+        return collate(documents, [[5, BLANK_ID]] * 32, names, [int(row[n % 6]) for n, row in enumerate(names)])
+
+    for _ in range(120):
+        loss, count = model.train().loss(batch())
+        optimizer.zero_grad()
+        (loss / count).backward()
+        optimizer.step()
+    seen = batch()
+    strange = np.arange(60)
+    strange[10:36] = UNK  # names that no vocabulary knows
+    for one in (seen, seen._replace(words=torch.from_numpy(strange)[seen.words])):
+        with torch.no_grad():
+            right = model.eval().is_right(model.word_probabilities(model(one)[0], one), one)
+        assert right.float().mean() > 0.9

@@ -1,0 +1,96 @@
+"""Word alignments read off the attention of a translator that is made to write a given translation."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from zoo.text import Tokenizer, pad_batch
+
+if TYPE_CHECKING:
+    from zoo.translation import TranslationModule
+
+Pair = tuple[str | Sequence[str], str | Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Soft and hard alignment of two given sentences."""
+
+    source_words: list[str]
+    target_words: list[str]
+    attention: Tensor  # (target words, source words); a row sums to less than 1 by what went to the end of the source
+    links: list[tuple[int, int]]  # (source word, target word) counted from 0: the source word that each target word attends to most
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws the alignment heat map into an image file (format by its ending) and returns the path."""
+        from zoo.plots import alignment_heatmap
+
+        return alignment_heatmap(path, self.source_words, self.target_words, self.attention)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        attention = [[round(a, 4) for a in row] for row in self.attention.tolist()]
+        links = [list(link) for link in self.links]
+        return {"source_words": self.source_words, "target_words": self.target_words, "attention": attention, "links": links}
+
+
+@torch.no_grad()
+def align(model: "TranslationModule", pairs: Pair | Sequence[Pair], batch_size: int) -> Alignment | list[Alignment]:
+    """Implements `TranslationModule.align`."""
+    one = isinstance(pairs, tuple)
+    checked = [_words(pair) for pair in ([pairs] if one else pairs)]
+    pieces = [(_pieces(model.src_tokenizer, source), _pieces(model.tgt_tokenizer, target)) for source, target in checked]
+    model._check_lengths([sum(source, []) for source, _ in pieces])
+    results = [Alignment(source, target, torch.zeros(len(target), len(source)), []) for source, target in checked]
+    order = sorted((n for n, (source, target) in enumerate(checked) if source and target), key=lambda n: len(checked[n][0]))
+    training = model.training
+    model.eval()
+    try:
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            batch = pad_batch(*([sum(pieces[n][side], []) for n in rows] for side in (0, 1)))
+            src, lengths, tgt = (x.to(model.device) for x in batch[:3])
+            _, weights = model(src, lengths, tgt[:, :-1])
+            if weights is None:
+                raise ValueError("this model has no attention to align with; load one that has, e.g. a bahdanau or luong model")
+            for row, n in zip(weights.float().cpu(), rows, strict=True):
+                results[n] = _alignment(row, *checked[n], *pieces[n])
+    finally:
+        model.train(training)
+    return results[0] if one else results
+
+
+def _words(pair: Pair) -> tuple[list[str], list[str]]:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise TypeError(f"align takes a pair (source, target) or a list of such tuples; got {type(pair).__name__}")
+    source, target = (side.split() if isinstance(side, str) else list(side) for side in pair)
+    return source, target
+
+
+def _pieces(tokenizer: Tokenizer, words: list[str]) -> list[list[int]]:
+    """Token ids of each word; for characters the space before a word belongs to it."""
+    if tokenizer.kind == "char":
+        return [tokenizer.encode("x " + word)[1:] if n else tokenizer.encode(word) for n, word in enumerate(words)]
+    return tokenizer.encode_batch(words)
+
+
+def _alignment(
+    weights: Tensor, source: list[str], target: list[str], source_pieces: list[list[int]], target_pieces: list[list[int]]
+) -> Alignment:
+    """Weights (T, S) of pieces -> of words: sums over the pieces of a source word, means over those of a target word."""
+    source_of, target_of = (
+        torch.tensor([n for n, ids in enumerate(pieces) for _ in ids], dtype=torch.long) for pieces in (source_pieces, target_pieces)
+    )
+    pieces = weights[: len(target_of), : len(source_of)]
+    by_source = pieces.new_zeros(len(pieces), len(source)).index_add_(1, source_of, pieces)
+    attention = by_source.new_zeros(len(target), len(source)).index_add_(0, target_of, by_source)
+    attention /= torch.tensor([max(1, len(ids)) for ids in target_pieces]).unsqueeze(1)
+    to_end = 1 - attention.sum(1)  # what went to the end of the source
+    best, where = attention.max(1)
+    links = [(s, t) for t, (s, weight, end) in enumerate(zip(where.tolist(), best.tolist(), to_end.tolist())) if weight > max(0.0, end)]
+    return Alignment(source, target, attention, links)

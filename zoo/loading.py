@@ -1,0 +1,260 @@
+"""From the files of a stranger to a model: arguments of the right types, a model without memory, tensors that fit, then memory.
+
+The order is the point. `init_args` may ask for any amount of memory, so the model is built without any first and compared with
+the header of model.safetensors. What is allocated then is what the file itself brings.
+"""
+
+import math
+import re
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from inspect import signature
+from pathlib import Path
+from threading import get_ident
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+from torch.nn import functional, init
+from torch.nn.modules.module import register_module_buffer_registration_hook, register_module_parameter_registration_hook
+from torch.overrides import TorchFunctionMode
+
+from zoo.hub import BundleError, DamagedError, MisfitError
+
+MAX_TENSORS = 2000  # parameters and buffers of a model; an argument such as a number of layers asks for time, not only for memory
+MAX_HEADER_BYTES = 2**20  # of model.safetensors
+MAX_COUNTED = 2**20  # numbers that a constructor may compute with at once
+LARGEST = 2**31 - 1  # of the numbers among the arguments, in size
+
+# What a constructor, or reading an asset, may raise on values that make no sense.
+_AT_FAULT = (ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, AssertionError, MemoryError)
+
+_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "BOOL": torch.bool,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
+}  # fmt: skip
+
+M = TypeVar("M", bound=nn.Module)
+
+
+# ---- arguments ----
+
+
+def check_types(cls: type, arguments: Mapping[str, Any]) -> None:
+    """Raises `ValueError` unless each value is of the type that the signature of `cls.__init__` states."""
+    parameters = signature(cls.__init__).parameters
+    for name, value in arguments.items():
+        if not _is_a(value, parameters[name].annotation):
+            raise ValueError(f"{name} must be {_in_words(parameters[name].annotation)}; got {reprlib.repr(value)}")
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(_is_a(value, part) for part in parts)
+    if origin is Literal:
+        return any(type(value) is type(part) and value == part for part in parts)
+    if origin in (list, tuple):
+        if not isinstance(value, (list, tuple)):
+            return False
+        if origin is list or parts[-1] is Ellipsis:
+            return all(_is_a(item, parts[0]) for item in value)
+        return len(value) == len(parts) and all(map(_is_a, value, parts))
+    if kind in (int, float):
+        whole = type(value) is int
+        return (whole or kind is float and type(value) is float and math.isfinite(value)) and abs(value) <= LARGEST
+    return type(value) is kind
+
+
+def _in_words(kind: Any) -> str:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(map(_in_words, parts))
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, parts))}"
+    if origin in (list, tuple):
+        return f"a list of {' and '.join(_in_words(part) for part in parts if part is not Ellipsis)}"
+    limit = f"up to {LARGEST:,}"
+    return {int: f"a whole number {limit}", float: f"a number {limit}", bool: "true or false", str: "text", NoneType: "null"}[kind]
+
+
+# ---- a model without memory ----
+
+
+class _WithoutMemory(TorchFunctionMode):
+    """Inside, tensors that are made by their size have a shape only (torch's device "meta"), and so have buffers.
+
+    Numbers that a constructor computes with, such as those of `torch.arange`, stay real, which the device itself would not
+    allow. Functions that only give values, or keep the shape, are passed over: they would have nothing to do.
+    """
+
+    _SIZED = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye}
+    _COUNTED = {torch.arange, torch.linspace}
+    _FILLING = {init.normal_, init.uniform_, init.constant_, init.kaiming_uniform_}
+    _FILLING |= {Tensor.normal_, Tensor.uniform_, Tensor.fill_, Tensor.zero_}
+    _KEEPING = {functional.relu, functional.relu6, functional.silu, functional.gelu, functional.hardswish, functional.hardsigmoid}
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        if kwargs.get("device") is None and func in self._SIZED:
+            return func(*args, **{**kwargs, "device": "meta"})
+        if kwargs.get("device") is None and func in self._COUNTED:
+            found = func(*args, **{**kwargs, "device": "meta"})
+            return found if found.numel() > MAX_COUNTED else func(*args, **kwargs)
+        if func in self._FILLING:
+            t = args[0] if args else kwargs["tensor"]
+            return t if t.is_meta else func(*args, **kwargs)
+        return args[0] if func in self._KEEPING else func(*args, **kwargs)
+
+    def __enter__(self) -> "_WithoutMemory":
+        self._made, self._thread = 0, get_ident()
+        hooks = register_module_parameter_registration_hook, register_module_buffer_registration_hook
+        self._handles = [hook(self._registered) for hook in hooks]
+        return super().__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        for handle in self._handles:
+            handle.remove()
+        super().__exit__(*exception)
+
+    def _registered(self, module: nn.Module, name: str, t: Tensor | None) -> Tensor | None:
+        if get_ident() != self._thread or t is None:  # the hooks are those of all threads
+            return None
+        self._made += 1
+        if self._made > MAX_TENSORS:
+            raise ValueError(f"they ask for more than {MAX_TENSORS:,} tensors")
+        return None if isinstance(t, nn.Parameter) else t.to("meta")
+
+
+def skeleton(cls: type[M], arguments: Mapping[str, Any]) -> M:
+    """A model whose tensors have shapes but no memory.
+
+    Raises:
+        ValueError: it cannot be built with these arguments.
+    """
+    try:
+        with _WithoutMemory():
+            model = cls(**arguments)
+    except _AT_FAULT as error:
+        raise ValueError(f"{cls.__name__} cannot be built with these arguments: {_one_line(error)}") from error
+    for name, t in model.state_dict().items():
+        if not t.numel():
+            raise ValueError(f"{cls.__name__} cannot be built with these arguments: {name} would be empty, of shape {tuple(t.shape)}")
+    return model
+
+
+def _one_line(error: BaseException) -> str:
+    """At most 300 characters; a library may quote the file, and with it what a terminal would take for commands."""
+    text = " ".join(str(error).split())[:300] or type(error).__name__
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+@contextmanager
+def at_fault(where: Path) -> Iterator[None]:
+    """What the values of a file make a constructor, or the reader of an asset, raise inside becomes a `BundleError` that names the file."""
+    try:
+        yield
+    except BundleError:
+        raise
+    except _AT_FAULT as error:
+        raise MisfitError(f"{where}: {_one_line(error)}") from error
+
+
+def most_bytes(model: nn.Module) -> int:
+    """The size that the tensors of a model have at most in a file."""
+    return MAX_HEADER_BYTES + 8 * sum(t.numel() for t in model.state_dict().values())
+
+
+def furnished(model: nn.Module) -> bool:
+    """Gives a skeleton memory, without values; False if it holds tensors that no file would fill."""
+    saved = {id(t) for t in model.state_dict(keep_vars=True).values()}
+    others = (value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor) and value.is_meta)
+    if next(others, None) is not None or any(id(t) not in saved for t in model.buffers()):
+        return False
+    made: dict[Tensor, Tensor] = {}  # so that tied tensors stay tied
+    for module in model.modules():
+        for group in (module._parameters, module._buffers):
+            for name, t in group.items():
+                if t is not None and t not in made:
+                    new = torch.empty_like(t, device="cpu")
+                    made[t] = nn.Parameter(new, t.requires_grad) if isinstance(t, nn.Parameter) else new
+                group[name] = None if t is None else made[t]
+    return True
+
+
+# ---- the tensors of the file ----
+
+
+def misfits(model: nn.Module, path: Path, heads: Iterable[str]) -> tuple[str, ...]:
+    """Compares the header of a file with a model, or with its skeleton.
+
+    Returns:
+        The heads that the file does not fit.
+
+    Raises:
+        BundleError: the file is damaged, or anything else does not fit.
+    """
+    with open(path, "rb") as file:
+        if int.from_bytes(file.read(8), "little") > MAX_HEADER_BYTES:
+            raise DamagedError(f"{path} is damaged: its header would be larger than {MAX_HEADER_BYTES >> 20} MB")
+    try:
+        with safe_open(path, framework="pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}
+            stored = {name: (tuple(part.get_shape()), str(part.get_dtype())) for name, part in slices.items()}
+    except SafetensorError as error:
+        raise DamagedError(f"{path} is damaged: {_one_line(error)}") from error
+
+    state = model.state_dict(keep_vars=True)
+    problems = {name: "is not in the model" for name in stored.keys() - state.keys()}
+    groups: dict[Tensor, list[str]] = {}
+    for name, t in state.items():
+        groups.setdefault(t, []).append(name)
+    for t, names in groups.items():
+        there = [name for name in names if name in stored]
+        if not there:
+            problems[names[0]] = "is not in the file"
+        if len(there) > 1:
+            problems[there[1]] = f"is the same tensor as {there[0]} and must not be in the file too"
+        for name in there:
+            shape, code = stored[name]
+            dtype = _DTYPES.get(code, code)
+            if shape != tuple(t.shape):
+                problems[name] = f"has shape {shape} in the file, {tuple(t.shape)} in the model"
+            elif dtype != t.dtype and not (t.is_floating_point() and isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+                problems[name] = f"has type {dtype} in the file, {t.dtype} in the model"
+
+    reset = tuple(head for head in heads if any(name.startswith(f"{head}.") for name in problems))
+    left = [
+        f"{name if re.fullmatch('[a-zA-Z0-9_.]{1,200}', name) else reprlib.repr(name)} {problem}"
+        for name, problem in sorted(problems.items())
+        if not _is_in(name, reset)
+    ]
+    if left:
+        more = f" (and {len(left) - 3} more)" if len(left) > 3 else ""
+        raise MisfitError(f"{path} does not fit {type(model).__name__}: {'; '.join(left[:3])}{more}")
+    return reset
+
+
+def fill(model: nn.Module, path: Path, heads: tuple[str, ...]) -> None:
+    """Copies the tensors of a file that `misfits` has seen into a model, but for those of some heads.
+
+    Raises:
+        BundleError: the file is damaged, or holds a value that is not finite in the precision of the model.
+    """
+    state = model.state_dict()
+    try:
+        with safe_open(path, framework="pt") as file, torch.no_grad():
+            for name in file.keys():
+                if not _is_in(name, heads):
+                    t = state[name].copy_(file.get_tensor(name))
+                    if t.is_floating_point() and not torch.stack(t.aminmax()).isfinite().all():
+                        raise MisfitError(f"{path}: {name} holds NaN or infinite values")
+    except SafetensorError as error:
+        raise DamagedError(f"{path} is damaged: {_one_line(error)}") from error
+
+
+def _is_in(name: str, heads: tuple[str, ...]) -> bool:
+    return name.startswith(tuple(f"{head}." for head in heads))

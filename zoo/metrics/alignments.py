@@ -1,0 +1,63 @@
+"""Alignment error rate of word alignments (Och and Ney 2003)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Links = set[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class GoldAlignment:
+    """Links (source word, target word) that people made, counted from 0; `possible` includes `sure`."""
+
+    sure: Links
+    possible: Links
+
+
+def read_gold_alignments(path: str | Path) -> list[GoldAlignment]:
+    """Reads the format of the RWTH and Hansards references: a line a sentence of `i-j` (sure) and `ipj` (possible), from 1.
+
+    Raises:
+        ValueError: an item of another form.
+    """
+    gold = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        sure, possible = set(), set()
+        for item in line.split():
+            separator = "-" if "-" in item else "p"
+            first, _, second = item.partition(separator)
+            if not (first.isdigit() and second.isdigit() and int(first) and int(second)):
+                raise ValueError(f"{path}, line {number}: expected i-j (sure) or ipj (possible), counted from 1; got {item!r}")
+            (sure if separator == "-" else possible).add((int(first) - 1, int(second) - 1))
+        gold.append(GoldAlignment(sure, possible | sure))
+    return gold
+
+
+def alignment_error_rate(predicted: Sequence[Iterable[tuple[int, int]]], gold: Sequence[GoldAlignment]) -> dict[str, float]:
+    """AER = 1 - (|A and S| + |A and P|) / (|A| + |S|), with precision |A and P| / |A| and recall |A and S| / |S|.
+
+    Args:
+        predicted: Links A of each sentence.
+        gold: The references, as many.
+
+    Returns:
+        `aer`, `precision` and `recall` in percent, summed over all sentences before the division.
+
+    Raises:
+        ValueError: Different numbers of sentences, or no link at all.
+    """
+    if len(predicted) != len(gold):
+        raise ValueError(f"there must be a reference for each sentence; got {len(predicted)} sentences and {len(gold)} references")
+    links = [set(found) for found in predicted]
+    count, sure = sum(map(len, links)), sum(len(reference.sure) for reference in gold)
+    if not count or not sure:
+        raise ValueError(f"an alignment error rate needs links on both sides; got {count} predicted and {sure} sure ones")
+    both_sure = sum(len(found & reference.sure) for found, reference in zip(links, gold, strict=True))
+    both = sum(len(found & reference.possible) for found, reference in zip(links, gold, strict=True))
+    return {"aer": 100 * (1 - (both_sure + both) / (count + sure)), "precision": 100 * both / count, "recall": 100 * both_sure / sure}
+
+
+def diagonal_links(source_words: int, target_words: int) -> Links:
+    """The baseline: target word t goes with the source word at the same relative place."""
+    return {(min(source_words - 1, int((t + 0.5) * source_words / target_words)), t) for t in range(target_words)} if source_words else set()

@@ -1,0 +1,161 @@
+"""Reading comprehension by pointing: which word of a document is missing in a query?
+
+Cui, Chen, Wei, Wang, Liu and Hu 2017, "Attention-over-Attention Neural Networks for Reading Comprehension", ACL 2017,
+https://arxiv.org/abs/1607.04423 (section 3, without the re-ranking of section 4), and its baseline, Kadlec, Schmid, Bajgar and Kleindienst
+2016, "Text Understanding with the Attention Sum Reader Network", https://arxiv.org/abs/1603.01547.
+
+Both softmaxes see real words only, and the average of beta is taken over the true length of the document, so that the weights of the
+words of a document always sum to 1.
+
+Differs from the papers:
+- names and other words that the vocabulary lacks get embeddings of a pool of `num_unknown` ones, in the order in which they occur and
+  in training shuffled for each example (Hermann et al. 2015 did so to all names beforehand), so that unknown words can be told
+  apart; in training words the vocabulary knows are made unknown at random, with all their occurrences;
+- words are compared as they are written, not by their ids, so that unknown words can be answers;
+- AdamW, optional ready word vectors, dropout on the states.
+
+Shapes: B examples, W distinct words in all, P and Q words of all documents and queries, D and L those of the longest, H states of both
+directions.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from zoo.cloze_text import BLANK_ID, ClozeBatch
+from zoo.layers.dropout import Dropout
+from zoo.layers.masking import lengths_to_mask
+from zoo.layers.packed import segment_ids, segment_softmax, to_padded
+from zoo.layers.recurrent import RecurrentEncoder
+from zoo.reading import ReadingModule
+from zoo.text import UNK
+
+
+def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention over attention (Eq. 5-9).
+
+    Args:
+        scores: M (B, D, L), how well each word of the document and each word of the query fit.
+        document_mask: (B, D) True on real words.
+        query_mask: (B, L) True on real words.
+
+    Returns:
+        s (B, D) and the averaged beta (B, L), each sums to 1 over real words; zeros for an empty document or query.
+    """
+    scores, lowest = scores.float(), torch.finfo(torch.float32).min
+    alpha = scores.masked_fill(~document_mask.unsqueeze(2), lowest).softmax(1)  # (B, D, L), for each query word over the document
+    beta = scores.masked_fill(~query_mask.unsqueeze(1), lowest).softmax(2)  # (B, D, L), for each document word over the query
+    share = document_mask / document_mask.sum(1, keepdim=True).clamp(min=1)  # (B, D)
+    importance = torch.bmm(share.unsqueeze(1), beta).squeeze(1) * query_mask  # (B, L), the masks here are for empty rows
+    return torch.bmm(alpha, importance.unsqueeze(2)).squeeze(2) * document_mask, importance
+
+
+class AttentionOverAttentionReader(ReadingModule):
+    """Reader of a document and a query with one word left out; the answer is a word of the document.
+
+    Args:
+        vocab_size: V.
+        attention: "over_attention" (Cui et al. 2017), or "sum": the attention-sum reader (Kadlec et al. 2016), whose query is the last
+            states of its encoder.
+        shared_encoder: one recurrent encoder for document and query; else one each.
+        num_unknown: embeddings of unknown words; 0: all unknown words of an example look alike.
+        embedding_size: E.
+        hidden_size: GRU states of each direction.
+        num_layers: GRU layers.
+        dropout: on embeddings and states.
+        word_dropout: share of the distinct words of an example that are made unknown in training, in all places where they occur.
+        candidate_dropout: the same for the candidates, which are mostly names that later texts do not have.
+        learning_rate: peak rate of AdamW, an optimiser step.
+        warmup_steps: steps until the peak.
+        total_steps: steps until the end of the cosine; constant rate if not given.
+        cycles: cosines, one after the other.
+        weight_decay: of AdamW.
+    """
+
+    tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, num_unknown=0, embedding_size=6, hidden_size=4, dropout=0.0)
+
+    def __init__(
+        self,
+        vocab_size: int,
+        attention: Literal["over_attention", "sum"] = "over_attention",
+        shared_encoder: bool = True,
+        num_unknown: int = 64,
+        embedding_size: int = 128,
+        hidden_size: int = 128,
+        num_layers: int = 1,
+        dropout: float = 0.2,
+        word_dropout: float = 0.0,
+        candidate_dropout: float = 0.0,
+        learning_rate: float = 1e-3,
+        warmup_steps: int = 100,
+        total_steps: int | None = None,
+        cycles: int = 1,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__()
+        if attention not in ("over_attention", "sum"):
+            raise ValueError(f"attention must be one of 'over_attention', 'sum'; got {attention!r}")
+        if num_unknown < 0:
+            raise ValueError(f"num_unknown must be at least 0; got {num_unknown}")
+        for name, rate in (("word_dropout", word_dropout), ("candidate_dropout", candidate_dropout)):
+            if not 0 <= rate <= 1:
+                raise ValueError(f"{name} must be in [0, 1]; got {rate}")
+        self.embedding = nn.Embedding(vocab_size + num_unknown, embedding_size)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        encoders = [RecurrentEncoder("gru", embedding_size, hidden_size, num_layers, dropout=dropout) for _ in range(2 - shared_encoder)]
+        self.encoders = nn.ModuleList(encoders)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, batch: ClozeBatch) -> tuple[Tensor, Tensor | None]:
+        """Weights s of the words of the documents (P,), and of those of the queries (Q,), None for the attention-sum reader."""
+        documents, queries, last = self.encode(batch)
+        lengths, query_lengths = batch.document_lengths, batch.query_lengths
+        if self.config["attention"] == "sum":
+            scores = torch.einsum("ph,ph->p", documents, last[segment_ids(lengths)])
+            return segment_softmax(scores, lengths) * (query_lengths > 0)[segment_ids(lengths)], None
+        mask, query_mask = lengths_to_mask(lengths), lengths_to_mask(query_lengths)
+        scores = torch.bmm(to_padded(documents, mask), to_padded(queries, query_mask).transpose(1, 2))  # M (B, D, L), Eq. 4
+        with torch.autocast(scores.device.type, enabled=False):  # the probabilities are sums of many small weights
+            weights, query_weights = attend_over_attention(scores, mask, query_mask)
+        return weights[mask], query_weights[query_mask]
+
+    def encode(self, batch: ClozeBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """States of the documents (P, H) and of the queries (Q, H), and the last ones of both directions of the queries (B, H)."""
+        starts = batch.word_counts.cumsum(0) - batch.word_counts
+        texts = (batch.document, batch.document_lengths), (batch.query, batch.query_lengths)
+        tokens = torch.cat([numbers + starts[segment_ids(lengths)] for numbers, lengths in texts])
+        ids = self.word_ids(batch)
+        seen = torch.zeros(self.embedding.num_embeddings, dtype=torch.bool, device=ids.device)
+        seen[ids] = True
+        embedded = self.dropout(self.embedding(seen.nonzero().squeeze(1)))  # each distinct word of the batch once
+        rows = (seen.cumsum(0) - 1)[ids[tokens]]  # (P + Q,)
+        sizes = [len(batch.document), len(batch.query)]
+        if len(self.encoders) == 1:
+            states, finals = self.encoders[0].flat(embedded, torch.cat([batch.document_lengths, batch.query_lengths]), rows)
+            (documents, queries), last = states.split(sizes), finals[-1][0][len(batch.word_counts) :]
+        else:
+            of_documents, of_queries = rows.split(sizes)
+            documents, _ = self.encoders[0].flat(embedded, batch.document_lengths, of_documents)
+            queries, finals = self.encoders[1].flat(embedded, batch.query_lengths, of_queries)
+            last = finals[-1][0]
+        return self.dropout(documents), self.dropout(queries), self.dropout(last)
+
+    def word_ids(self, batch: ClozeBatch) -> Tensor:
+        """Row of the embedding for each distinct word of each example, (W,)."""
+        ids, owner = batch.words, segment_ids(batch.word_counts)
+        starts = batch.word_counts.cumsum(0) - batch.word_counts
+        if self.training:
+            dropped = torch.rand(ids.shape, device=ids.device) < self.config["word_dropout"]
+            choice = (batch.candidates + starts[segment_ids(batch.candidate_counts)])[batch.candidates >= 0]
+            dropped[choice[torch.rand(choice.shape, device=ids.device) < self.config["candidate_dropout"]]] = True
+            ids = ids.masked_fill(dropped & (ids != BLANK_ID), UNK)
+        size = self.config["num_unknown"]
+        if not size:
+            return ids
+        unknown = ids == UNK
+        before = nn.functional.pad(unknown.cumsum(0), (1, 0))  # unknown words before each word, and all of them
+        order = (before[:-1] - before[starts][owner]) % size
+        if self.training:
+            order = torch.rand(len(starts), size, device=ids.device).argsort(-1)[owner, order]
+        return torch.where(unknown, self.config["vocab_size"] + order, ids)

@@ -1,0 +1,118 @@
+"""Mino, Utiyama, Sumita, Tokunaga 2017: Key-value Attention Mechanism for Neural Machine Translation (IJCNLP, I17-2049).
+
+Additive attention as of Bahdanau et al. 2015 (zoo/models/bahdanau.py), but each annotation is split in two: h_j = [k_j; v_j].
+Scores are made of the keys, e_ij = v_a^T tanh(W_a s_{i-1} + U_a k_j), and contexts of the values, c_i = sum_j alpha_ij v_j.
+
+What the paper leaves open, and what is done here: each direction of the encoder is split alike, so that keys and values both
+know both sides of a word; the decoder sees nothing but values, in its first state too, so its input is smaller than Bahdanau's.
+Equal to BahdanauNMT with zero weights for the values in the score and for the keys in the decoder (a test shows it).
+
+Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H decoder and each encoder direction,
+A attention, R readout, V vocabulary.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from zoo.layers.attention import AttentionMemory, GlobalAttention
+from zoo.layers.dropout import Dropout
+from zoo.layers.gru_decoders import DECODERS
+from zoo.layers.masking import lengths_to_mask
+from zoo.layers.recurrent import RecurrentEncoder
+from zoo.translation import Embeddings, Step, TranslationModule
+
+
+class KeyValueNMT(TranslationModule):
+    """Encoder-decoder with additive attention to keys, which returns values.
+
+    Args:
+        src_vocab_size: source vocabulary.
+        tgt_vocab_size: target vocabulary.
+        shared_vocab: one vocabulary and one embedding matrix for both languages.
+        tie_output: the output layer is the target embedding matrix (readouts are projected to its size first).
+        embedding_size: E.
+        hidden_size: H of the decoder and of each encoder direction.
+        key_size: entries of the 2 H of an annotation that are its key, the others are its value; even; H if not given.
+        attention_size: A; the hidden size if not given.
+        readout_size: R, units after the readout.
+        encoder_layers: bidirectional GRU layers.
+        decoder: "gru", that of Bahdanau et al., or "conditional_gru".
+        dropout: on embeddings, between encoder layers, on the memory and on the readout.
+        label_smoothing: share of the target probability spread over the vocabulary.
+        learning_rate: peak rate of AdamW.
+        warmup_steps: optimiser steps of linear warm-up.
+        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
+        cycles: the cosine starts anew so many times less one.
+        weight_decay: of AdamW.
+        beam_size: hypotheses of the search in `translate` and in tests.
+        length_penalty: alpha of its length normalisation.
+    """
+
+    tiny: ClassVar[dict[str, Any]] = dict(
+        src_vocab_size=12, tgt_vocab_size=11, embedding_size=6, hidden_size=8, readout_size=5, dropout=0.0
+    )
+
+    def __init__(
+        self,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        shared_vocab: bool = False,
+        tie_output: bool = False,
+        embedding_size: int = 256,
+        hidden_size: int = 512,
+        key_size: int | None = None,
+        attention_size: int | None = None,
+        readout_size: int = 256,
+        encoder_layers: int = 1,
+        decoder: Literal["gru", "conditional_gru"] = "gru",
+        dropout: float = 0.3,
+        label_smoothing: float = 0.1,
+        learning_rate: float = 1e-3,
+        warmup_steps: int = 500,
+        total_steps: int | None = None,
+        cycles: int = 1,
+        weight_decay: float = 0.0,
+        beam_size: int = 5,
+        length_penalty: float = 1.0,
+    ):
+        super().__init__()
+        if decoder not in DECODERS:
+            raise ValueError(f"decoder must be one of {', '.join(map(repr, DECODERS))}; got {decoder!r}")
+        key_size = hidden_size if key_size is None else key_size
+        if key_size % 2 or not 0 < key_size < 2 * hidden_size:
+            raise ValueError(f"key_size must be even and between 0 and 2 * hidden_size ({2 * hidden_size}); got {key_size}")
+        self.key_size, value_size = key_size, 2 * hidden_size - key_size
+        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, readout_size)
+        self.encoder = RecurrentEncoder("gru", embedding_size, hidden_size, encoder_layers, dropout=dropout)
+        self.decoder = DECODERS[decoder](embedding_size, hidden_size, value_size, readout_size)
+        self.attention = GlobalAttention(hidden_size, key_size, "concat", attention_size)
+        self.dropout = Dropout(dropout)
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
+        memory, _ = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)  # (B, S, 2 H)
+        mask = lengths_to_mask(src_lengths, src.size(1))
+        keys, values = self.split(self.dropout(memory))
+        return self.attention.project(keys, mask)._replace(values=values), (self.decoder.start(values, mask).float(),)
+
+    def split(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys (B, S, key_size) and values of memory (B, S, 2 H), each direction split alike."""
+        sizes = [self.key_size // 2, memory.size(-1) // 2 - self.key_size // 2]
+        forward_key, forward_value, backward_key, backward_value = memory.split(2 * sizes, dim=-1)
+        return torch.cat([forward_key, backward_key], dim=-1), torch.cat([forward_value, backward_value], dim=-1)
+
+    def decode(self, tgt: Tensor, memory: AttentionMemory, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        embedded = self.dropout(self.embeddings.tgt(tgt))  # (B, T, E)
+        readouts, weights = self.decoder(embedded, state[0], self.attention.loop(memory))
+        return self.dropout(readouts), weights
+
+    def stepper(self) -> Step:
+        inner = self.decoder.loop()
+
+        def step(tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+            embedded = self.dropout(self.embeddings.tgt(tokens))  # (B, K, E)
+            s, context, seen, weights = inner(self.decoder.project(embedded), state[0], self.attention.loop(memory), t)
+            return self.dropout(self.decoder.read(seen, embedded, context)), (s,), weights
+
+        return step

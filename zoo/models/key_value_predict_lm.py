@@ -1,0 +1,201 @@
+"""Daniluk, Rocktaschel, Welbl, Riedel 2017: Frustratingly Short Attention Spans in Neural Language Modeling (arXiv:1702.04521).
+
+An LSTM language model whose every step looks back at the last L outputs. Here: attention over whole outputs (Eq. 2-6), with the output
+divided into key and value (Eq. 7-9) or key, value and predict (Eq. 10-13), the N-gram RNN that looks without attention (Eq. 14), and
+the plain LSTM.
+
+Differs from the paper:
+* The window also holds outputs of the batch before (without gradient); at the beginning of a text it holds those that there are, and
+  with none of them the context r is 0. The paper says nothing about either.
+* AdamW with warm-up and cosine; dropout of words, inputs, outputs and recurrent weights (Merity et al. 2018, arXiv:1708.02182), the same
+  over time; the readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
+* More than one layer: the attention sits on the top one.
+
+Shapes: B batch, T steps, L window, K size of a key, O = K, 2K, 3K or (N-1)K output size of the top layer, E embedding, V vocabulary.
+Inside, steps come first: (T, B, ...).
+"""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from zoo.language_modelling import LanguageModelModule, State, Words
+from zoo.layers.dropout import Dropout, LockedDropout
+from zoo.layers.elementwise import tanh
+from zoo.layers.masking import masked_softmax
+from zoo.layers.recurrent import LSTMCell
+from zoo.layers.scan import lstm_scan
+from zoo.layers.window import window_mask, window_score, window_sum
+
+
+class _Plain(nn.Module):
+    """The outputs as they are."""
+
+    parts, length = 1, 0  # output size in K; outputs that are remembered
+
+    def __init__(self, size: int, window: int, ngram: int):
+        super().__init__()
+
+    def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Outputs (length + T, B, O), those remembered first, of which `known` (B,) exist -> readouts (T, B, K), weights or None."""
+        return outputs, None
+
+
+class _NGram(nn.Module):
+    """Each of the last N - 1 outputs gives its own part: h*_t = tanh(W_N [h_t^1; h_{t-1}^2; ...; h_{t-N+2}^{N-1}])."""
+
+    def __init__(self, size: int, window: int, ngram: int):
+        super().__init__()
+        if ngram < 2:
+            raise ValueError(f"ngram must be at least 2; got {ngram}")
+        self.size, self.parts, self.length = size, ngram - 1, ngram - 2
+        self.w_n = nn.Linear(self.parts * size, size, bias=False)
+
+    def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, None]:
+        steps = len(outputs) - self.length
+        slices = outputs.split(self.size, dim=-1)  # what does not exist is 0
+        shifted = [part[self.length - n : self.length - n + steps] for n, part in enumerate(slices)]
+        return tanh(self.w_n(torch.cat(shifted, dim=-1))), None
+
+
+class _Attention(nn.Module):
+    """Attention over the last L outputs, which are keys and values at once."""
+
+    parts = 1
+
+    def __init__(self, size: int, window: int, ngram: int):
+        super().__init__()
+        if window < 1:
+            raise ValueError(f"window must be at least 1; got {window}")
+        self.size, self.length = size, window
+        self.w_y, self.w_h, self.w_r, self.w_x = (nn.Linear(size, size, bias=False) for _ in range(4))
+        for layer in (self.w_y, self.w_h, self.w_r, self.w_x):
+            nn.init.xavier_uniform_(layer.weight)
+        self.w = nn.Parameter(torch.empty(size).uniform_(-(size**-0.5), size**-0.5))
+
+    def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+        parts = outputs.split(self.size, dim=-1)
+        key, value, predict = parts[0], parts[min(1, len(parts) - 1)], parts[-1]  # (L + T, B, K) each
+        now = self.length
+        scores = window_score(self.w_h(key[now:]), self.w_y(key[:-1]), self.w)  # w^T tanh(W_Y k_i + W_h k_t)  (T, B, L)
+        weights = masked_softmax(scores, window_mask(known, len(scores), self.length))  # a_t
+        context = window_sum(weights, value[:-1])  # r_t = sum_i a_ti v_i
+        return tanh(self.w_r(context) + self.w_x(predict[now:])), weights  # h*_t = tanh(W_r r_t + W_x p_t)
+
+
+class _KeyValue(_Attention):
+    """h = [k; v]; the value also predicts."""
+
+    parts = 2
+
+
+class _KeyValuePredict(_Attention):
+    """h = [k; v; p]."""
+
+    parts = 3
+
+
+READERS = {"none": _Plain, "ngram": _NGram, "attention": _Attention, "key_value": _KeyValue, "key_value_predict": _KeyValuePredict}
+
+
+class KeyValuePredictLM(LanguageModelModule):
+    """LSTM language model with a short memory of its own outputs.
+
+    Args:
+        vocab_size: V.
+        attention: "none" (plain LSTM), "ngram" (N-gram RNN), "attention" over whole outputs, "key_value" or "key_value_predict".
+        window: L, outputs that the attention sees.
+        ngram: N of the N-gram RNN.
+        embedding_size: E.
+        hidden_size: K; the top layer's outputs are 1 ("none", "attention"), 2, 3 or N - 1 times as large.
+        num_layers: LSTM layers.
+        inner_size: outputs of the layers below the top one; those of the top one if not given.
+        tie_output: the output layer is the embedding matrix.
+        dropout: on the readout.
+        inner_dropout: between layers, and on the outputs that the attention (or the N-gram RNN) reads.
+        input_dropout: on the embeddings.
+        word_dropout: share of the vocabulary that a training batch does not see in its inputs.
+        weight_dropout: on the recurrent weights (Wan et al. 2013), one draw a batch.
+        locked_dropout: the same dropout at all steps of a batch.
+        learning_rate: peak rate of AdamW.
+        warmup_steps: optimiser steps of linear warm-up.
+        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
+        cycles: the cosine starts anew so many times less one.
+        weight_decay: of AdamW.
+    """
+
+    tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, embedding_size=6, hidden_size=8, ngram=4, dropout=0.0)
+
+    def __init__(
+        self,
+        vocab_size: int,
+        attention: Literal["none", "ngram", "attention", "key_value", "key_value_predict"] = "key_value_predict",
+        window: int = 5,
+        ngram: int = 5,
+        embedding_size: int = 256,
+        hidden_size: int = 256,
+        num_layers: int = 1,
+        inner_size: int | None = None,
+        tie_output: bool = True,
+        dropout: float = 0.4,
+        inner_dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        word_dropout: float = 0.0,
+        weight_dropout: float = 0.0,
+        locked_dropout: bool = True,
+        learning_rate: float = 2e-3,
+        warmup_steps: int = 200,
+        total_steps: int | None = None,
+        cycles: int = 1,
+        weight_decay: float = 0.0,
+    ):
+        super().__init__()
+        if attention not in READERS:
+            raise ValueError(f"attention must be one of {', '.join(map(repr, READERS))}; got {attention!r}")
+        for name, value in (("hidden_size", hidden_size), ("num_layers", num_layers), ("inner_size", inner_size)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1; got {value}")
+        for name, value, most in (("window", window, 10_000), ("num_layers", num_layers, 1000)):  # no weight says how many there may be
+            if value > most:
+                raise ValueError(f"{name} must be at most {most:,}; got {value:,}")
+        self.reader = READERS[attention](hidden_size, window, ngram)
+        self.output_size = self.reader.parts * hidden_size
+        sizes = [inner_size or self.output_size] * (num_layers - 1) + [self.output_size]
+        self.words = Words(vocab_size, embedding_size, hidden_size, tie_output, word_dropout)
+        self.cells = nn.ModuleList(LSTMCell(size, out) for size, out in zip([embedding_size, *sizes], sizes))
+        make = LockedDropout if locked_dropout else Dropout
+        self.input_dropout, self.inner_dropout, self.dropout = make(input_dropout), make(inner_dropout), make(dropout)
+        self.weight_dropout = Dropout(weight_dropout)
+
+    def start(self, batch_size: int) -> State:
+        """h and c of each layer (B, H), the last outputs (B, length, O), and how many of them exist (B,)."""
+        new = self.cells[0].bias.detach().new_zeros
+        layers = [new(batch_size, cell.hidden_size) for cell in self.cells for _ in range(2)]
+        known = torch.zeros(batch_size, dtype=torch.int64, device=self.device)
+        return *layers, new(batch_size, self.reader.length, self.output_size), known
+
+    def read(self, inputs: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None, State]:
+        *layers, past, known = state
+        x, new = self.input_dropout(self.words(inputs.t())), []  # (T, B, E)
+        for n, cell in enumerate(self.cells):
+            gates = cell.project(self.inner_dropout(x) if n else x)
+            x, cells = lstm_scan(gates, self.weight_dropout(cell.weight_hidden), *layers[2 * n : 2 * n + 2])
+            new += [_after(x, layers[2 * n], lengths), _after(cells, layers[2 * n + 1], lengths)]
+        steps, length = len(x), self.reader.length
+        outputs = torch.cat([past.transpose(0, 1), x])  # (length + T, B, O)
+        readouts, weights = self.reader(outputs if isinstance(self.reader, _Plain) else self.inner_dropout(outputs), known)
+        if lengths is None:
+            past = outputs[steps:].transpose(0, 1)
+        else:
+            rows = torch.arange(len(lengths), device=lengths.device).unsqueeze(1)
+            past = outputs[lengths.unsqueeze(1) + torch.arange(length, device=lengths.device), rows]  # (B, length, O)
+        known = (known + (steps if lengths is None else lengths)).clamp(max=length)
+        return self.dropout(readouts).transpose(0, 1), None if weights is None else weights.transpose(0, 1), (*new, past, known)
+
+
+def _after(series: Tensor, start: Tensor, lengths: Tensor | None) -> Tensor:
+    """What holds after the last step, or after `lengths` (B,) steps: series (T, B, H), start (B, H) -> (B, H)."""
+    if lengths is None:
+        return series[-1]
+    return torch.cat([start.unsqueeze(0), series])[lengths, torch.arange(len(lengths), device=lengths.device)]

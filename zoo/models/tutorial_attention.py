@@ -1,0 +1,115 @@
+"""The decoder of the widely taught "Translation with a Sequence to Sequence Network and Attention" (S. Robertson, pytorch.org).
+
+alpha_t = softmax(W_a [e_t; s_{t-1}]) has one entry for each of the first `max_length` source positions and never looks at the
+source: attention by location only. c_t = sum_j alpha_tj h_j; x_t = relu(W_c [e_t; c_t]); s_t = GRU(x_t, s_{t-1}); the output
+layer reads s_t. Encoder: a GRU, s_0 is its last state.
+
+Differs from the tutorial:
+* Positions behind the end of a source get no weight (there they draw weight from real words to zeros), so padding changes nothing.
+* Batches, tied embeddings if asked for, AdamW with warm-up and cosine instead of single sentences and SGD.
+* A source longer than `max_length` is refused where text comes in, as the decoder would not see its end; the tutorial filters its data.
+
+Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden.
+"""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from zoo.layers.attention import AttentionMemory, GlobalAttention
+from zoo.layers.dropout import Dropout
+from zoo.layers.masking import lengths_to_mask
+from zoo.layers.recurrent import GRUCell, RecurrentEncoder
+from zoo.layers.steps import StepProduct
+from zoo.translation import Embeddings, Step, TranslationModule
+
+
+class TutorialAttentionNMT(TranslationModule):
+    """GRU encoder-decoder whose attention knows positions only.
+
+    Args:
+        src_vocab_size: source vocabulary.
+        tgt_vocab_size: target vocabulary.
+        shared_vocab: one vocabulary and one embedding matrix for both languages.
+        tie_output: the output layer is the target embedding matrix (states are projected to its size first).
+        embedding_size: E (tutorial: 256).
+        hidden_size: H (tutorial: 256).
+        max_length: source tokens that can be attended to, the end of the sentence included (tutorial: 10).
+        dropout: on embeddings, on the memory and on the state that is read out (tutorial: 0.1 on target embeddings).
+        label_smoothing: share of the target probability spread over the vocabulary.
+        learning_rate: peak rate of AdamW.
+        warmup_steps: optimiser steps of linear warm-up.
+        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
+        cycles: the cosine starts anew so many times less one.
+        weight_decay: of AdamW.
+        beam_size: hypotheses of the search in `translate` and in tests.
+        length_penalty: alpha of its length normalisation.
+    """
+
+    tiny: ClassVar[dict[str, Any]] = dict(
+        src_vocab_size=12, tgt_vocab_size=11, embedding_size=6, hidden_size=8, max_length=30, dropout=0.0
+    )
+
+    def __init__(
+        self,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        shared_vocab: bool = False,
+        tie_output: bool = False,
+        embedding_size: int = 256,
+        hidden_size: int = 256,
+        max_length: int = 10,
+        dropout: float = 0.1,
+        label_smoothing: float = 0.0,
+        learning_rate: float = 1e-3,
+        warmup_steps: int = 500,
+        total_steps: int | None = None,
+        cycles: int = 1,
+        weight_decay: float = 0.0,
+        beam_size: int = 5,
+        length_penalty: float = 1.0,
+    ):
+        super().__init__()
+        if max_length < 1:
+            raise ValueError(f"max_length must be at least 1; got {max_length}")
+        self.max_source_tokens = max_length - 1  # EOS is a token too
+        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, hidden_size)
+        self.encoder = RecurrentEncoder("gru", embedding_size, hidden_size, bidirectional=False)
+        self.attention = GlobalAttention(embedding_size + hidden_size, hidden_size, "location", max_length=max_length)
+        self.w_c = nn.Linear(embedding_size + hidden_size, hidden_size)
+        self.gru = GRUCell(0, hidden_size, feed_size=hidden_size)
+        self.dropout = Dropout(dropout)
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
+        memory, finals = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)  # (B, S, H)
+        return self.attention.project(self.dropout(memory), lengths_to_mask(src_lengths, src.size(1))), finals[0]
+
+    def decode(self, tgt: Tensor, memory: AttentionMemory, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        embedded = self.dropout(self.embeddings.tgt(tgt)).unsqueeze(2).unbind(1)  # T x (B, 1, E)
+        step, attend, s, found = self._step(), self.attention.loop(memory), state[0].unsqueeze(1), []
+        for inputs in embedded:
+            s, weights = step(inputs, s, attend)
+            found.append((s, weights))
+        states, weights = (torch.cat(x, dim=1) for x in zip(*found, strict=True))
+        return self.dropout(states), weights
+
+    def stepper(self) -> Step:
+        inner = self._step()
+
+        def step(tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+            s, weights = inner(self.dropout(self.embeddings.tgt(tokens)), state[0], self.attention.loop(memory))
+            return self.dropout(s), (s,), weights
+
+        return step
+
+    def _step(self):
+        """One decoder step: e_t (B, K, E), s_{t-1} (B, K, H) -> s_t, alpha_t."""
+        recur, combine = self.gru.loop(), StepProduct(self.w_c.weight)
+
+        def step(embedded: Tensor, s: Tensor, attend) -> tuple[Tensor, Tensor]:
+            context, weights = attend(torch.cat([embedded, s.to(embedded.dtype)], dim=-1))
+            inputs = torch.relu(combine(torch.cat([embedded, context.to(embedded.dtype)], dim=-1)) + self.w_c.bias)
+            return recur(self.gru.bias, inputs, (s,))[0], weights
+
+        return step

@@ -1,0 +1,89 @@
+"""Where a language model looked before it wrote each word: the words read last, on shades of their weights."""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from zoo.plots.page import GAP, LINE, MARGIN, MAX_WIDTH, SIZE, SMALL, Page, clean, measure, most_lines, shorten
+from zoo.plots.style import MUTED, shade, text_on
+
+START = "</s>"  # read before the first word
+LONGEST, LEGIBLE = 72.0, 22.0  # points: the widest cell, and the narrowest that holds a word
+ARROW = 22.0
+
+
+def look_back_picture(path: str | PathLike, tokens: Sequence[str], attention: Tensor, given: int = 0, title: str | None = None) -> Path:
+    """Draws a line for each word that was predicted: the words of the window, farthest first, each on the shade of its weight, then the
+    word read last, which no window holds, and behind an arrow the predicted word (bold where the model chose it).
+
+    The format of the picture follows from the suffix of `path` (png, pdf, svg, ...). Of a text that would become illegible at 8,000
+    pixels (more than about 400 words) the beginning is left out, and a line on top says so.
+
+    Args:
+        path: The file to write.
+        tokens: T words.
+        attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where nothing had been read.
+        given: So many of the words were given by the user.
+        title: Optional heading.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is nothing to draw.
+        TypeError: `tokens` is a string instead of a list of words.
+    """
+    weights = _checked(tokens, attention)
+    words = clean([[START, *tokens]])[0]  # word n was read before token n was predicted
+    length, first = weights.size(1), max(0, len(tokens) - most_lines() + 4)
+    rows = range(first, len(tokens))
+    widest = max(measure(shorten(word, LONGEST, SIZE), SIZE) for word in words[first:]) + 8
+    column = min(widest, LONGEST)
+    cell = min(column, MAX_WIDTH / length)
+    after = MARGIN + length * cell + GAP  # where the word read last begins
+
+    page = Page(after + 2 * column + ARROW + MARGIN)
+    if title:
+        page.heading(title)
+    top = float(weights.max()) or 1.0
+    page.scale(MARGIN, page.y + SMALL, "weight", top)
+    page.y += SMALL + 4
+    if first:
+        page.note(MARGIN, f"the first {first:,} of {len(tokens):,} words are left out")
+    page.y += LINE
+    step = max(1, round(LEGIBLE / cell))
+    for d in range(1, length + 1, step):
+        page.text(MARGIN + (length - d + 0.5) * cell, page.y - 4, f"−{d}", SMALL, MUTED, ha="center")
+    page.text(after + column / 2, page.y - 4, "read last", SMALL, MUTED, ha="center")
+    page.text(after + column + ARROW, page.y - 4, "next", SMALL, MUTED)
+    for n in rows:
+        for d in range(1, min(length, n) + 1):  # token n is predicted at step n; step n - d had read word n - d
+            x, colour = MARGIN + (length - d) * cell, shade(float(weights[n, d - 1]) / top)
+            page.box(x, page.y, cell - GAP, LINE - GAP, colour)
+            if cell >= LEGIBLE:
+                text = shorten(words[n - d], cell - 4, SIZE)
+                page.text(x + cell / 2, page.y + 0.7 * LINE, text, SIZE, text_on(colour), ha="center")
+        page.text(after + column / 2, page.y + 0.7 * LINE, shorten(words[n], column, SIZE), SIZE, MUTED, ha="center")
+        page.text(after + column + 4, page.y + 0.7 * LINE, "→", SIZE, MUTED)
+        weight = "bold" if n >= given else "normal"
+        page.text(after + column + ARROW, page.y + 0.7 * LINE, shorten(words[n + 1], column, SIZE, weight), SIZE, weight=weight)
+        page.y += LINE
+    return page.save(path)
+
+
+def _checked(tokens: Sequence[str], attention: Tensor) -> Tensor:
+    """(T, L) in float64 on the CPU."""
+    if isinstance(tokens, str):
+        raise TypeError("tokens must be a list of words; got a string")
+    if attention.dim() != 2 or len(attention) != len(tokens):
+        raise ValueError(f"attention must have a row for each of the {len(tokens)} tokens; got shape {tuple(attention.shape)}")
+    weights = attention.detach().cpu().to(torch.float64)
+    if not weights.numel():
+        raise ValueError("there is no word or no attention to draw")
+    if not (weights.isfinite() & (weights >= 0)).all():
+        wrong = weights[~(weights.isfinite() & (weights >= 0))][0]
+        raise ValueError(f"attention must be finite and not negative; got {wrong:g}")
+    return weights

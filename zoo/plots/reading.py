@@ -1,0 +1,105 @@
+"""Where a reader looked in a document for the word that is missing in a query."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+
+from zoo.plots.html import hops_html
+from zoo.plots.page import LINE, MARGIN, SMALL, Page, clean, column, heaviest_lines, measure, most_lines, shorten, wrap
+from zoo.plots.style import MUTED, rounded, shade
+from zoo.plots.weights import HopWeights, Weights, hop_weights, largest
+
+MOST_CANDIDATES = 10  # in a picture: the most probable ones
+LONGEST, BAR = 120, 120  # widths of the words and of the longest bar beside them
+
+
+def reading_picture(
+    path: str | PathLike,
+    document: Sequence[str],
+    weights: Weights,
+    query: Sequence[str],
+    query_weights: Weights | None,
+    probabilities: Mapping[str, float],
+    title: str | None = None,
+) -> Path:
+    """Draws the candidates with their probabilities, the query, and the document on shades of its weights (Cui et al. 2017, Fig. 1).
+
+    The format of the picture follows from the suffix of `path` (png, pdf, svg, ...). A document that would become illegible loses its
+    least important lines, and a note says so.
+
+    Args:
+        path: The file to write.
+        document: D words.
+        weights: (D,) weights that sum to 1.
+        query: L words.
+        query_weights: (L,) weights that sum to 1; None for a model without.
+        probabilities: Probability of each candidate; the ten highest are drawn.
+        title: Optional heading.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is nothing to draw.
+        TypeError: A text is a string instead of a list of words.
+    """
+    of_query, of_document = _weights(document, weights, query, query_weights)
+    asked, words = clean([query, document])
+    width = column([words])
+    page = Page(MARGIN + width + MARGIN)
+    if title:
+        page.heading(title)
+    _candidates(page, _most_probable(probabilities))
+    for text, found, label in ((asked, of_query, "query"), (words, of_document, "document")):
+        top = largest([found.total])
+        if found.total and any(found.total):
+            page.scale(MARGIN, page.y + SMALL, label, top)
+        else:
+            page.text(MARGIN, page.y + SMALL, label, SMALL, MUTED)
+        page.y += SMALL + 2
+        lines, note = heaviest_lines(wrap(text, width), found.total, most_lines() // 2)
+        if note:
+            page.note(MARGIN, note)
+        page.words(MARGIN, lines, [weight / top for weight in found.total])
+        page.y += LINE
+    return page.save(path)
+
+
+def reading_html(
+    document: Sequence[str],
+    weights: Weights,
+    query: Sequence[str],
+    query_weights: Weights | None,
+    probabilities: Mapping[str, float],
+    title: str,
+) -> str:
+    """The same as the text of an HTML file, to be saved as UTF-8; see `reading_picture` for arguments and errors."""
+    found = _weights(document, weights, query, query_weights)
+    return hops_html([query, document], [w.hops for w in found], title, _most_probable(probabilities), ["query", "document"])
+
+
+def _weights(document: Sequence[str], weights: Weights, query: Sequence[str], query_weights: Weights | None) -> list[HopWeights]:
+    """Checked weights of the query (zeros, if it has none) and of the document."""
+    of_query = [0.0] * len(query) if query_weights is None else query_weights
+    return hop_weights([query, document], [_row(of_query), _row(weights)], None)
+
+
+def _row(weights: Weights) -> list[Sequence[float]]:
+    return [weights.tolist() if hasattr(weights, "tolist") else list(weights)]
+
+
+def _most_probable(probabilities: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(probabilities.items(), key=lambda item: -item[1])[:MOST_CANDIDATES])
+
+
+def _candidates(page: Page, probabilities: Mapping[str, float]) -> None:
+    """A bar for each candidate; moves down."""
+    names = [shorten(name, LONGEST, SMALL + 1) for (name,) in clean([[name] for name in probabilities])]
+    left = MARGIN + max((measure(name, SMALL + 1) for name in names), default=0.0) + 8
+    top = largest([list(probabilities.values())])
+    for name, p in zip(names, probabilities.values(), strict=True):
+        page.y += 0.8 * LINE
+        page.text(left - 8, page.y, name, SMALL + 1, ha="right")
+        page.box(left, page.y - 7.5, max(BAR * p / top, 0.6), 8.5, shade(0.35 + 0.55 * p / top))
+        page.text(left + BAR * p / top + 5, page.y, rounded(p), SMALL, MUTED)
+    page.y += LINE

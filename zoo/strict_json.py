@@ -1,0 +1,47 @@
+"""JSON of strangers: read without what Python's reader allows beyond the standard, and without what only costs memory."""
+
+import json
+import math
+import re
+from typing import Any
+
+BYTES, BYTES_AN_ITEM = 2**16, 256  # a generous file: this, and this much for each item that it may list
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def loads(text: str, items: int) -> Any:
+    """The value of a JSON text.
+
+    Args:
+        text: the text.
+        items: how many entries (words, labels) the file may list; one that is much too long for them is not even parsed, because
+            it would take some thirty times its size in memory.
+
+    Raises:
+        ValueError: not JSON, NaN or an infinite number, a key that occurs twice, half a surrogate pair, nested too deeply, or too long.
+    """
+    if len(text) > BYTES + BYTES_AN_ITEM * items:
+        raise ValueError(f"{len(text):,} characters are too many for {items:,} entries")
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if _SURROGATE.search(text):
+        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(result := dict(pairs)) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return result
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not allowed")
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{digits[:40]} is not allowed: it is infinite")
+    return number
