@@ -196,6 +196,17 @@ TABLE: dict[str, Entry] = _table(
             "tokenizer.json": "58e6f4cb41937a056c4573d5a30b944b7246d4c65ae5f09fea5d0a2edd513f97",
         },
     ),
+    Entry(
+        "tutorial_location.tatoeba_fra_en",
+        "zoo.models.tutorial_attention.TutorialAttentionNMT",
+        {
+            "config.json": "a036c99f676809b518e72e83c16e2209274200bd3c93617f472749c10d506509",
+            "golden.safetensors": "33d8f0f3a53315ed8a7037409b12dcfba3be4fc92b1b1971093f884fe6aac9f3",
+            "model.safetensors": "2544ca66d540357f5cb19544439502eca461ef790b701ea94c9ac8c8e79bde71",
+            "tokenizer.src.json": "394e18c842f6ae62030e689e3f23d50958feed55c6625dd58e99cfc1cd6fc968",
+            "tokenizer.tgt.json": "8ba7a987d60ece0d607ac1ab9eeefdb16b085d755ce81b63e09fa1b0f61beeec",
+        },
+    ),
 )
 
 
