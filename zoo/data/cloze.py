@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from zoo.data.batches import BatchStream, SortedLoader, TrainLoader
 from zoo.data.cloze_arrays import ClozeArrays, Question, fresh_text
 from zoo.data.files import cache_folder, check_fraction, data_root, draw, fingerprint, named_file, write_atomically
 from zoo.data.labeled_arrays import Encoding, Example, LabeledArrays
-from zoo.data.module import DataModule, Split
+from zoo.data.module import SortedData, Split
 from zoo.data.published import Published
 from zoo.data.tables import read_table, read_text_lines
 from zoo.data.vectors import check_word_vectors, load_vectors, save_vectors
@@ -28,7 +27,7 @@ _BRACKET = re.compile(r"(?<!\S)-[LR][RSC]B-(?!\S)")
 log = logging.getLogger(__name__)
 
 
-class ClozeData(DataModule):
+class ClozeData(SortedData):
     """Base class of the data sets of documents and queries with one word left out.
 
     A subclass gives the `examples` of each split and a `signature` of what they depend on. Training questions that teach nothing (no
@@ -145,22 +144,6 @@ class ClozeData(DataModule):
             self._test = self._arrays("test")
         self._adapt_model(stage)
 
-    def train_dataloader(self) -> TrainLoader:
-        """Endless, resumable, shuffled batches of documents of similar length."""
-        ranks = self._rank_and_world_size()
-        stream = BatchStream(self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, *ranks)
-        epoch = self.trainer.current_epoch if self.trainer else 0
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        return TrainLoader(stream, epoch, self.num_workers, pin_memory=on_gpu)
-
-    def val_dataloader(self) -> SortedLoader:
-        """Validation batches, sorted by length."""
-        return self._eval_loader(self._val)
-
-    def test_dataloader(self) -> list[SortedLoader]:
-        """One loader for each of `test_names`."""
-        return [self._eval_loader(self._test)]
-
     # What a model asks for
 
     def vectors(self, size: int) -> tuple[Tensor, Tensor] | None:
@@ -216,9 +199,6 @@ class ClozeData(DataModule):
         if not folder.exists():
             raise FileNotFoundError(f"there are no tokenised questions in {folder}; call prepare_data() before setup()")
         return ClozeArrays(folder)
-
-    def _eval_loader(self, arrays: ClozeArrays) -> SortedLoader:
-        return SortedLoader(arrays, self.batch_size, self.batch_tokens, *self._rank_and_world_size())
 
 
 class _PublishedCloze(Published, ClozeData):

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from zoo.data.batches import BatchStream, SortedLoader, TrainLoader
 from zoo.data.files import cache_folder, check_fraction, draw, fingerprint, write_atomically
 from zoo.data.labeled_arrays import Encoding, Example, LabeledArrays, quoted
-from zoo.data.module import DataModule, Split
+from zoo.data.module import SortedData, Split
 from zoo.data.vectors import check_word_vectors, load_vectors, save_vectors
 from zoo.text import Tokenizer
 
@@ -21,7 +20,7 @@ _FORMAT = 1  # part of every cache key: raise it when tokenisation, sentence spl
 log = logging.getLogger(__name__)
 
 
-class LabeledData(DataModule):
+class LabeledData(SortedData):
     """Base class of the data sets of labelled texts.
 
     A subclass gives the `examples` of each split, a `signature` of what they depend on, and downloads in `fetch` where
@@ -175,22 +174,6 @@ class LabeledData(DataModule):
             self._val = self._arrays("val")
         if stage == "test":
             self._test = self._arrays("test")
-
-    def train_dataloader(self) -> TrainLoader:
-        """Endless, resumable, shuffled batches of similar length."""
-        ranks = self._rank_and_world_size()
-        stream = BatchStream(self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, *ranks)
-        epoch = self.trainer.current_epoch if self.trainer else 0
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        return TrainLoader(stream, epoch, self.num_workers, pin_memory=on_gpu)
-
-    def val_dataloader(self) -> SortedLoader:
-        """Validation batches, sorted by length."""
-        return self._eval_loader(self._val)
-
-    def test_dataloader(self) -> list[SortedLoader]:
-        """One loader for each of `test_names`."""
-        return [self._eval_loader(self._test)]
 
     # What a model asks for
 
@@ -354,9 +337,6 @@ class LabeledData(DataModule):
         if not folder.exists():
             raise FileNotFoundError(f"there is no tokenised text in {folder}; call prepare_data() before setup()")
         return LabeledArrays(folder)
-
-    def _eval_loader(self, arrays: LabeledArrays) -> SortedLoader:
-        return SortedLoader(arrays, self.batch_size, self.batch_tokens, *self._rank_and_world_size())
 
 
 def _natural(name: str) -> list[str | int]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import lightning.pytorch as pl
 
+from zoo.data.batches import BatchStream, SortedLoader, StoredItems, TrainLoader
 from zoo.data.files import fingerprint, write_atomically
 from zoo.text import Tokenizer
 
@@ -100,3 +101,39 @@ class DataModule(pl.LightningDataModule):
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+
+class SortedData(DataModule):
+    """Base class of data modules whose `setup` opens arrays of items that are batched by length.
+
+    Attributes:
+        batch_size, batch_tokens, pool_batches, num_workers, seed: as in `LabeledData`.
+    """
+
+    batch_size: int | None
+    batch_tokens: int | None
+    pool_batches: int
+    num_workers: int
+    seed: int
+    _train: StoredItems
+    _val: StoredItems
+    _test: StoredItems
+
+    def train_dataloader(self) -> TrainLoader:
+        """Endless, resumable, shuffled batches of similar length."""
+        ranks = self._rank_and_world_size()
+        stream = BatchStream(self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, *ranks)
+        epoch = self.trainer.current_epoch if self.trainer else 0
+        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        return TrainLoader(stream, epoch, self.num_workers, pin_memory=on_gpu)
+
+    def val_dataloader(self) -> SortedLoader:
+        """Validation batches, sorted by length."""
+        return self._eval_loader(self._val)
+
+    def test_dataloader(self) -> list[SortedLoader]:
+        """One loader for each of `test_names`."""
+        return [self._eval_loader(self._test)]
+
+    def _eval_loader(self, items: StoredItems) -> SortedLoader:
+        return SortedLoader(items, self.batch_size, self.batch_tokens, *self._rank_and_world_size())
