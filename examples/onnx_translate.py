@@ -34,6 +34,8 @@ class Translator:
         ids = self.source.encode(" ".join(text.split()), add_special_tokens=False).ids
         if not ids:
             return "", 0.0
+        if len(ids) > (most := self.search["max_source_tokens"]):
+            raise ValueError(f"the text has {len(ids):,} tokens; at most {most:,} are allowed. Split it into sentences")
         ids.append(self.eos)
         limit, size = self.search["max_length"], beam_size or self.search["beam_size"]
         limit = int(len(ids) * limit["per_source_token"]) + limit["more"]

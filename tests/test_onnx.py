@@ -199,6 +199,8 @@ def test_the_example_translates_as_the_package_does(translator, beam_size):
 
 
 def test_the_example_needs_neither_torch_nor_this_package(translator):
+    with pytest.raises(ValueError, match="the text has 1,201 tokens; at most 1,000 are allowed. Split it into sentences"):
+        example().Translator(translator[1]).translate("." * 1200)
     model, folder = translator
     code = "import runpy, sys; sys.modules |= dict.fromkeys(['torch', 'zoo', 'onnx']); "
     code += f"runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"
@@ -219,7 +221,7 @@ def test_files_beside_the_graphs(translator):
     size = model.config["tgt_vocab_size"]
     assert facts["search"] == {
         "beam_size": 5, "length_penalty": 1.0, "never": [0, 1, 2, size - 3, size - 2, size - 1],
-        "max_length": {"per_source_token": 1.5, "more": 10},
+        "max_length": {"per_source_token": 1.5, "more": 10}, "max_source_tokens": 1000,
     }  # fmt: skip
     step = facts["graphs"]["step.onnx"]
     assert step["inputs"]["tokens"] == "int64 (batch, beam)" and step["inputs"]["memory_mask"] == "bool (batch, length)"
@@ -356,7 +358,9 @@ def test_bundled_weights(name, tmp_path):
     folder = export_onnx(model, tmp_path / "graphs", name)
     check(model, folder)
     if hasattr(model, "translate"):
-        other, texts = example().Translator(folder), SENTENCES
+        other = example().Translator(folder)
+        texts = [text for text in SENTENCES if len(model.src_tokenizer.encode(text)) <= model.max_source_tokens]
+        assert len(texts) > (40 if name.startswith(("luong", "bahdanau")) else 5)
         for beam_size in (1, model.config["beam_size"]):
             found = [other.translate(text, beam_size) for text in texts]
             wanted = model.translate(texts, beam_size=beam_size)

@@ -359,7 +359,8 @@ def _memory_axes(x: Tensor, other: Tensor) -> tuple[str | None, ...]:
 
 
 def _search_settings(model: Any) -> dict[str, Any]:
-    """How this package searches: for at most source tokens * per_source_token (rounded down) + more tokens, EOS counted in both."""
+    """How this package searches: for at most source tokens * per_source_token (rounded down) + more tokens, EOS counted in both;
+    `max_source_tokens` is without EOS."""
     if isinstance(model, CaptioningModule):
         task, never, limit = "captioning", model.forbidden(), {"per_source_token": 0, "more": MAX_WORDS}
     else:
@@ -368,7 +369,9 @@ def _search_settings(model: Any) -> dict[str, Any]:
         task, never, limit = "translation", [PAD, UNK, BOS, *unused], {"per_source_token": 1.5, "more": 10}
     search = {"beam_size": model.config["beam_size"], "length_penalty": model.config["length_penalty"], "never": never, "max_length": limit}
     found = {"task": task, "special_tokens": {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}, "search": search}
-    if task == "captioning":
+    if task == "translation":
+        found["search"]["max_source_tokens"] = model.max_source_tokens
+    else:
         found["images"] = "RGB; cut as preprocessing.json says under resize, then bicubic to size x size pixels; the graph normalises them"
     return found
 
