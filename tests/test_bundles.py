@@ -28,7 +28,7 @@ from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.text import Tokenizer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def good():
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

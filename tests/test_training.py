@@ -97,7 +97,7 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(recipe, callbacks,
     last = "runs/tiny/checkpoints/last.ckpt"
 
     recipe("whole", trainer, model)
-    assert main(["fit", "--config", "tiny.yaml"]) == 0
+    assert _zoo("fit", "--config", "tiny.yaml").returncode == 0
 
     cut = {"class_path": "fakes.PowerCut", "init_args": {"step": KILLED_AT}}
     recipe("killed", {**trainer, "callbacks": [*callbacks, cut]}, model)
