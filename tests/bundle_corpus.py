@@ -36,7 +36,9 @@ from safetensors.torch import load, save
 
 import zoo
 from zoo import hub
+from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
@@ -54,7 +56,7 @@ Files = dict[str, bytes]
 
 
 def bundles() -> dict[str, Files]:
-    """Name -> files of a translator, two classifiers and a captioner with tokenizers of every kind."""
+    """Name -> files of a model of each task, with tokenizers of every kind."""
     torch.manual_seed(0)
     translator = LuongNMT(**LuongNMT.tiny | {"src_vocab_size": 40, "tgt_vocab_size": 50})
     translator.src_tokenizer = Tokenizer.train(TEXTS, "char", 40)
@@ -62,10 +64,13 @@ def bundles() -> dict[str, Files]:
     classifier = StructuredSelfAttention(**StructuredSelfAttention.tiny | {"vocab_size": 20})
     document = HAN(**HAN.tiny | {"vocab_size": 20})
     captioner = ShowAttendTell(**ShowAttendTell.tiny | {"vocab_size": 20})
-    for model, kind in ((classifier, "word"), (document, "word_punct"), (captioner, "word_punct")):
+    writer = KeyValuePredictLM(**KeyValuePredictLM.tiny | {"vocab_size": 20})
+    reader = AttentionOverAttentionReader(**AttentionOverAttentionReader.tiny | {"vocab_size": 20})
+    for model, kind in ((classifier, "word"), (document, "word_punct"), (captioner, "word_punct"), (writer, "word"), (reader, "word")):
         model.tokenizer = Tokenizer.train(TEXTS, kind, 20)
     classifier.label_names = document.label_names = ["bad", "good", "neither"]
-    models = {"translator": translator, "classifier": classifier, "document": document, "captioner": captioner}
+    models = {"translator": translator, "classifier": classifier, "document": document}
+    models |= {"captioner": captioner, "writer": writer, "reader": reader}
     return {name: saved(model) for name, model in models.items()}
 
 
@@ -114,6 +119,10 @@ def use(model: Any) -> list[str]:
         found = model.translate(TEXTS)
     elif hasattr(model, "caption"):
         found = model.caption([picture(n) for n in range(2)])
+    elif hasattr(model, "complete"):
+        found = model.complete(TEXTS, max_words=5)
+    elif hasattr(model, "answer"):
+        found = model.answer(TEXTS, [f"XXXXX {text}" for text in TEXTS])
     else:
         found = model.classify(TEXTS)
     return [str(result.to_dict()) for result in found]
@@ -679,6 +688,21 @@ CASES = [
     Case("merges of numbers", "translator", _json(TGT, lambda t: t["model"]["merges"].append([1, 2])), "it merges [1, 2], but"),
     Case("merges of one", "translator", _json(TGT, lambda t: t["model"]["merges"].append(["a"])), "it merges ['a'], but"),
     Case("merges a number", "translator", _json(TGT, lambda t: t["model"].update(merges=7)), "is not a tokenizer in JSON form"),
+    *(
+        Case(f"words of a {base}: {name}", base, spoil, says)
+        for base in ("writer", "reader")
+        for name, spoil, says in (
+            ("not JSON", _set(TOKENIZER, "words"), "tokenizer.json is not a tokenizer in JSON form"),
+            ("with labels", _also(LABELS, b'["a"]'), "there must be tokenizer.json; the bundle lists labels.json, tokenizer.json"),
+            (
+                "under another name", lambda f: (_unlist(TOKENIZER)(f), _also("words.json", f.pop(TOKENIZER))(f)),
+                "there must be tokenizer.json; the bundle lists words.json",
+            ),
+            ("more than the model's", _vocab(lambda v: v.update({chr(9000 + n): len(v) + n for n in range(40)})), "at most 20 are allowed"),
+            ("with a gap", _vocab(lambda v: v.update(snowman=10**6)), "must be numbered 0, 1, 2"),
+            ("with a slow pattern", _tokenizer(normalizer={"type": "Sequence", "normalizers": [_BOMB]}), "no kind of it has this normalizer"),
+        )
+    ),
     # labels
     Case("labels not JSON", "classifier", _set(LABELS, "bad\ngood"), "labels.json is not JSON"),
     Case("labels an object", "classifier", _set(LABELS, '{"bad": 0}'), "labels.json must be a list of texts"),
@@ -890,11 +914,11 @@ def harm(model: Any, files: Files) -> str | None:
     config = json.loads(files[CONFIG])
     if {**model.config, **config["init_args"]} != model.config:
         return "the configuration is not that of config.json"
-    state = model.state_dict()
-    for name, stored in load(files[WEIGHTS]).items():
+    state, tensors = model.state_dict(keep_vars=True), load(files[WEIGHTS])
+    for name, stored in tensors.items():
         if not (state[name].isfinite().all() and torch.equal(state[name], stored.to(state[name].dtype))):
             return f"{name} is not what model.safetensors holds"
-    if state.keys() != load(files[WEIGHTS]).keys():
+    if {id(t) for t in state.values()} != {id(state[name]) for name in tensors}:  # of tied tensors one is stored
         return "there are tensors that do not come from model.safetensors"
     for name, text in model.assets().items():
         if name == LABELS and json.loads(text) != json.loads(files[name]):

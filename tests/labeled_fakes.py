@@ -4,7 +4,7 @@ import json
 import lzma
 import random
 
-from zoo.data import FDUMTL, IMDB, SICK, SST, TREC6, LabeledText, Reuters, TwentyNewsgroups
+from zoo.data import FDUMTL, IMDB, SICK, SST, TREC6, CaptionPairs, LabeledText, Reuters, TwentyNewsgroups
 
 _WORDS = (
     "a the this that and but with of in on it was is not very quite film story actor scene music plot town market price "
@@ -125,6 +125,17 @@ def _sick(rng, root, init_args):
         table(root / f"snli_{part}.tsv.xz", columns, pairs)
 
 
+def _caption_pairs(rng, root, init_args):
+    """Captions without the images: each of a photo names it, and is different."""
+    rows = [
+        (f"{part}{photo}.jpg", part, number, f"{sentence(rng, f'{part}{photo}')} number{number} .")
+        for part, photos in (("train", 12), ("val", 4), ("test", 3))
+        for photo in range(photos)
+        for number in range(5)
+    ]
+    table(root / "captions.tsv", ("image", "split", "caption_id", "caption"), rows)
+
+
 def _fdu_mtl(rng, root, init_args):
     rows = [
         (domain, part, number % 2, f"{domain} n{number} {sentence(rng, number % 2)} . {sentence(rng, number % 2)} !")
@@ -150,6 +161,7 @@ _WRITERS = {
     SST: _sst,
     TREC6: _trec,
     SICK: _sick,
+    CaptionPairs: _caption_pairs,
     FDUMTL: _fdu_mtl,
     LabeledText: _labeled_text,
 }

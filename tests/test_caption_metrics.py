@@ -6,13 +6,14 @@ import shutil
 import sys
 from itertools import combinations
 
+import forks
 import pytest
 import torch.multiprocessing as mp
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
-from zoo.metrics import CaptionScores, CiderD, caption_tokens, meteor
+from zoo.metrics import CaptionScores, CiderD, caption_tokens, meteor, right_words
 
 NAMES = [f"bleu_{n}{end}" for end in ("", "_no_bp") for n in range(1, 5)] + ["cider_d", "rouge_l"]
 CAPTIONS = ["A brown dog runs over the wet grass .", "Two girls don't smile", "a man", "", "A red (and white) T-shirt!"]
@@ -201,10 +202,10 @@ def _score_shard(rank, shards, store, results):
 
 
 def test_sharding_changes_nothing(tmp_path):
-    context = mp.get_context("spawn")
-    results = context.SimpleQueue()
+    forks.start()
+    results = forks.CONTEXT.SimpleQueue()
     shards = [[4, 0, 3, 1, 2], []]  # the second process has nothing to score
-    mp.start_processes(_score_shard, (shards, tmp_path / "store", results), nprocs=2, start_method="spawn")
+    mp.start_processes(_score_shard, (shards, tmp_path / "store", results), nprocs=2, start_method="forkserver")
     assert [results.get() for _ in shards] == [scores_of(CAPTIONS, REFERENCES)] * 2
 
 
@@ -233,8 +234,8 @@ def test_meteor_says_what_is_missing(monkeypatch):
     with pytest.raises(RuntimeError, match="METEOR needs Java.*install a Java runtime"):
         meteor(["a"], [["a"]])
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
-    monkeypatch.setitem(sys.modules, "pycocoevalcap.meteor.meteor", None)
-    with pytest.raises(RuntimeError, match=r"METEOR needs pycocoevalcap; install it: pip install 'attention-zoo\[meteor\]'"):
+    monkeypatch.setitem(sys.modules, "pycocoevalcap", None)
+    with pytest.raises(ValueError, match=r'METEOR needs pycocoevalcap; install with: pip install "attention-zoo\[meteor\]"'):
         meteor(["a"], [["a"]])
 
 
@@ -255,3 +256,19 @@ def test_meteor():
     assert same == pytest.approx(100) and meteor([""], [["a dog"]]) == 0
     stems, others = meteor(["the dog run"], [["The dogs run."]]), meteor(["the dog run"], [["green apples"]])
     assert 70 < stems < 95 and others == 0  # METEOR knows that "dogs" is the plural
+
+
+@pytest.mark.parametrize(
+    "caption, references, want",
+    [
+        ("a dog runs", ["a dog runs"], 1.0),
+        ("a dog runs", ["a cat runs far away now"], 2 / 6),  # short: of the reference's length
+        ("a a a dog", ["a dog", "a a cat"], 3 / 4),  # at most two a
+        ("a dog", ["one dog sits there", "the dog"], 1 / 2),
+        ("", ["a dog"], 0.0),
+        ("a dog", [""], 0.0),
+        ("", [""], 0.0),
+    ],
+)
+def test_right_words(caption, references, want):
+    assert right_words(caption.split(), [text.split() for text in references]) == pytest.approx(want)

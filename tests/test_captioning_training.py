@@ -1,13 +1,13 @@
 """Trainings of a tiny captioner whose encoder is frozen in the first epoch: interrupted at the change, and by two processes."""
 
 import os
-import subprocess
 import sys
 
 import captions_fakes
 import pytest
 import torch
 import yaml
+from forks import command, torchrun
 
 from zoo.cli import main
 
@@ -62,8 +62,7 @@ def test_two_processes_compute_what_one_computes(recipe, tmp_path):
     recipe("one", {}, exact)
     assert main(["fit", "--config", "tiny.yaml"]) == 0
     recipe("two", {"devices": 2, "strategy": "ddp_find_unused_parameters_true"}, exact, {"batch_size": 4})
-    run = subprocess.run([sys.executable, "-m", "zoo", "fit", "--config", "tiny.yaml"], capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
+    torchrun(2, command, "fit", "--config", "tiny.yaml")
     one, two = (weights(tmp_path / folder / LAST) for folder in ("one", "two"))
     for name, tensor in one.items():
         tolerance = 5e-4 if name.startswith(("decoder.w_", "decoder.v")) else 1e-6  # gradients near 0, which Adam enlarges with their noise

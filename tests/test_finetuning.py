@@ -379,6 +379,17 @@ def test_labels_of_other_names_begin_anew_and_those_of_the_same_do_not(folder, c
     assert "StructuredSelfAttention reads texts, the data are documents; set split_sentences of the data to false" in capsys.readouterr().err
 
 
+def test_null_at_the_command_line(folder):
+    _classifier().save_pretrained("weight")
+    _reviews(["negative", "positive"])
+    options = {"train": "mine.tsv", "split_sentences": True, "batch_size": 16, "val_fraction": 0.2}
+    _recipe("local-dir:weight", "LabeledText", options, trainer={"max_steps": 1}, overrides={"total_steps": 50})
+    assert _fit("--model.overrides.total_steps", "null", "--model.overrides.dropout", "0.1") == 0
+    config = _checkpoint()["hyper_parameters"]
+    assert config["total_steps"] is None and config["dropout"] == 0.1 and config["learning_rate"] == 0.01
+    assert "total_steps: null" in Path(f"{RUN}/version_0/config.yaml").read_text()
+
+
 def test_several_labels_instead_of_one(folder):
     _classifier(AttentionClassifier).save_pretrained("weight")
     rows = [(("red", "red|blue", "", "blue")[n % 4], labeled_fakes.sentence(random.Random(n), n % 4)) for n in range(40)]

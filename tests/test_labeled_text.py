@@ -57,8 +57,9 @@ def test_select(documents, data):
         assert part.labels.tolist() == numbers
         texts = [[word for sentence in document for word in sentence] for document in documents]
         texts2 = [text[::-1] + [5] for text in texts]
-        part = collate_texts(texts, batch.labels, texts2).select(chosen)
-        alone = collate_texts([texts[n] for n in numbers], torch.tensor(numbers), [texts2[n] for n in numbers])
+        part = collate_texts(texts, batch.labels, texts2, batch.labels / 2).select(chosen)
+        labels = torch.tensor(numbers, dtype=torch.int64)
+        alone = collate_texts([texts[n] for n in numbers], labels, [texts2[n] for n in numbers], labels / 2)
         assert [tensor.tolist() for tensor in part] == [tensor.tolist() for tensor in alone]
     assert batch._replace(labels=None).select([0]).labels is None
 

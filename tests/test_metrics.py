@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forks
 import pytest
 import sacrebleu
 import torch.multiprocessing as mp
@@ -123,10 +124,10 @@ def _score_shard(rank, shards, store, results):
 def test_sharding_changes_nothing(tmp_path):
     whole = CorpusScore("de")
     whole.update(HYPOTHESES, REFERENCES)
-    context = mp.get_context("spawn")
-    results = context.SimpleQueue()
+    forks.start()
+    results = forks.CONTEXT.SimpleQueue()
     shards = [[4, 0, 3, 1, 2], []]  # the second process has nothing to score
-    mp.start_processes(_score_shard, (shards, tmp_path / "store", results), nprocs=2, start_method="spawn")
+    mp.start_processes(_score_shard, (shards, tmp_path / "store", results), nprocs=2, start_method="forkserver")
     assert [results.get() for _ in shards] == [whole.compute()] * 2
 
 

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import shutil
+import sys
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from lightning.pytorch import Trainer
 from safetensors.torch import load_file, save_file
 
 from zoo.hub import BundleError, digest, file_hashes
-from zoo.module import ZooModule
+from zoo.module import ZooModule, _exchanged
 
 
 def _change(folder, tensors=None, **config):
@@ -80,7 +82,17 @@ def test_what_cannot_be_stored_is_refused_and_leaves_nothing(tmp_path):
     model.save_pretrained(tmp_path / "b")
 
 
-def test_saving_replaces_a_bundle_but_nothing_else(tmp_path):
+@pytest.mark.parametrize("exchanges", [True, False])  # whether the system can change two names in one step
+def test_saving_replaces_a_bundle_but_nothing_else(exchanges, tmp_path, monkeypatch):
+    if not exchanges:
+        monkeypatch.setattr("zoo.module._exchanged", lambda a, b: False)
+    elif sys.platform == "linux":
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / name).touch()
+        assert _exchanged(tmp_path / "a", tmp_path / "b") and (tmp_path / "a" / "b").exists()
+        for name in ("a", "b"):
+            shutil.rmtree(tmp_path / name)
     Toy(hidden=2).save_pretrained(tmp_path / "b")
     (tmp_path / "b" / "golden.safetensors").touch()  # of the old weights
     folder = Toy(hidden=3).save_pretrained(tmp_path / "b")

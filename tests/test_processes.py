@@ -1,8 +1,8 @@
 """Several processes compute what one computes, share everything out, write once, and end together."""
 
-import multiprocessing
+import functools
 import os
-import socket
+import shutil
 import subprocess
 import sys
 import time
@@ -11,26 +11,12 @@ import process_worker
 import pytest
 import torch
 import yaml
+from forks import Fork, free_port
 
 from zoo.cli import main
 
 SCORES = {"translation": "chrf", "classification": "macro_f1", "captioning": "bleu_2"}
-
-
-def _free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def _start(world, folder):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["process_worker"])
-    port = _free_port()
-    processes = [context.Process(target=process_worker.run, args=(rank, world, port, folder)) for rank in range(world)]
-    for process in processes:
-        process.start()
-    return processes
+WORLDS = [2, pytest.param(3, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +24,21 @@ def results(tmp_path_factory):
     """World size -> what each of its processes found."""
     folder = tmp_path_factory.mktemp("processes")
     process_worker.write_files(folder)
-    with pytest.MonkeyPatch.context() as patch:  # the server of Python 3.11 preloads only what this finds
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        processes = [process for world in (1, 2, 3) for process in _start(world, folder)]
-    for process in processes:
-        process.join(400)
-    codes = [process.exitcode for process in processes]
-    for process in processes:
-        process.kill()
-    assert codes == [0] * 6
-    return {w: [torch.load(folder / f"{w}.{rank}.pt", weights_only=True) for rank in range(w)] for w in (1, 2, 3)}
+
+    @functools.cache
+    def found(world):
+        port = free_port()
+        ends = [fork.wait(400) for fork in [Fork(process_worker.run, rank, world, port, folder) for rank in range(world)]]
+        assert [end.code for end in ends] == [0] * world, ends[0].output
+        return [torch.load(folder / f"{world}.{rank}.pt", weights_only=True) for rank in range(world)]
+
+    return found
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("task", process_worker.TASKS)
 def test_processes_learn_what_one_learns(results, task, world):
-    (one,), several = ([found[task] for found in results[w]] for w in (1, world))
+    (one,), several = ([found[task] for found in results(w)] for w in (1, world))
     assert one["steps"] == process_worker.STEPS < len(one["losses"])
     scale = max(map(abs, one["losses"]))  # that of hard attention is a difference, and can be nearly 0
     for found in several:
@@ -64,10 +49,10 @@ def test_processes_learn_what_one_learns(results, task, world):
         assert found["fitted"] == several[0]["fitted"] and found["fitted"] == pytest.approx(one["fitted"], rel=1e-6)
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("task", process_worker.TASKS)
 def test_scores_do_not_depend_on_who_computes_them(results, task, world):
-    (one,), several = ([found[task]["scores"] for found in results[w]] for w in (1, world))
+    (one,), several = ([found[task]["scores"] for found in results(w)] for w in (1, world))
     assert one[f"val/{SCORES[task]}"] > 0
     for scores in several:
         assert scores.keys() == one.keys() and {"val/loss", f"test/test/{SCORES[task]}"} <= scores.keys()
@@ -76,9 +61,9 @@ def test_scores_do_not_depend_on_who_computes_them(results, task, world):
             assert scores[name] == (pytest.approx(value, rel=1e-6) if is_mean else value), name
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", WORLDS)
 def test_only_the_first_process_writes(results, world):
-    (one,), (first, *others) = ([found["written"] for found in results[w]] for w in (1, world))
+    (one,), (first, *others) = ([found["written"] for found in results(w)] for w in (1, world))
     assert others == [[]] * (world - 1)
     for paths in (one, first):
         assert {os.path.basename(path) for path in paths} >= {"best.ckpt", "last.ckpt", "metrics.csv", "meta.json", "lengths.tokens", "progress"}
@@ -112,7 +97,7 @@ TORCHRUN = ["torch.distributed.run", "--nproc-per-node"]
 
 
 def _torchrun(count, *options):
-    return [sys.executable, "-m", *TORCHRUN, str(count), "--master-port", str(_free_port()), *options, "-m", *FIT]
+    return [sys.executable, "-m", *TORCHRUN, str(count), "--master-port", str(free_port()), *options, "-m", *FIT]
 
 
 @pytest.mark.parametrize(
@@ -155,13 +140,13 @@ def test_every_launcher_trains_the_same(recipe):
         elif name == "torchrun":
             commands = [_torchrun(2)]
         elif name == "nodes":
-            port = str(_free_port())
+            port = str(free_port())
             nodes = [["--nnodes", "2", "--node-rank", str(rank), "--master-addr", "127.0.0.1", "--master-port", port] for rank in (0, 1)]
             commands = [_torchrun(1, *node) for node in nodes]
             environments[1]["ZOO_CACHE"] = str(folder / "cache_of_the_second_node")
         else:
             job = {"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODEID": "0"}
-            job |= {"SLURM_NODELIST": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+            job |= {"SLURM_NODELIST": "127.0.0.1", "MASTER_PORT": str(free_port())}
             environments = [{**os.environ, **job, "SLURM_PROCID": rank, "SLURM_LOCALID": rank} for rank in ("0", "1")]
             commands = [[sys.executable, "-m", *FIT]] * 2
         running = [subprocess.Popen(c, env=env, stderr=subprocess.PIPE, text=True) for c, env in zip(commands, environments)]
@@ -174,6 +159,50 @@ def test_every_launcher_trains_the_same(recipe):
     recipe("one")
     assert main(["fit", "--config", "tiny.yaml", "--data.init_args.batch_size", "8"]) == 0
     assert found["devices"] == pytest.approx(_val_loss(folder.parent / "one"), rel=1e-6)
+
+
+@pytest.fixture
+def machines():
+    """Two network namespaces with a line between them: name, address and device of each."""
+
+    def ip(*args):
+        return subprocess.run(["ip", *args], capture_output=True, text=True)
+
+    tag = f"zoo{os.getpid()}"
+    both = [(f"{tag}{side}", f"10.231.7.{n}", f"v{side}{os.getpid()}") for n, side in ((1, "a"), (2, "b"))]
+    if shutil.which("ip") is None or ip("netns", "add", both[0][0]).returncode:
+        pytest.skip("network namespaces need `ip` and the rights of root")
+    try:
+        (one, _, device), (other, _, peer) = both
+        assert ip("netns", "add", other).returncode == 0
+        made = ip("link", "add", device, "netns", one, "type", "veth", "peer", "name", peer, "netns", other)
+        assert made.returncode == 0, made.stderr
+        for name, address, end in both:
+            for args in (("addr", "add", f"{address}/24", "dev", end), ("link", "set", end, "up"), ("link", "set", "lo", "up")):
+                assert ip("-n", name, *args).returncode == 0
+        yield both
+    finally:
+        for name, _, _ in both:
+            ip("netns", "del", name)
+
+
+@pytest.mark.slow
+def test_two_machines(recipe, machines):
+    folder = recipe("two", devices=1, num_nodes=2, strategy="ddp")
+    running, place = [], ["--master-addr", machines[0][1], "--master-port", "29500"]
+    try:
+        for rank, (name, _, device) in enumerate(machines):
+            command = ["ip", "netns", "exec", name, *_torchrun(1, "--nnodes", "2", "--node-rank", str(rank), *place)]
+            environment = os.environ | {"GLOO_SOCKET_IFNAME": device, "ZOO_CACHE": str(folder / f"cache{rank}")}
+            running.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
+        errors = [process.communicate(timeout=400)[1] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0, 0], errors
+    recipe("one")
+    assert main(["fit", "--config", "tiny.yaml", "--data.init_args.batch_size", "8"]) == 0
+    assert _val_loss(folder) == pytest.approx(_val_loss(folder.parent / "one"), rel=1e-6)
 
 
 def test_fp16_needs_a_gpu(recipe, capsys):

@@ -207,6 +207,18 @@ def test_damaged_weights_are_not_published(remote, client, folder):
 def test_weights_that_compute_something_else_are_not_published(remote, client, folder, other):
     shutil.copy(folder / "golden.safetensors", other)
     assert "the weights do not give the 'logits' that was saved with them" in fails(client.zoo("publish", str(other), REPO))
+    golden = folder / "golden.safetensors"
+    whole = golden.read_bytes()
+    for content, message in [
+        (whole[:-8], "golden.safetensors is damaged"),
+        (b"\xff" * 7 + whole, "golden.safetensors is damaged: its header would be larger than 1 MB"),
+        (whole + bytes(2**24), "golden.safetensors is larger than 16 MB"),
+    ]:
+        golden.write_bytes(content)
+        assert message in fails(client.zoo("publish", str(folder), REPO))
+    golden.unlink()
+    golden.symlink_to(other / "golden.safetensors")
+    assert "golden.safetensors is a link to" in fails(client.zoo("publish", str(folder), REPO))
     assert remote.requests == []
 
 

@@ -1,30 +1,86 @@
-"""What the README shows works: its Python runs, its commands are understood, its pictures, links and names exist."""
+"""What the README shows works: its Python runs, its commands run on small data, its pictures, links and names exist."""
 
+import json
+import os
 import re
 import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
+import captions_fakes
+import labeled_fakes
 import pytest
+import torch
+import yaml
+from hub_server import Client, Hub
 
+import zoo
 from zoo import cli, registry
 from zoo.cli import main
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
+TEXT = README.read_text(encoding="utf-8")
+
+# ---- which commands there are ----
+
+PROGRAMS = ("zoo", "python", "pytest", "pip", "curl", "torchrun", "srun")
+SYNOPSIS = "Command line"  # chapter whose block says what there is; nothing in it is a whole command
+NOT_RUN = {  # beginning of commands -> why
+    "pip install": "needs a registry; .ci/run does it",
+    "pytest": "would run this file again",
+    "python tests/benchmarks/": "measures the machine for minutes",
+}
+SLOW = {"Compare all attention mechanisms", "Train on several GPUs", "Export to ONNX", "Serve"}  # chapters that start processes, or export large models
+AFTER = {"Publish": "Train"}  # chapters that use what another one wrote
+WORDS = {"NAME": "luong_dot.dates", "DATA": "data", "RECIPE.yaml": "recipes/luong_dot.dates.yaml", "FIRST_MACHINE": "127.0.0.1"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of the README, and the chapter it stands in."""
+
+    chapter: str
+    args: tuple[str, ...]
+
+    def __str__(self):
+        return shlex.join(self.args)
+
+    @property
+    def why_not(self):
+        return next((why for beginning, why in NOT_RUN.items() if str(self).startswith(beginning)), None)
+
+
+def commands(text):
+    """The commands in blocks without a language or of bash, on indented lines, and between backquotes."""
+    found, chapter, fence = [], "Introduction", None
+    for line in text.replace("\\\n", " ").splitlines():
+        shown = []
+        if line.startswith("```"):
+            fence = line[3:] if fence is None else None
+        elif fence is None and line.startswith("## "):
+            chapter = line[3:]
+        elif fence is None and not line.startswith("    "):
+            shown = [code for code in re.findall("`([^`]+)`", line) if " " in code]
+        elif fence in (None, "", "bash") and chapter != SYNOPSIS:
+            shown = [line]
+        found += [Command(chapter, tuple(shlex.split(part, comments=True))) for part in shown if part.split()[:1] and part.split()[0] in PROGRAMS]
+    return list(dict.fromkeys(found))
+
+
+COMMANDS = commands(TEXT)
 
 
 def blocks(text, language):
     """Code between ```language and ```."""
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
-def commands(text):
-    """Arguments of each `zoo ...` line of the bash and of the indented blocks."""
-    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
-    indented = ["\n".join(line[4:] for line in prose.splitlines() if line.startswith("    "))]
-    lines = "\n".join(blocks(text, "bash") + indented).replace("\\\n", " ").splitlines()
-    split = [shlex.split(line, comments=True) for line in lines]
-    return [args[1:] for args in split if args and args[0] == "zoo"]
 
 
 def missing_files(text, root):
@@ -41,37 +97,276 @@ def unknown_names(text, names):
     return sorted(set(found) - set(names))
 
 
-TEXT = README.read_text(encoding="utf-8")
+# ---- a user ----
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder to work in that looks like the repository to commands."""
-    for name in ("recipes", "model_cards"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def write_files(folder):
+    """What the commands find: the repository's recipes, and a user's small files under the names that the README gives them."""
+    for name in ("recipes", "model_cards", "examples"):
+        (folder / name).symlink_to(ROOT / name)
+    lines = [f"{n} dogs run over the {word} street in the snow" for n in range(12) for word in ("wide", "small", "old")]
+    for name, part in (("train", lines), ("val", lines[:4])):
+        (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in part))
+        (folder / f"{name}.de").write_text("".join(f"{line[::-1]}\n" for line in part))
+    (folder / "pairs.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines * 4))
+    for name in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
+        for language in ("en", "de"):
+            source = folder / f"{'train' if name == 'train' else 'val'}.{language}"
+            captions_fakes.write(folder / f"data/multi30k/{name}.{language}", source.read_bytes())
+    rng = labeled_fakes.random.Random(0)
+    for name in ("train.tsv", "test.tsv", "reviews.tsv"):
+        rows = [(labeled_fakes.document(rng, n % 3).replace("\n", " "), f"class{n % 3}") for n in range(60)]
+        labeled_fakes.table(folder / name, ("text", "label"), rows)
+    rows = ["image\tcaption\n"]
+    for images in captions_fakes.sample((24, 0, 0), captions=2).values():
+        for name, (content, texts) in images.items():
+            captions_fakes.write(folder / "photos" / name, content)
+            rows += [f"{name}\t{text}\n" for text in texts]
+    (folder / "captions.tsv").write_text("".join(rows))
+    (folder / "photo.jpg").write_bytes(captions_fakes.picture(1, 300, 200, "JPEG"))
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
+class User:
+    """Somebody who types the commands of a chapter, one after the other, in a folder of their own."""
+
+    def __init__(self, folder, remote):
+        self.folder, self.remote = folder, remote
+        self.words = WORDS | {"8000": free_port(), "29500": free_port()}
+        self.server = None
+
+    def run(self, command, capfd):
+        """Runs one command; what it must have done is checked, and its output returned."""
+        args = [re.sub("|".join(map(re.escape, self.words)), lambda found: self.words[found[0]], word) for word in command.args]
+        verb = args[1] if args[0] == "zoo" else args[0]
+        if "fit" in args:
+            return self.fit(args)
+        if verb in cli.TRAINING:
+            args += self.small(args)
+        if verb == "compare" and "--report" not in args:
+            args += ["--only", "none", "dot", "--epochs", "1", "--device", "cpu"]
+        if verb == "publish" and "--dry-run" not in args:
+            return self.publish(args)
+        if verb == "serve":
+            return self.serve(args)
+        if verb == "curl":
+            return self.curl(args)
+        capfd.readouterr()
+        if args[0] == "python":
+            subprocess.run([sys.executable, *args[1:]], check=True, timeout=120)
+        else:
+            assert args[0] == "zoo" and main(args[1:]) == 0
+        out = capfd.readouterr().out
+        assert out.strip(), f"{command} prints nothing"
+        return out
+
+    def small(self, args):
+        """Settings for a training on small data, on the CPU, of one epoch more than there were."""
+        options = {
+            "--trainer.accelerator": "cpu",
+            "--trainer.max_epochs": str(1 + ("last" in args)),
+            "--trainer.enable_progress_bar": "false",
+            "--trainer.enable_model_summary": "false",
+            "--data.batch_size": "32",
+        }
+        if "recipes/luong_dot.dates.yaml" in args:  # its data are made, as many as it asks for
+            options |= {"--data.train_size": "64", "--data.val_size": "9", "--data.test_size": "9"}
+        if "--model.backbone" in args:
+            options["--model.image_size"] = "64"
+        return [word for option in options.items() for word in option]
+
+    def fit(self, args):
+        """Trains in this process, or in two as torchrun, SLURM or Lightning start them; there must be one more epoch then."""
+        run = Path("runs") / Path(args[args.index("--config") + 1]).stem
+        resumed = "--ckpt_path" in args and args[0] == "zoo"
+        if run.exists() and not resumed:
+            shutil.rmtree(run)
+        before = steps(run) if resumed else 0
+        args = [*args, *self.small(args)]
+        if args[0] == "zoo" and "--trainer.devices" not in args:
+            assert main(args[1:]) == 0
+        else:
+            self.processes(args)
+        assert steps(run) > before and (run / "checkpoints/best.ckpt").is_file()
+        assert len(list(run.glob("version_*"))) == 1 + resumed, "more than one process has written logs"
+
+    def processes(self, args):
+        """Runs a training in two processes, as many as there would be machines or else devices."""
+        environments = [dict(os.environ)]
+        machines = "--trainer.num_nodes" in args
+        for option in ("--nproc-per-node", "--trainer.devices"):
+            if option in args:
+                args[args.index(option) + 1] = "1" if machines else "2"
+        if args[0] == "srun":
+            job = {"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_LOCALID": "0"}
+            job |= {"SLURM_NODELIST": "127.0.0.1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+            environments = [os.environ | job | {"SLURM_PROCID": rank, "SLURM_NODEID": rank} for rank in ("0", "1")]
+            args = args[args.index("zoo") :]
+            commands = [args, args]
+        elif "--node-rank" in args:
+            environments *= 2
+            commands = [[*args], [*args]]
+            commands[1][args.index("--node-rank") + 1] = "1"
+        else:
+            commands = [args]
+        programs = {"zoo": [sys.executable, "-m", "zoo"], "torchrun": [sys.executable, "-m", "torch.distributed.run"]}
+        running = [
+            subprocess.Popen([*programs[words[0]], *words[1:]], env=environment, stderr=subprocess.PIPE, text=True)
+            for words, environment in zip(commands, environments, strict=True)
+        ]
+        errors = [process.communicate(timeout=280)[1] for process in running]
+        assert [process.returncode for process in running] == [0] * len(running), errors
+        assert "MEMBER: 2/2" in "".join(errors)
+
+    def publish(self, args):
+        """Publishes to a Hub on this machine; the last line printed must load."""
+        client = Client(self.remote, self.folder / "home")
+        result = client.zoo(*args[1:])
+        assert result.code == 0, result.err
+        load = result.out.splitlines()[-1]
+        assert re.fullmatch(r'zoo\.load\("hf-hub:my-name/my-model@[0-9a-f]{40}"\)', load)
+        assert self.remote.repos["my-name/my-model"].private == ("--private" in args)
+        loaded = client(lambda: eval(load, {"zoo": zoo}).translate("tuesday july 8 2008").text)
+        assert loaded.value == zoo.load("local-dir:my_weights").translate("tuesday july 8 2008").text
+
+    def serve(self, args):
+        """Starts a server, in place of one that runs, and waits until it answers."""
+        self.stop()
+        self.server = subprocess.Popen([sys.executable, "-m", "zoo", *args[1:]], start_new_session=True)
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{self.words['8000']}/health", timeout=5).close()
+                return
+            except OSError:
+                assert self.server.poll() is None, "the server has ended"
+                time.sleep(0.1)
+        raise AssertionError("the server does not answer")
+
+    def curl(self, args):
+        """Asks the server; the answer must be JSON, with as many results as were asked for."""
+        if "@photo.jpg" in args:
+            self.serve(["zoo", "serve", "show_attend_tell_soft.flickr8k", "--port", self.words["8000"]])
+        run = subprocess.run([args[0], "--fail-with-body", "-sS", *args[1:]], capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stdout + run.stderr
+        answer, asked = json.loads(run.stdout), json.loads(args[args.index("-d") + 1]) if "-d" in args else {}
+        assert answer and len(answer.get("results", [])) == len(asked.get("texts", [])), answer
+
+    def stop(self):
+        """Ends the server, and its processes."""
+        if self.server is not None:
+            self.server.send_signal(signal.SIGINT)
+            try:
+                self.server.wait(30)
+            finally:
+                if self.server.poll() is None:
+                    os.killpg(self.server.pid, signal.SIGKILL)
+            self.server = None
+
+
+def steps(run):
+    """Optimiser steps of the last checkpoint of a run."""
+    return torch.load(run / "checkpoints/last.ckpt", weights_only=True, map_location="cpu")["global_step"]
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory):
+    """Chapter -> who has worked through it."""
+    found = {}
+    with Hub() as remote:
+        found[None] = remote
+        yield found
+
+
+def _worked_through(chapter, users, tmp_path_factory, patch, capfd):
+    if chapter not in users:
+        if chapter in AFTER:
+            user = _worked_through(AFTER[chapter], users, tmp_path_factory, patch, capfd)
+        else:
+            folder = tmp_path_factory.mktemp(re.sub(r"\W+", "-", chapter))
+            write_files(folder)
+            user = User(folder, users[None])
+        patch.chdir(user.folder)
+        patch.setenv("ZOO_DATA", str(user.folder / "data") if chapter == "Train on several GPUs" else "")
+        patch.setenv("ZOO_CACHE", str(user.folder / "cache"))
+        try:
+            for command in COMMANDS:
+                if command.chapter == chapter and command.why_not is None:
+                    user.run(command, capfd)
+        finally:
+            user.stop()
+        users[chapter] = user
+    return users[chapter]
+
+
+TO_RUN = list(dict.fromkeys(command.chapter for command in COMMANDS if command.why_not is None))
+
+
+@pytest.mark.parametrize("chapter", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TO_RUN])
+def test_commands(chapter, users, tmp_path_factory, monkeypatch, capfd):
+    """All of a chapter, in its order, in one folder."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr("zoo.captioning.load_backbone", lambda *arguments: None)  # a download
+    _worked_through(chapter, users, tmp_path_factory, monkeypatch, capfd)
+
+
+def test_commands_are_found():
+    text = """a `zoo list` b `zoo` and `zoo.load("x y")`
+## Train it
+
+    zoo fit --config a.yaml \\
+        --data.x 1    # a comment
+```
+srun zoo fit
+curl -d '{"a": 1}' b
+zoo/layers/   text
+```
+```python
+zoo list
+```
+## Command line
+```
+zoo fit | test
+```
+"""
+    found = [str(command) for command in commands(text)]
+    assert found == ["zoo list", "zoo fit --config a.yaml --data.x 1", "srun zoo fit", "curl -d '{\"a\": 1}' b"]
+    assert [command.chapter for command in commands(text)] == ["Introduction", *["Train it"] * 3]
+
+
+def test_no_command_is_forgotten():
+    """Each is run, or starts with what `NOT_RUN` names; and all that is named there occurs."""
+    assert len(COMMANDS) > 35 and SLOW | AFTER.keys() | set(AFTER.values()) <= set(TO_RUN)
+    for beginning in NOT_RUN:
+        assert any(str(command).startswith(beginning) for command in COMMANDS), beginning
+    verbs = {args.args[1] for args in COMMANDS if args.args[0] == "zoo" and args.why_not is None}
+    assert verbs >= {"list", "info", "predict", "fit", "test", "export", "publish", "serve"}
+
+
+def test_the_synopsis_names_every_verb():
+    block = TEXT.split(f"\n## {SYNOPSIS}\n")[1].split("\n## ")[0]
+    lines = [line for line in blocks(block, "")[0].splitlines() if line.startswith("zoo ")]
+    named = {verb for line in lines for verb in re.match(r"zoo ((?:\w+ \| )*\w+)", line)[1].split(" | ")}
+    actions = cli._parser()._subparsers._group_actions[0]
+    assert named | {"validate"} == set(actions.choices)
 
 
 @pytest.mark.parametrize("code", blocks(TEXT, "python"))
-def test_python_runs(code, folder):
+def test_python_runs(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(code, str(README), "exec"), {"__name__": "__main__"})
 
 
-@pytest.mark.parametrize("args", commands(TEXT), ids=" ".join)
-def test_command(args, folder, capsys):
-    """Cheap ones run; of the others the arguments are read."""
-    verb = args[0]
-    if verb in cli.TRAINING:
-        if "--weights" in args:
-            registry.entry(args[args.index("--weights") + 1])
-        with pytest.raises(SystemExit) as end:
-            main([*args, "--print_config"])
-        assert end.value.code in (None, 0) and re.search(r"class_path: zoo\.(?:models\.|load\b)", capsys.readouterr().out)
-    elif verb == "export" or args[1:] and args[1].startswith("local-dir:"):  # of a training that was not done here
-        cli._parser().parse_args(args)
-    else:
-        assert main(args) == 0 and capsys.readouterr().out.strip()
+@pytest.mark.parametrize("code", blocks(TEXT, "yaml"))
+def test_yaml_names_a_class_with_such_arguments(code):
+    (part,) = yaml.safe_load(code)
+    module, _, name = part["class_path"].rpartition(".")
+    assert getattr(sys.modules.get(module) or __import__(module, fromlist=[name]), name)(**part["init_args"])
 
 
 def test_the_table_is_that_of_the_cards(capsys):

@@ -19,6 +19,8 @@ from zoo.data.caption_data import CaptionData
 from zoo.data.cloze import ClozeData
 from zoo.data.labeled import LabeledData
 from zoo.data.plain_text import RunningText
+from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.text import Tokenizer
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.yaml"))
 _downloaded = []
@@ -81,6 +83,13 @@ def _backbone(model, root, monkeypatch):
     save_file({key: t.contiguous() for key, t in tensors.items()}, root / name)
 
 
+def _pair_classifier():
+    """Another stage's model of pairs, with labels of its own."""
+    model = StructuredSelfAttention(**{**StructuredSelfAttention.tiny, "vocab_size": 30, "num_classes": 2}, pair=True)
+    model.tokenizer, model.label_names = Tokenizer.train(WORDS, "word_punct", 30), ["different", "same"]
+    return model
+
+
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_one_step(path, tmp_path, monkeypatch):
     recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -98,7 +107,9 @@ def test_one_step(path, tmp_path, monkeypatch):
         small += ["--model.image_size", "64"]
         _backbone(model, tmp_path / "data", monkeypatch)
     elif model.get("name", "").startswith("local-dir:"):  # what an earlier step left behind
-        small += ["--model.name", "show_attend_tell_soft.flickr8k"]
+        small += ["--model.name", "show_attend_tell_soft.flickr8k"] if captioning else []
+        if not captioning:
+            _pair_classifier().save_pretrained(model["name"].removeprefix("local-dir:"))
     options = ["--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu", "--trainer.precision", "32-true"]
     assert main(["fit", "--config", str(path), *options, "--trainer.enable_progress_bar", "false", *small]) == 0
     if captioning and not str(model.get("backbone_weights", ".safetensors")).endswith(".safetensors"):

@@ -601,7 +601,7 @@ def test_mistakes(toy_registry, capsys, monkeypatch):
         assert fails(capsys, "toy.v2", "--port", str(port)) == message
     monkeypatch.setattr(serve, "run", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert fails(capsys, "toy.v2") == '`zoo serve` needs LitServe; install it with: pip install "attention-zoo[serve]"'
+    assert fails(capsys, "toy.v2") == '`zoo serve` needs litserve; install with: pip install "attention-zoo[serve]"'
 
 
 def test_devices(monkeypatch):

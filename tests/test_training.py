@@ -3,13 +3,13 @@
 import csv
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from forks import Fork, command, torchrun
 from safetensors.torch import load_file
 
 from zoo.cli import main
@@ -44,11 +44,6 @@ def recipe(tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path / folder)
 
     return write
-
-
-def _zoo(*args):
-    command = [sys.executable, "-m", "zoo", *args]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=300)
 
 
 def _checkpoint(path):
@@ -97,16 +92,16 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(recipe, callbacks,
     last = "runs/tiny/checkpoints/last.ckpt"
 
     recipe("whole", trainer, model)
-    assert _zoo("fit", "--config", "tiny.yaml").returncode == 0
+    assert Fork(command, "fit", "--config", "tiny.yaml").wait().code == 0
 
     cut = {"class_path": "fakes.PowerCut", "init_args": {"step": KILLED_AT}}
     recipe("killed", {**trainer, "callbacks": [*callbacks, cut]}, model)
-    assert _zoo("fit", "--config", "tiny.yaml").returncode == -signal.SIGKILL
+    assert Fork(command, "fit", "--config", "tiny.yaml").wait().code == -signal.SIGKILL
     assert _checkpoint(last)["global_step"] == KILLED_AT - KILLED_AT % SAVE_EVERY
 
     without_cut = ["--config", "../whole/tiny.yaml"]
-    resumed = _zoo("fit", *without_cut, "--ckpt_path", "last")
-    assert resumed.returncode == 0, resumed.stderr
+    resumed = Fork(command, "fit", *without_cut, "--ckpt_path", "last").wait()
+    assert resumed.code == 0, resumed.output
     whole, again = _checkpoint(tmp_path / "whole" / last), _checkpoint(last)
     assert whole["global_step"] == STEPS
     parts = ["state_dict", "current_model_state", "averaging_state", "optimizer_states", "lr_schedulers", "zoo_random"]
@@ -158,8 +153,7 @@ def test_two_processes_compute_what_one_computes(recipe, tmp_path):
     recipe("one", trainer, model, {"batch_size": 16})
     assert main(["fit", "--config", "tiny.yaml"]) == 0
     recipe("two", {**trainer, "devices": 2, "strategy": "ddp"}, model, {"batch_size": 8})
-    run = _zoo("fit", "--config", "tiny.yaml")
-    assert run.returncode == 0, run.stderr
+    torchrun(2, command, "fit", "--config", "tiny.yaml")
 
     files = sorted(str(f.relative_to(tmp_path / "two")) for f in (tmp_path / "two" / "runs").rglob("*") if f.is_file())
     logs, checkpoints = ["config.yaml", "metrics.csv"], ["best.ckpt", "last.ckpt"]

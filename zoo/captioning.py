@@ -25,7 +25,7 @@ from zoo.backbones import load_backbone, make_backbone, statistics
 from zoo.images import CaptionBatch, ImageTransform, open_image
 from zoo.layers.losses import linear_cross_entropy_rows
 from zoo.layers.search import SearchResult, Step, check_search, search
-from zoo.metrics import CaptionScores, CiderD, Mean
+from zoo.metrics import CaptionScores, CiderD, Mean, right_words
 from zoo.module import ZooModule, check_assets
 from zoo.schedule import adamw, check_schedule
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
@@ -161,9 +161,9 @@ class CaptioningModule(ZooModule):
         return [PAD, UNK, BOS, *range(vocab, self.config["vocab_size"])]
 
     def rewards(self, captions: Tensor, batch: CaptionBatch) -> Tensor:
-        """CIDEr-D of captions (N, K, T) against those of the batch, (N, K); document frequencies are those of the training set.
+        """CIDEr-D, and `right_words` times the share of right words, of captions (N, K, T) against those of the batch, (N, K).
 
-        The end of a caption counts as a token, else one that breaks off would be no worse.
+        Document frequencies are those of the training set. The end of a caption counts as a token, else one that breaks off would be no worse.
         """
         if self._cider is None:
             self._cider = CiderD(self.trainer.datamodule.training_captions())
@@ -172,7 +172,10 @@ class CaptioningModule(ZooModule):
             for rows, lengths in zip(batch.captions.tolist(), batch.lengths.tolist(), strict=True)
         ]
         drawn = [[token for token in row if token != PAD] for rows in captions.tolist() for row in rows]
-        scores = self._cider.score(drawn, [image for image in references for _ in range(captions.size(1))])
+        references = [image for image in references for _ in range(captions.size(1))]
+        scores = self._cider.score(drawn, references)
+        if weight := self.config["right_words"]:
+            scores = [score + weight * right_words(*pair) for score, *pair in zip(scores, drawn, references, strict=True)]
         return torch.tensor(scores, device=captions.device).view(captions.shape[:2])
 
     def word_losses(self, readouts: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,6 +29,7 @@ from zoo.text import UNK, Tokenizer
 from zoo.vocabulary import extend_embedding, place_vectors
 
 MAX_LABELS = 2**14  # of a bundle
+RELATEDNESS = 1.0, 5.0  # the least and the greatest
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Classification:
     probabilities: dict[str, float]  # of all labels, in the order of the model
     tokens: list[list[str]]  # words of each text
     attention: list[Tensor]  # (hops, words) weights for each text
+    relatedness: float | None = None  # of a pair, 1 to 5; None if the model was not taught it
 
     def plot(self, path: str | os.PathLike) -> Path:
         """Draws every hop and their sum into an image file (format by its ending) and returns the path."""
@@ -61,7 +63,8 @@ class Classification:
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
         attention = [_rounded(weights) for weights in self.attention]
-        return {**_answer(self), "tokens": self.tokens, "attention": attention}
+        relatedness = {} if self.relatedness is None else {"relatedness": round(self.relatedness, 4)}
+        return {**_answer(self), **relatedness, "tokens": self.tokens, "attention": attention}
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,10 @@ class ClassificationModule(ZooModule):
         """A batch -> logits (B, C) and the attention weights."""
         raise NotImplementedError
 
+    def read_related(self, batch: Any) -> tuple[Tensor, Any, Tensor | None]:
+        """As `read`, and the relatedness of each pair (B,), on the scale of the data's scores; None if the model does not tell it."""
+        return *self.read(batch), None
+
     def penalty(self, attention: Any) -> Tensor | float:
         """What the loss adds for the attention weights of a batch, summed over its texts."""
         return 0.0
@@ -177,7 +184,7 @@ class ClassificationModule(ZooModule):
         raise NotImplementedError
 
     def answers(self, choice: list[dict[str, Any]], attention: Any, words: Sequence[Any]) -> list[Any]:
-        """Result objects, from the label, labels and probabilities of each text, the attention and the words."""
+        """Result objects, from the label, labels, probabilities and, if any, relatedness of each text, the attention and the words."""
         raise NotImplementedError
 
     # ---- training ----
@@ -318,12 +325,15 @@ class ClassificationModule(ZooModule):
             self._log_scores(name)
 
     def _new_scores(self) -> ClassScores:
-        return ClassScores(self.config["num_classes"], self.config["multi_label"], self.measures).to(self.device)
+        related = bool(self.config.get("relatedness"))
+        return ClassScores(self.config["num_classes"], self.config["multi_label"], self.measures, related).to(self.device)
 
     def _score(self, name: str, batch: Any) -> Tensor:
         with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
-            logits, attention = self.read(batch)
+            logits, attention, relatedness = self.read_related(batch)
         self._scores[name].update(logits, batch.labels, **self.measure(attention))
+        if relatedness is not None and batch.scores is not None:
+            self._scores[name].relatedness.update(relatedness.clamp(*RELATEDNESS), batch.scores)
         return logits
 
     def _log_scores(self, name: str) -> None:
@@ -331,7 +341,8 @@ class ClassificationModule(ZooModule):
         for key, value in values.items():
             self.log(f"val/{key}" if name == "val" else f"test/{name}/{key}", value, prog_bar=key == next(iter(values)))
         if self.trainer.state.fn != "fit":
-            self.print("\n".join([f"\n{name}, fp32", *(f"  {key:12}{value:6.2f}" for key, value in values.items())]))
+            width = max(12, *map(len, values))
+            self.print("\n".join([f"\n{name}, fp32", *(f"  {key:{width}}{value:6.2f}" for key, value in values.items())]))
 
     def configure_optimizers(self) -> dict[str, Any]:
         return adamw(self, self.config)
@@ -359,8 +370,12 @@ class ClassificationModule(ZooModule):
         results: list[Any] = [None] * len(texts)
         for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):
             batch = self.collate([encoded[n][0] for n in rows])
-            logits, attention = self._evaluated(batch)
-            answers = self.answers([self._choose(row) for row in logits.float().cpu()], attention, [encoded[n][1] for n in rows])
+            logits, attention, relatedness = self._evaluated(batch, self.read_related)
+            choice = [self._choose(row) for row in logits.float().cpu()]
+            if relatedness is not None:
+                for chosen, value in zip(choice, relatedness.clamp(*RELATEDNESS).tolist(), strict=True):
+                    chosen["relatedness"] = value
+            answers = self.answers(choice, attention, [encoded[n][1] for n in rows])
             for n, answer in zip(rows, answers, strict=True):
                 results[n] = answer
         return results[0] if one else results
@@ -420,12 +435,13 @@ class ClassificationModule(ZooModule):
         self.label_names = names
 
     def golden(self) -> dict[str, Tensor]:
-        """The logits of a fixed batch."""
+        """The logits, and the relatedness if there is one, of a fixed batch."""
         batch = self.example_batch(6)
         with torch.no_grad():
-            logits, _ = self._evaluated(batch)
+            logits, _, relatedness = self._evaluated(batch, self.read_related)
         inputs = {name: x for name, x in batch._asdict().items() if isinstance(x, Tensor) and name != "labels"}
-        return {**inputs, "logits": logits[:, :: max(1, logits.size(-1) // 100)].contiguous()}
+        related = {} if relatedness is None else {"relatedness": relatedness}
+        return {**inputs, "logits": logits[:, :: max(1, logits.size(-1) // 100)].contiguous(), **related}
 
     def _example_labels(self, batch_size: int) -> Tensor:
         classes = self.config["num_classes"]

@@ -5,13 +5,13 @@
     zoo predict NAME "A dog runs."                      translate, classify, complete or caption; lines on standard input work too
     zoo serve NAME --port 8000                          the same over HTTP
     zoo fit|validate|test --config recipes/NAME.yaml    train or evaluate by a recipe
+    zoo compare --out FOLDER                            train all attention mechanisms with one budget and compare them
     zoo publish NAME|FOLDER ORG/REPO                    send weights and card to the Hugging Face Hub
 
 Whatever a user can get wrong ends as one line on standard error and exit code 2.
 """
 
 import argparse
-import importlib.util
 import os
 import sys
 import zipfile
@@ -20,6 +20,7 @@ from typing import Any
 
 from zoo import __version__, hub, registry
 from zoo.allocator import keep_freed_memory
+from zoo.extras import require
 from zoo.publish import prepare, publish, split_card
 
 PACKAGE = Path(__file__).parent
@@ -200,14 +201,38 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(name, help=texts["what"][0].lower() + texts["what"][1:-1])
 
     command = add(
+        "compare",
+        _compare,
+        "train all attention mechanisms on Multi30k with one budget, and write a table and a plot of them",
+        "zoo compare --out runs/comparison --data.root DATA\n"
+        "  zoo compare --out runs/comparison --seeds 1 2 3 --jobs 4      # goes on where it stopped\n"
+        "  zoo compare --out runs/comparison --report                    # only the table and the plot",
+    )
+    command.add_argument("--out", required=True, metavar="FOLDER", help="folder of trainings and results; what is there is not done again")
+    command.add_argument("--data.root", dest="root", metavar="DATA", help="folder that holds the data (default: ZOO_DATA, else downloaded)")
+    command.add_argument("--only", nargs="+", metavar="NAME", help="mechanisms: names of the recipes (default: all)")
+    command.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="one training each (default: 1)")
+    command.add_argument("--epochs", type=int, metavar="N", help="the budget, with which the schedule is stretched (default: base.yaml's)")
+    command.add_argument("--jobs", type=int, default=1, metavar="N", help="trainings at a time, on the GPUs in turn (default: %(default)s)")
+    command.add_argument("--threads", type=int, metavar="N", help="of each training (default: all processors, shared out)")
+    command.add_argument("--device", choices=("cpu", "cuda"), help="(default: cuda where there is a GPU)")
+    command.add_argument("--recipes", metavar="FOLDER", help="other recipes: a base.yaml and a file for each mechanism")
+    command.add_argument("--report", action="store_true", help="train nothing, write table and plot of the results that are there")
+    command.add_argument("--page", metavar="FOLDER", help="where README.md and its plot go (default: the folder of the results)")
+
+    command = add(
         "export",
         _export,
-        "turn a training checkpoint into a folder of weights (fp16), or a model into ONNX graphs",
+        "turn a training checkpoint, or the mean of several, into a folder of weights (fp16), or a model into ONNX graphs",
         "zoo export runs/luong_dot.dates/checkpoints/best.ckpt my_weights\n"
         '  zoo predict local-dir:my_weights "3 May 1995"\n'
+        "  zoo export one/checkpoints/best.ckpt two/checkpoints/best.ckpt mean_of_both\n"
         "  zoo export luong_general.multi30k_en_de graphs --format onnx",
     )
-    command.add_argument("model", help="a checkpoint of `zoo fit`; for ONNX also a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
+    command.add_argument(
+        "model", nargs="+", help="a checkpoint of `zoo fit`, a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION; of several "
+        "that began as one model the mean of the weights is exported"
+    )
     command.add_argument("folder", help="new folder")
     command.add_argument("--format", choices=("bundle", "onnx"), default="bundle", help="onnx needs the extra `onnx` (default: %(default)s)")
 
@@ -277,35 +302,41 @@ def _predict(options: argparse.Namespace) -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    if importlib.util.find_spec("litserve") is None:
-        raise ValueError('`zoo serve` needs LitServe; install it with: pip install "attention-zoo[serve]"')
+    require("serve", "`zoo serve`")
     from zoo.serve import run
 
     is_name = not options.name.startswith(("local-dir:", "hf-hub:"))
     run(options, read_card(registry.entry(options.name).name)[0] if is_name else {})
 
 
+def _compare(options: argparse.Namespace) -> None:
+    from zoo.comparison import run
+
+    run(options)
+
+
 def _export(options: argparse.Namespace) -> None:
     if options.format == "onnx":
-        _export_onnx(options.model, options.folder)
-        return
-    from safetensors.torch import save_file
+        require("onnx", "export to ONNX")
+    from zoo.averaging import average
 
-    model = _from_checkpoint(options.model)
-    folder = model.save_pretrained(options.folder, half=True)
-    if golden := type(model).from_pretrained(folder).golden():  # of the rounded weights, which is what users get
-        save_file(golden, folder / hub.GOLDEN)
-        (folder / hub.GOLDEN).chmod(0o644)  # save_file makes it private
+    model = average([_from_checkpoint(source) if _is_checkpoint(source) else registry.load(source) for source in options.model], options.model)
+    if options.format == "onnx":
+        _export_onnx(model, options.folder, options.model[0])
+        return
+    folder = model.save_pretrained(options.folder, half=True, golden=True)
     print("\n".join(f'"{name}": "{digest}",' for name, digest in hub.file_hashes(folder).items()))
 
 
-def _export_onnx(source: str, folder: str) -> None:
-    from zoo.onnx_export import check_packages, export_onnx
+def _export_onnx(model: Any, folder: str, source: str) -> None:
+    from zoo.onnx_export import export_onnx
 
-    check_packages()
-    is_checkpoint = source.endswith(".ckpt") or Path(source).is_file()
-    written = export_onnx(_from_checkpoint(source) if is_checkpoint else registry.load(source), folder, source)
+    written = export_onnx(model, folder, source)
     print("\n".join(f"{file.name:20}{file.stat().st_size / 1e6:7.2f} MB" for file in sorted(written.iterdir())))
+
+
+def _is_checkpoint(source: str) -> bool:
+    return source.endswith(".ckpt") or Path(source).is_file()
 
 
 def _from_checkpoint(path: str) -> Any:

@@ -25,6 +25,7 @@ class TextBatch(NamedTuple):
         labels: (B,) int64; or (B, C) float32 of 0 and 1 if a text can have several of C labels; None at inference.
         tokens2: (B, S2) int64, the second text of each pair; None if there are no pairs.
         lengths2: (B,) int64, the same for the second text.
+        scores: (B,) float32, a number that each text, or pair, has beside its label, NaN where it has none; None if none has.
     """
 
     tokens: Tensor
@@ -32,6 +33,7 @@ class TextBatch(NamedTuple):
     labels: Tensor | None
     tokens2: Tensor | None = None
     lengths2: Tensor | None = None
+    scores: Tensor | None = None
 
     def select(self, rows: Rows) -> "TextBatch":
         """The batch of some of the texts, at most as wide as this one.
@@ -41,10 +43,9 @@ class TextBatch(NamedTuple):
         """
         index = torch.arange(len(self.lengths), device=self.lengths.device)[rows]
         first = _narrow(self.tokens[index], self.lengths[index])
-        labels = None if self.labels is None else self.labels[index]
-        if self.tokens2 is None:
-            return TextBatch(*first, labels)
-        return TextBatch(*first, labels, *_narrow(self.tokens2[index], self.lengths2[index]))
+        labels, scores = (None if values is None else values[index] for values in (self.labels, self.scores))
+        second = (None, None) if self.tokens2 is None else _narrow(self.tokens2[index], self.lengths2[index])
+        return TextBatch(*first, labels, *second, scores)
 
 
 class DocumentBatch(NamedTuple):
@@ -77,7 +78,10 @@ class DocumentBatch(NamedTuple):
 
 
 def collate_texts(
-    texts: Sequence[Sequence[int]], labels: Tensor | None = None, texts2: Sequence[Sequence[int]] | None = None
+    texts: Sequence[Sequence[int]],
+    labels: Tensor | None = None,
+    texts2: Sequence[Sequence[int]] | None = None,
+    scores: Tensor | None = None,
 ) -> TextBatch:
     """Pads `B` token lists (or integer arrays), which may be empty, to a batch.
 
@@ -85,9 +89,10 @@ def collate_texts(
         texts: `B` lists of token ids.
         labels: (B,) int64 or (B, C) float32; None at inference.
         texts2: the second text of each pair.
+        scores: (B,) float32, see `TextBatch`.
     """
     second = (None, None) if texts2 is None else _pad(texts2)
-    return TextBatch(*_pad(texts), labels, *second)
+    return TextBatch(*_pad(texts), labels, *second, scores)
 
 
 def collate_documents(documents: Sequence[Sequence[Sequence[int]]], labels: Tensor | None = None) -> DocumentBatch:

@@ -28,7 +28,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.losses import linear_cross_entropy, linear_cross_entropy_rows
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
-from zoo.module import ZooModule
+from zoo.module import ZooModule, check_assets
 from zoo.schedule import adamw, check_schedule
 from zoo.text import EOS, PAD, UNK, LMBatch, Tokenizer
 from zoo.vocabulary import extend_embedding, extend_output
@@ -487,7 +487,8 @@ class LanguageModelModule(ZooModule):
 
     def load_assets(self, assets: dict[str, str]) -> None:
         if assets:
-            self.tokenizer = Tokenizer.from_json(assets["tokenizer.json"])
+            check_assets(assets, name := "tokenizer.json")
+            self.tokenizer = Tokenizer.from_json(assets[name], self.config["vocab_size"], name)
 
     def example_batch(self, batch_size: int) -> LMBatch:
         """The beginning of streams of random words, the last ones shorter than the others."""

@@ -197,15 +197,9 @@ def misfits(model: nn.Module, path: Path, heads: Iterable[str]) -> tuple[str, ..
     Raises:
         BundleError: the file is damaged, or anything else does not fit.
     """
-    with open(path, "rb") as file:
-        if int.from_bytes(file.read(8), "little") > MAX_HEADER_BYTES:
-            raise DamagedError(f"{path} is damaged: its header would be larger than {MAX_HEADER_BYTES >> 20} MB")
-    try:
-        with safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}
-            stored = {name: (tuple(part.get_shape()), str(part.get_dtype())) for name, part in slices.items()}
-    except SafetensorError as error:
-        raise DamagedError(f"{path} is damaged: {_one_line(error)}") from error
+    with _opened(path) as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}
+        stored = {name: (tuple(part.get_shape()), str(part.get_dtype())) for name, part in slices.items()}
 
     state = model.state_dict(keep_vars=True)
     problems = {name: "is not in the model" for name in stored.keys() - state.keys()}
@@ -245,13 +239,33 @@ def fill(model: nn.Module, path: Path, heads: tuple[str, ...]) -> None:
         BundleError: the file is damaged, or holds a value that is not finite in the precision of the model.
     """
     state = model.state_dict()
+    with _opened(path) as file, torch.no_grad():
+        for name in file.keys():
+            if not _is_in(name, heads):
+                t = state[name].copy_(file.get_tensor(name))
+                if t.is_floating_point() and not torch.stack(t.aminmax()).isfinite().all():
+                    raise MisfitError(f"{path}: {name} holds NaN or infinite values")
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file, whatever they are.
+
+    Raises:
+        DamagedError: it holds something else.
+    """
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of tensors, whose header is small enough to be read; what the library finds wrong becomes a `DamagedError`."""
+    with open(path, "rb") as file:
+        if int.from_bytes(file.read(8), "little") > MAX_HEADER_BYTES:
+            raise DamagedError(f"{path} is damaged: its header would be larger than {MAX_HEADER_BYTES >> 20} MB")
     try:
-        with safe_open(path, framework="pt") as file, torch.no_grad():
-            for name in file.keys():
-                if not _is_in(name, heads):
-                    t = state[name].copy_(file.get_tensor(name))
-                    if t.is_floating_point() and not torch.stack(t.aminmax()).isfinite().all():
-                        raise MisfitError(f"{path}: {name} holds NaN or infinite values")
+        with safe_open(path, framework="pt") as file:
+            yield file
     except SafetensorError as error:
         raise DamagedError(f"{path} is damaged: {_one_line(error)}") from error
 

@@ -10,12 +10,14 @@ The `__init__` signature of a model is its configuration: whatever was passed (o
 `self.config`, written by `save_pretrained` and handed back by `from_pretrained`. Loading is strict.
 """
 
+import ctypes
 import inspect
 import json
 import logging
 import os
 import reprlib
 import shutil
+import sys
 import tempfile
 from contextlib import nullcontext
 from difflib import get_close_matches
@@ -28,7 +30,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from typing_extensions import Self
 
-from zoo.hub import CONFIG, MAX_TEXT_BYTES, WEIGHTS, MisfitError, digest, file_hashes, file_of, read_config, read_text, verify
+from zoo.hub import CONFIG, GOLDEN, MAX_TEXT_BYTES, WEIGHTS, MisfitError, digest, file_hashes, file_of, read_config, read_text, verify
 from zoo.loading import at_fault, check_types, fill, furnished, misfits, most_bytes, skeleton
 
 if TYPE_CHECKING:
@@ -79,6 +81,14 @@ class ZooModule(LightningModule):
     def golden(self) -> dict[str, Tensor]:
         """A fixed input and the output these weights give for it; written once by `zoo export`, compared by a test."""
         return {}
+
+    def check_extras(self, stage: str, validates: bool) -> None:
+        """Raises ValueError if an extra is missing without which a run cannot be scored; `zoo fit` asks before it reads any data.
+
+        Args:
+            stage: "fit", "validate" or "test".
+            validates: whether there is a validation.
+        """
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -137,12 +147,15 @@ class ZooModule(LightningModule):
 
     # ---- bundles ------------------------------------------------------------------------------------------------
 
-    def save_pretrained(self, folder: str | os.PathLike, half: bool = False) -> Path:
-        """Writes the model as a folder; an interrupted call leaves no half-written folder behind.
+    def save_pretrained(self, folder: str | os.PathLike, half: bool = False, golden: bool = False) -> Path:
+        """Writes the model as a folder: whenever the call is interrupted, the old folder is there, or the new one.
+
+        A process that is killed may leave a hidden folder beside it, which nothing reads.
 
         Args:
             folder: Where to. May exist if it is empty or holds an earlier bundle, which is then replaced.
             half: Store floating-point tensors as fp16. They load back as fp32.
+            golden: Add golden.safetensors: what the model computes with the weights as they are stored.
 
         Raises:
             ValueError: `folder` holds something else, or a weight is not finite (after rounding to fp16).
@@ -162,17 +175,13 @@ class ZooModule(LightningModule):
             config = {"class_path": _class_path(type(self)), "init_args": self.config, "sha256": file_hashes(new)}
             config["digest"] = digest(config)
             (new / CONFIG).write_text(json.dumps(config, indent=2, allow_nan=False) + "\n")
+            if golden and (output := type(self).from_pretrained(new).golden()):
+                save_file(output, new / GOLDEN)
             for file in new.iterdir():
                 file.chmod(0o644)
                 with open(file, "rb+") as f:
                     os.fsync(f.fileno())
-            if folder.exists():
-                old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
-                os.replace(folder, old)
-                os.replace(new, folder)
-                shutil.rmtree(old)
-            else:
-                os.replace(new, folder)
+            put_in_place(new, folder)
         finally:
             shutil.rmtree(new, ignore_errors=True)
         return folder
@@ -249,6 +258,29 @@ class ZooModule(LightningModule):
         from zoo.publish import push  # here, because that file loads models
 
         return push(self, repo_id, private=private, message=commit_message, token=token, card=card)
+
+
+def put_in_place(new: Path, folder: Path) -> None:
+    """Gives a finished folder its name; one that has the name already is removed.
+
+    On Linux the two change names in one step. Elsewhere a process that is killed between two steps leaves the old one beside its place.
+    """
+    if not folder.exists():
+        os.replace(new, folder)
+        return
+    old = new
+    if not _exchanged(new, folder):
+        old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
+        os.replace(folder, old)
+        os.replace(new, folder)
+    shutil.rmtree(old)
+
+
+def _exchanged(a: Path, b: Path) -> bool:
+    """Whether the system could make two folders change their names."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return rename is not None and rename(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0
 
 
 def _generator(device: str) -> Any:

@@ -22,7 +22,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from torch.export import Dim
 
 from zoo import __version__
 from zoo.captioning import MAX_WORDS, CaptioningModule
+from zoo.extras import require
 from zoo.hub import file_hashes
 from zoo.labeled_text import DocumentBatch, TextBatch
 from zoo.layers import elementwise, recurrent, scores
@@ -41,12 +41,11 @@ from zoo.layers.packed import to_padded
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.han import HAN, ContextAttention
 from zoo.models.structured_self_attention import StructuredSelfAttention
-from zoo.module import ZooModule
+from zoo.module import ZooModule, put_in_place
 from zoo.text import BOS, EOS, PAD, UNK
 from zoo.translation import TranslationModule
 
 MANIFEST = "onnx.json"
-PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 OPSET = 18
 TOLERANCE = 1e-4  # between torch and onnxruntime, for an example batch
 LAST = 2**30  # a position behind every text
@@ -67,7 +66,7 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Pat
         ValueError: a package is missing, the model has no ONNX form, `folder` holds something else, or onnxruntime gives other numbers
             than torch.
     """
-    check_packages()
+    require("onnx", "export to ONNX")
     folder = Path(folder).absolute()
     if folder.exists() and not _may_be_replaced(folder):
         raise ValueError(f"{folder} exists and is no ONNX export; give a new or an empty folder")
@@ -84,9 +83,7 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Pat
         about = {"source": source, "class": type(model).__name__, "attention_zoo": __version__, "opset": OPSET}
         text = json.dumps({**about, **manifest, "sha256": file_hashes(new)}, indent=2, ensure_ascii=False, allow_nan=False)
         (new / MANIFEST).write_bytes(f"{text}\n".encode())
-        if folder.exists():
-            shutil.rmtree(folder)
-        os.replace(new, folder)
+        put_in_place(new, folder)
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return folder
@@ -97,12 +94,6 @@ def _may_be_replaced(folder: Path) -> bool:
         return False
     names = [file.name for file in folder.iterdir()]
     return not names or (MANIFEST in names and all(name.endswith((".json", ".onnx")) for name in names))
-
-
-def check_packages() -> None:
-    """Raises ValueError where the extra `onnx` is not installed."""
-    if missing := [name for name in PACKAGES if find_spec(name) is None]:
-        raise ValueError(f'export to ONNX needs {", ".join(missing)}; install with: pip install "attention-zoo[onnx]"')
 
 
 def _writer(model: ZooModule) -> Callable[[Any, Any, Path], dict[str, Any]]:

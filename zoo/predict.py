@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from zoo import registry
 from zoo.allocator import keep_freed_memory
+from zoo.extras import require
 
 LINES_AT_ONCE = 64  # of standard input, answered as one call
 IMAGES_AT_ONCE = 16
@@ -27,8 +28,11 @@ def run(options: argparse.Namespace) -> None:
         options: name, text (list), json, plot, html, beam_size, n_best.
 
     Raises:
-        ValueError: an option or a text does not suit the model; or, after all others were answered, an image cannot be read.
+        ValueError: an option or a text does not suit the model, or --plot lacks its extra; or, after all others were answered, an image
+            cannot be read.
     """
+    if options.plot:
+        require("plots", "--plot")
     keep_freed_memory()
     model = registry.load(options.name)
     if hasattr(model, "translate"):

@@ -35,6 +35,7 @@ TASKS = {  # method of a model -> task on the Hub, example of its use
     "complete": ("text-generation", 'model.complete("...").text'),
     "answer": ("question-answering", 'model.answer("...", "... XXXXX ...").answer'),
 }
+MAX_GOLDEN_BYTES = 16 * 2**20
 GOLDEN_ATOL = 2e-3  # another processor sums in another order
 _MARK = "<!-- written by attention-zoo; sha256 of the text above: {} -->"
 
@@ -132,7 +133,7 @@ def prepare(source: str, repo_id: str, card: Path | None = None) -> Bundle:
         raise ValueError(f"{folder / hub.CONFIG} lists files of a kind that is not published: {', '.join(others)}")
 
     model = registry.load(f"local-dir:{folder}")
-    _check_golden(model, folder / hub.GOLDEN)
+    _check_golden(model, folder)
     name = source if named else repo_id.split("/")[1]
     if text is None:
         text = _generated_card(model, repo_id, name)
@@ -145,18 +146,16 @@ def prepare(source: str, repo_id: str, card: Path | None = None) -> Bundle:
     return Bundle(repo_id, name, files, frozenset(pictures))
 
 
-def _check_golden(model: "ZooModule", path: Path) -> None:
-    """Raises `MisfitError` unless the weights still give the output that was saved beside them."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def _check_golden(model: "ZooModule", folder: Path) -> None:
+    """Raises `BundleError` unless the weights still give the output that was saved beside them."""
     from torch import allclose, equal
 
+    from zoo.loading import read_tensors
+
+    path = folder / hub.GOLDEN
     if not path.is_file():
         return
-    try:
-        golden = load_file(path)
-    except SafetensorError as error:
-        raise hub.DamagedError(f"{path} is damaged: {error}") from error
+    golden = read_tensors(hub.file_of(folder, hub.GOLDEN, MAX_GOLDEN_BYTES))
     found = model.golden()
     for key in sorted(golden.keys() | found.keys()):
         want, got = golden.get(key), found.get(key)
@@ -350,12 +349,8 @@ def push(
     card: str | None = None,
 ) -> Published:
     """Saves a model and publishes it; see `ZooModule.push_to_hub`."""
-    from safetensors.torch import save_file
-
     with tempfile.TemporaryDirectory() as parent:
-        folder = model.save_pretrained(Path(parent) / "weights")
-        if golden := type(model).from_pretrained(folder).golden():
-            save_file(golden, folder / hub.GOLDEN)
+        folder = model.save_pretrained(Path(parent) / "weights", golden=True)
         if card is not None:
             (folder / hub.README).write_text(card, encoding="utf-8")
         bundle = prepare(f"local-dir:{folder}", repo_id)

@@ -21,8 +21,7 @@ from zoo.labeled_text import groups_of_similar_size
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
-from zoo.metrics import Mean
-from zoo.module import ZooModule
+from zoo.module import ZooModule, check_assets
 from zoo.schedule import adamw, check_schedule
 from zoo.text import EOS, UNK, Tokenizer
 
@@ -301,7 +300,8 @@ class ReadingModule(ZooModule):
 
     def load_assets(self, assets: dict[str, str]) -> None:
         if assets:
-            self.tokenizer = Tokenizer.from_json(assets["tokenizer.json"])
+            check_assets(assets, name := "tokenizer.json")
+            self.tokenizer = Tokenizer.from_json(assets[name], self.config["vocab_size"], name)
 
     def example_batch(self, batch_size: int) -> ClozeBatch:
         """Random words, some unknown; the first document is empty, and every third answer is not in its document."""

@@ -145,9 +145,9 @@ TABLE: dict[str, Entry] = _table(
         "show_attend_tell_hard.flickr8k",
         "zoo.models.show_attend_tell.ShowAttendTell",
         {
-            "config.json": "4ecf746c731c19cde4e815aa99b9373fb1ffcdcf67206d70ff726de392382bd6",
-            "golden.safetensors": "bdc35df836bd1cd5e61ff00a57cb016a01f85dab978ac59842998c5f6957e57d",
-            "model.safetensors": "637c2cdb72b5874586834c5710d8540bb6f907c734a386828243687e5bb767f8",
+            "config.json": "80b3b3f1055f53eb9bf37d29fcb39f19b4eee0648f04492fcd4421651221cc04",
+            "golden.safetensors": "02e2015da6411742cb7d9202c36ac55d5514ccdb01e40179c8fec3c825b64047",
+            "model.safetensors": "7a03232c4433df57bc75aa9bd9029bd6b3cec2eff8c7e2283b2042d4264fd6bf",
             "preprocessing.json": "663054e81dfea6671e1b4b6b9b946b1efe871a59f91c59a79446caea011fad12",
             "tokenizer.json": "329e46710eb8a9730612bd426995b700cc98048ce91e2c43f859b720567967ec",
         },
@@ -172,6 +172,17 @@ TABLE: dict[str, Entry] = _table(
             "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
             "model.safetensors": "2049cba031e8a4570c5922f57a4103fce165a11563097d06c675e1f5c77db74b",
             "tokenizer.json": "f8be7142e717e82362f9492b22fa7adfff63047f0686201b8c4cf2da86793e37",
+        },
+    ),
+    Entry(
+        "structured_self_attention.sick",
+        "zoo.models.structured_self_attention.StructuredSelfAttention",
+        {
+            "config.json": "2c9783774287e50c25721af42d029ced7cf8be86a773888b0dc76d23f92f05cc",
+            "golden.safetensors": "a05bc7d72228bddb38121c45d3dd9bc9e8235ecc422c4598cebe61defbc73ca5",
+            "labels.json": "117cd30a94c3b68f28a6306d596a81c242112a9599a4ce7c28e9244777c4a4e0",
+            "model.safetensors": "42f11b8e5c560072e27c9797bd4d4d49c1402be211f020b14b81e7b3dde7e389",
+            "tokenizer.json": "93da75b23df65ec66bfac37e576fc283cbbd10b22479a8875e80c9523d8b452a",
         },
     ),
     Entry(

@@ -33,16 +33,20 @@ from types import FrameType
 from typing import Any, ClassVar
 
 import PIL.Image
-from fastapi import FastAPI, HTTPException, Request, Response
-from fastapi.responses import JSONResponse
-from litserve import LitAPI, LitServer
-from litserve.loops import LitLoop
-from litserve.specs.base import LitSpec
-from litserve.utils import LitAPIStatus, LoopResponseType, ResponseBufferItem
-from starlette.requests import ClientDisconnect
 
-from zoo import registry, strict_json
+from zoo import extras, registry, strict_json
 from zoo.allocator import keep_freed_memory
+
+if not extras.missing("serve"):
+    from fastapi import FastAPI, HTTPException, Request, Response
+    from fastapi.responses import JSONResponse
+    from litserve import LitAPI, LitServer
+    from litserve.loops import LitLoop
+    from litserve.specs.base import LitSpec
+    from litserve.utils import LitAPIStatus, LoopResponseType, ResponseBufferItem
+    from starlette.requests import ClientDisconnect
+else:  # can still be imported, as by a tool that looks at every module; `zoo serve` says what is missing
+    FastAPI = HTTPException = Request = Response = LitAPI = LitServer = LitLoop = LitSpec = object
 
 PREDICT = "/predict"
 MAX_BEAM = 16

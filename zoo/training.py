@@ -124,6 +124,8 @@ class TrainingCLI(LightningCLI):
         """Parses; `--ckpt_path best` or `last` of validate and test becomes the file that an earlier fit wrote."""
         self.config = parser.parse_args(args)
         config = self.config[self.config.subcommand]
+        overrides = config.get("model.init_args.overrides") or {}
+        overrides |= {key: None for key, value in overrides.items() if value == "None"}  # what jsonargparse makes of `null`
         self.run_folder = Path(config.trainer.default_root_dir or "runs") / (
             Path(str(config.config[0])).stem if config.config else "run"
         )
@@ -146,6 +148,7 @@ class TrainingCLI(LightningCLI):
         elif path and Path(path).is_file():
             self.model.on_load_checkpoint(torch.load(path, map_location="cpu", weights_only=True, mmap=True))
             self.datamodule.changes_model = False
+        self.model.check_extras(self.subcommand, bool(self.trainer.limit_val_batches))
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""

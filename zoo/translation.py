@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.alignment import Alignment, Pair, align
+from zoo.extras import require
 from zoo.layers.losses import linear_cross_entropy
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CorpusScore, Mean
@@ -194,7 +195,12 @@ class TranslationModule(ZooModule):
         real = labels != PAD
         return self.embeddings.loss(readouts[real], labels[real], label_smoothing), int(batch.tgt_lengths.sum())
 
+    def check_extras(self, stage: str, validates: bool) -> None:
+        if stage != "fit" or validates:
+            require("scores", f"the BLEU {'after each epoch' if stage == 'fit' else 'of translations'}")
+
     def setup(self, stage: str) -> None:
+        self.check_extras(stage, bool(self.trainer.limit_val_batches))
         super().setup(stage)
         if self.trainer.datamodule is not None:
             self.adapt(self.trainer.datamodule, stage)

@@ -135,7 +135,7 @@ def test_word2vec_without_gensim(tmp_path, monkeypatch):
     with pytest.raises(ValueError) as caught:
         data.vectors(3)
     assert str(caught.value) == (
-        "word_vectors \"word2vec\" needs gensim; install it: pip install \"attention-zoo[word2vec]\""
+        "word_vectors \"word2vec\" needs gensim; install with: pip install \"attention-zoo[word2vec]\""
     )
 
 
@@ -195,5 +195,5 @@ def test_extra_text(tmp_path):
     vectors, found = wide.vectors(5)
     assert found[wide.tokenizer.encode("word9")].all() and vectors.shape == (len(wide.tokenizer), 5)
     assert len(wide.train_dataloader().stream.arrays) == len(plain.train_dataloader().stream.arrays)  # nothing more to train on
-    with pytest.raises(ValueError, match="extra_text must name data sets of this package: FDUMTL, IMDB, Reuters, .*; got 'imdb'"):
+    with pytest.raises(ValueError, match="extra_text must name data sets of this package: CaptionPairs, FDUMTL, IMDB, Reuters, .*; got 'imdb'"):
         TREC6(extra_text=["imdb"])

@@ -33,7 +33,13 @@ def test_every_parameter_gets_a_finite_gradient(cls, options):
         assert p.grad.abs().max() > 0, name
 
 
-@pytest.mark.parametrize("cls, options", CASES)
+def _less_often(case):
+    """Trainings of variants are slow tests, but for the kinds of attention."""
+    quick = case.values[1].keys() <= {"attention"}
+    return pytest.param(*case.values, id=case.id, marks=() if quick else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("cls, options", [_less_often(case) for case in CASES])
 def test_overfits_one_batch(cls, options):
     torch.manual_seed(1)
     model = build(cls, **options).train()

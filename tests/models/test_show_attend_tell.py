@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import log_softmax
 
 from zoo.images import CaptionBatch
+from zoo.metrics import CiderD
 from zoo.models.show_attend_tell import ShowAttendTell, draw
 from zoo.text import BOS, EOS, PAD
 
@@ -303,6 +304,20 @@ def test_likelihood_beside_the_self_critical_term():
     batch = model.example_batch(3)
     loss, words = model.loss(batch)
     assert words == 7 and loss.allclose(3 + 0.25 * build().train().loss(batch)[0])
+
+
+def test_reward_of_right_words_beside_cider():
+    captions = torch.tensor([[[5, 6, EOS], [5, EOS, PAD]], [[7, EOS, PAD], [8, 8, 8]]])
+    batch = CaptionBatch(None, torch.tensor([[[BOS, 5, 6, 7, EOS]], [[BOS, 8, 9, EOS, PAD]]]), torch.tensor([[4], [3]]))
+
+    def rewards(**changed):
+        model = build(self_critical_epoch=0, **changed)
+        model._cider = CiderD([[[5, 6, 7, EOS]], [[8, 9, EOS]], [[5, 9]]])
+        return model.rewards(captions, batch)
+
+    share = torch.tensor([[3 / 4, 2 / 4], [1 / 3, 1 / 3]])
+    torch.testing.assert_close(rewards(right_words=2.0), rewards() + 2 * share)
+    assert rewards().std() > 0.1
 
 
 @pytest.mark.parametrize("decoding", ["expectation", "argmax", "sample"])

@@ -1,5 +1,6 @@
 """Lightning data modules, one class a data set."""
 
+from zoo.data.caption_pairs import CaptionPairs
 from zoo.data.captions import COCO, Flickr8k, Flickr30k, ImageCaptions
 from zoo.data.cloze import CBT, CBTLike, Cloze, CNNDailyMail
 from zoo.data.documents import FDUMTL, IMDB, LabeledText, Reuters, TwentyNewsgroups
@@ -19,6 +20,7 @@ __all__ = [
     "SST",
     "TREC6",
     "CBTLike",
+    "CaptionPairs",
     "CNNDailyMail",
     "Cloze",
     "Brown",

@@ -54,6 +54,7 @@ class LabeledData(SortedData):
         structure: "document": batches are `DocumentBatch`; "text": they are `TextBatch`.
         pair: each example has two texts.
         multi_label: a text can have any number of labels, not exactly one.
+        scored: examples, or some of them, have a score beside the label (`TextBatch.scores`).
         holds_out: the data set has no validation split, so a part of the training texts serves as one.
         known_labels: names of the labels in the order of their ids, if they are known without reading the data.
         test_names: names of the test sets.
@@ -64,6 +65,7 @@ class LabeledData(SortedData):
     structure: Literal["document", "text"] = "text"
     pair: bool = False
     multi_label: bool = False
+    scored: bool = False
     holds_out: bool = False
     known_labels: Sequence[str] | None = None
     test_names: ClassVar[list[str]] = ["test"]
@@ -135,6 +137,10 @@ class LabeledData(SortedData):
         """Examples, streamed; "val" is not asked for if the data set `holds_out`."""
         raise NotImplementedError
 
+    def once(self) -> "LabeledData":
+        """What vocabulary and word2vec are learnt from: a data set that has each training text once; else they count repeated ones."""
+        return self
+
     def source(self, split: Split) -> str:
         """What messages call the text of a split, best its file."""
         return f"the {split} text"
@@ -194,8 +200,9 @@ class LabeledData(SortedData):
             return None
         check_word_vectors(self.word_vectors)
         if self.word_vectors == "word2vec":
-            texts = [self._folder("train", self.tokenizer, self.labels)]
-            texts += [data._build("train", self.tokenizer, data._own_label_names()) for data in self._extra]
+            texts = [self._folder("train", self.tokenizer, self.labels)] if self.once() is self else []
+            others = [data.once() for data in (self, *self._extra)][len(texts) :]
+            texts += [data._build("train", self.tokenizer, data._own_label_names()) for data in others]
             source = [*(folder.name for folder in texts), self.word2vec_epochs, self.seed]
         else:
             texts, source = [], [Path(self.word_vectors).expanduser()]
@@ -233,11 +240,12 @@ class LabeledData(SortedData):
         the training text."""
         tokenizer = self._of_model("tokenizer")
         if tokenizer is not None and self._adds_words():
-            return self._extended(tokenizer, lambda: self._texts([self]), self._signature("train"), self.min_frequency)
+            once = self.once()
+            return self._extended(tokenizer, lambda: self._texts([once]), once._signature("train"), self.min_frequency)
         if tokenizer is not None:
             return tokenizer
         options = (self.vocab_size, self.lowercase, self.min_frequency)
-        read = [self, *self._extra]
+        read = [data.once() for data in (self, *self._extra)]
         key = fingerprint(_FORMAT, *(data._signature("train") for data in read), "words", options)
         path = self.cache / "tokenizers" / f"{key}.json"
         if path.exists():
@@ -322,14 +330,15 @@ class LabeledData(SortedData):
         folder = self._folder(split, tokenizer, labels)
         label_ids = {name: i for i, name in enumerate(labels)}
         encoding = Encoding(
-            tokenizer, label_ids, self.structure, self.pair, self.multi_label, self.max_words, self.max_sentences
+            tokenizer, label_ids, self.structure, self.pair, self.multi_label, self.max_words, self.max_sentences, self.scored
         )
         LabeledArrays.build(folder, self._examples(split), encoding, self._source(split), keep_empty=split != "train")
         return folder
 
     def _folder(self, split: Split, tokenizer: Tokenizer, labels: list[str]) -> Path:
         options = (self.structure, self.pair, self.multi_label, self.max_words, self.max_sentences)
-        key = fingerprint(_FORMAT, self._signature(split), split, tokenizer.to_json(), labels, options)
+        scored = ["scored"] if self.scored else []
+        key = fingerprint(_FORMAT, self._signature(split), split, tokenizer.to_json(), labels, options, *scored)
         return self.cache / "texts" / key
 
     def _arrays(self, split: Split) -> LabeledArrays:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -27,11 +28,13 @@ class Example(NamedTuple):
         text: as it is in the corpus.
         text2: the second text of a pair; None if there are no pairs.
         labels: names of its labels: exactly one, or any number if a text can have several.
+        score: a number that it has beside them, if it has one.
     """
 
     text: str
     text2: str | None
     labels: tuple[str, ...]
+    score: float | None = None
 
 
 def quoted(names: Iterable[str]) -> str:
@@ -51,6 +54,7 @@ class Encoding(NamedTuple):
         multi_label: a text can have any number of labels, not exactly one.
         max_words: words of a text behind so many are dropped.
         max_sentences: sentences of a document behind so many are dropped.
+        scored: the scores of the examples are kept; of texts only.
     """
 
     tokenizer: Tokenizer
@@ -60,6 +64,7 @@ class Encoding(NamedTuple):
     multi_label: bool = False
     max_words: int | None = None
     max_sentences: int | None = None
+    scored: bool = False
 
     def words(self, text: str) -> list[int]:
         """Word ids of a text."""
@@ -136,7 +141,7 @@ class LabeledArrays:
         """The examples `index` as one batch."""
         words, labels = self.rows(index), self._labels(index)
         if "sentences" not in self._parts:
-            return collate_texts(words[0], labels, *words[1:])
+            return collate_texts(words[0], labels, words[1] if len(words) > 1 else None, self._scores(index))
         lengths = self._parts["sentences"].rows(index)
         return DocumentBatch(_joined(words[0]), _joined(lengths), torch.tensor(list(map(len, lengths))), labels)
 
@@ -153,6 +158,9 @@ class LabeledArrays:
         for row, ids in zip(labels, rows, strict=True):
             row[ids.astype(np.int64)] = 1
         return labels
+
+    def _scores(self, index: np.ndarray) -> Tensor | None:
+        return torch.from_numpy(np.concatenate(self._parts["scores"].rows(index))) if "scores" in self._parts else None
 
     @staticmethod
     def build(folder: Path, examples: Iterable[Example], encoding: Encoding, source: str, keep_empty: bool) -> None:
@@ -185,6 +193,8 @@ def _write(folder: Path, examples: Iterable[Example], encoding: Encoding, source
         parts["sentences"] = "uint32"
     if encoding.pair:
         parts["words2"] = words
+    if encoding.scored:
+        parts["scores"] = "float32"
     writers = {name: RaggedWriter(folder, name, dtype) for name, dtype in parts.items()}
     size = empty = 0
     try:
@@ -207,7 +217,7 @@ def _write(folder: Path, examples: Iterable[Example], encoding: Encoding, source
     (folder / "meta.json").write_text(json.dumps(meta))
 
 
-def _encode(example: Example, encoding: Encoding, source: str) -> dict[str, list[int]]:
+def _encode(example: Example, encoding: Encoding, source: str) -> dict[str, list[int] | list[float]]:
     """The row of each part for one example."""
     row = {"labels": encoding.labels(example.labels, source)}
     if encoding.structure == "document":
@@ -216,4 +226,6 @@ def _encode(example: Example, encoding: Encoding, source: str) -> dict[str, list
         row["words"] = encoding.words(example.text)
     if encoding.pair:
         row["words2"] = encoding.words(example.text2)
+    if encoding.scored:
+        row["scores"] = [math.nan if example.score is None else example.score]
     return row

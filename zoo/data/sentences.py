@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from zoo.data.labeled_arrays import Example
 from zoo.data.module import Split
 from zoo.data.published import PublishedTexts
-from zoo.data.tables import read_table, read_text_lines
+from zoo.data.tables import has_column, read_table, read_text_lines
 
 # Names of the splits inside the files.
 _SPLITS: dict[Split, str] = {"train": "train", "val": "dev", "test": "test"}
@@ -115,11 +115,14 @@ class TREC6(PublishedTexts):
 class SICK(PublishedTexts):
     """Sentences Involving Compositional Knowledge: does the first entail the second? (Marelli et al. 2014).
 
-    4,500 / 500 / 4,927 pairs. Read from `sick.tsv` (columns split, gold_label, sentence1, sentence2).
+    4,500 / 500 / 4,927 pairs. Read from `sick.tsv` (columns split, gold_label, sentence1, sentence2 and, if it is there,
+    relatedness, how much the two have to do with each other, 1 to 5, which becomes the score of the pair).
 
     Args:
         extra_snli: train also on the 19,666 pairs of the development and test part of SNLI (Bowman et al. 2015), read
-            from `snli_dev.tsv` and `snli_test.tsv` (columns gold_label, sentence1, sentence2).
+            from `snli_dev.tsv` and `snli_test.tsv` (columns gold_label, sentence1, sentence2); they have no score.
+        swapped: train on each pair that is no entailment once as it is and once with its texts swapped (neutral and
+            contradiction hold, nearly always, both ways), and on each entailment twice: an epoch is twice as long.
         **options: see `LabeledData`.
     """
 
@@ -129,18 +132,36 @@ class SICK(PublishedTexts):
     known_labels = ("entailment", "neutral", "contradiction")
     _snli: ClassVar[list[str]] = ["snli_dev.tsv", "snli_test.tsv"]
 
-    def __init__(self, extra_snli: bool = False, **options: Any) -> None:
+    def __init__(self, extra_snli: bool = False, swapped: bool = False, **options: Any) -> None:
         super().__init__(**options)
-        self.extra_snli = extra_snli
+        self.extra_snli, self.swapped = extra_snli, swapped
+
+    @property
+    def scored(self) -> bool:
+        return has_column(self.path("sick.tsv"), "relatedness")
+
+    def once(self) -> "SICK":
+        return SICK(self.extra_snli, root=self.root, cache_dir=str(self.cache), max_words=self.max_words) if self.swapped else self
 
     def files(self, split: Split) -> list[str]:
         return ["sick.tsv", *(self._snli if self.extra_snli and split == "train" else [])]
 
+    def signature(self, split: Split) -> list[object]:
+        return [*super().signature(split), *["swapped"][: self.swapped and split == "train"]]
+
     def examples(self, split: Split) -> Iterator[Example]:
+        for example in self._pairs(split):
+            yield example
+            if self.swapped and split == "train":
+                yield example if example.labels == ("entailment",) else example._replace(text=example.text2, text2=example.text)
+
+    def _pairs(self, split: Split) -> Iterator[Example]:
         columns = ["gold_label", "sentence1", "sentence2"]
-        for part, label, first, second in read_table(self.path("sick.tsv"), ["split", *columns]):
+        scores = ["relatedness"] if self.scored else []
+        rows = read_table(self.path("sick.tsv"), ["split", *columns, *scores], numbers=dict.fromkeys(scores, (1, 5)))
+        for part, label, first, second, *score in rows:
             if part == _SPLITS[split]:
-                yield Example(first, second, (label,))
+                yield Example(first, second, (label,), *score)
         for name in self.files(split)[1:]:
             for label, first, second in read_table(self.path(name), columns):
                 yield Example(first, second, (label,))

@@ -3,8 +3,9 @@
 import gzip
 import json
 import lzma
+import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,16 @@ def _decode(line: bytes, encoding: str, where: str) -> str:
     return text.rstrip("\r\n")
 
 
+Bounds = Mapping[str, tuple[float, float]]  # column of numbers -> the least and the greatest
+
+
+def has_column(path: Path, column: str) -> bool:
+    """Whether the header of a tab-separated table names a column."""
+    return column in next(read_text_lines(path), "").split("\t")
+
+
 def read_table(
-    path: Path, columns: Sequence[str], encoding: str = "utf-8", lists: Sequence[str] = ()
+    path: Path, columns: Sequence[str], encoding: str = "utf-8", lists: Sequence[str] = (), numbers: Bounds | None = None
 ) -> Iterator[tuple[Any, ...]]:
     """The named columns of a table, row by row.
 
@@ -53,6 +62,7 @@ def read_table(
         columns: names in the header, or keys of the objects; their values are strings.
         encoding: of the text.
         lists: those of the columns that hold lists of strings: JSON lists, or strings joined by "|" in a table.
+        numbers: those of the columns that hold numbers.
 
     Raises:
         ValueError: a column is missing, a line does not fit, or the file cannot be read; says the line.
@@ -60,15 +70,25 @@ def read_table(
     lines = read_text_lines(path, encoding)
     compressed = path.suffix in (".gz", ".xz")
     is_json = Path(path.stem if compressed else path).suffix == ".jsonl"
-    rows = (_json_rows if is_json else _tab_rows)(path, lines, columns, lists)
+    rows = (_json_rows if is_json else _tab_rows)(path, lines, columns, lists, numbers or {})
     first = next(rows, None)
     if first is None:
         raise ValueError(f"{path} is empty: there is no text in it")
     return chain([first], rows)
 
 
+def _number(value: Any, column: str, bounds: tuple[float, float], where: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not bounds[0] <= number <= bounds[1]:
+        raise ValueError(f"{where}: {column!r} must be a number from {bounds[0]:g} to {bounds[1]:g}; got {value!r:.50}")
+    return number
+
+
 def _tab_rows(
-    path: Path, lines: Iterator[str], columns: Sequence[str], lists: Sequence[str]
+    path: Path, lines: Iterator[str], columns: Sequence[str], lists: Sequence[str], numbers: Bounds
 ) -> Iterator[tuple[Any, ...]]:
     header = next(lines, "").split("\t")
     if header == [""]:
@@ -76,11 +96,15 @@ def _tab_rows(
     for column in columns:
         if column not in header:
             raise ValueError(f"{path} has no column {column!r}; its first line names {', '.join(map(repr, header))}")
-    places = [(header.index(column), column in lists) for column in columns]
+    places = [(header.index(column), column) for column in columns]
     for number, line in enumerate(lines, 2):
         fields = line.split("\t")
         if len(fields) == len(header):
-            yield tuple(_names(fields[place]) if is_list else fields[place] for place, is_list in places)
+            row = (_names(fields[place]) if column in lists else fields[place] for place, column in places)
+            if numbers:
+                where = f"{path}, line {number}"
+                row = (_number(value, name, numbers[name], where) if name in numbers else value for name, value in zip(columns, row))
+            yield tuple(row)
         elif line:
             raise ValueError(
                 f"{path}, line {number}: expected {len(header)} tab-separated columns as in the first line; "
@@ -93,7 +117,7 @@ def _names(field: str) -> list[str]:
 
 
 def _json_rows(
-    path: Path, lines: Iterator[str], columns: Sequence[str], lists: Sequence[str]
+    path: Path, lines: Iterator[str], columns: Sequence[str], lists: Sequence[str], numbers: Bounds
 ) -> Iterator[tuple[Any, ...]]:
     for number, line in enumerate(lines, 1):
         if not line:
@@ -108,7 +132,12 @@ def _json_rows(
         for column in columns:
             if column not in row:
                 raise ValueError(f"{where} has no field {column!r}; it has {', '.join(map(repr, row))}")
-        yield tuple(_value(row[column], column, column in lists, where) for column in columns)
+        yield tuple(
+            _number(row[column], column, numbers[column], where)
+            if column in numbers
+            else _value(row[column], column, column in lists, where)
+            for column in columns
+        )
 
 
 def _value(value: Any, column: str, is_list: bool, where: str) -> Any:

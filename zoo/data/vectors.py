@@ -1,7 +1,6 @@
 """Ready word vectors: read from a file, or learnt from the training text by word2vec."""
 
 import gzip
-import importlib.util
 import logging
 import lzma
 import os
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from zoo.data.labeled_arrays import LabeledArrays
+from zoo.extras import require
 from zoo.text import EOS, Tokenizer
 
 _CHUNK = 1024  # examples read at a time
@@ -32,8 +32,7 @@ def check_word_vectors(word_vectors: str) -> None:
         ValueError: word2vec is asked for and not installed.
     """
     if word_vectors == "word2vec":
-        if importlib.util.find_spec("gensim") is None:
-            raise ValueError('word_vectors "word2vec" needs gensim; install it: pip install "attention-zoo[word2vec]"')
+        require("word2vec", 'word_vectors "word2vec"')
     elif not Path(word_vectors).expanduser().is_file():
         raise FileNotFoundError(
             f"word_vectors must be 'word2vec' or a file of word vectors; there is no file {word_vectors!r}"

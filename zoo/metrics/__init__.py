@@ -1,7 +1,7 @@
 """Scores as they are published: of translations, alignments, classifiers and captions."""
 
 from zoo.metrics.alignments import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
-from zoo.metrics.captions import CaptionScores, CiderD, caption_tokens, meteor
+from zoo.metrics.captions import CaptionScores, CiderD, caption_tokens, meteor, right_words
 from zoo.metrics.classes import ClassScores
 from zoo.metrics.corpus import CorpusScore, moses_lowercase
 from zoo.metrics.gather import Mean
@@ -19,4 +19,5 @@ __all__ = [
     "meteor",
     "moses_lowercase",
     "read_gold_alignments",
+    "right_words",
 ]

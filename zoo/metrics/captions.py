@@ -18,13 +18,14 @@ import math
 import re
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from html import unescape
 from typing import Any
 
 from torchmetrics import Metric
 
+from zoo.extras import require
 from zoo.metrics.gather import gathered
 
 ORDERS = range(1, 5)  # lengths of n-grams
@@ -141,6 +142,22 @@ class CiderD:
         return vector, [math.sqrt(square) for square in squares]
 
 
+def right_words(candidate: Sequence[Hashable], references: Sequence[Sequence[Hashable]]) -> float:
+    """Share of the words of a caption that a reference has, each counted at most as often as there; fit for rewards in training.
+
+    The share is of the length of the closest reference if the caption is shorter: BLEU-1 of a single caption with a linear brevity penalty.
+
+    Args:
+        candidate: Tokens of the caption.
+        references: Tokens of one or more references.
+
+    Returns:
+        A number of 0 to 1; an empty caption has 0.
+    """
+    right = sum((Counter(candidate) & _allowed(references, Counter)).values())
+    return right / max(len(candidate), _closest_length(candidate, references), 1)
+
+
 class CaptionScores(Metric):
     """BLEU with and without brevity penalty, CIDEr-D and ROUGE-L of captions; see the top of this file.
 
@@ -215,19 +232,18 @@ def meteor(captions: Sequence[str], references: Sequence[Sequence[str]]) -> floa
         references: For each of them one or more captions by people.
 
     Raises:
-        ValueError: Their numbers differ, an image has no reference, or there is nothing to score.
+        ValueError: Their numbers differ, an image has no reference, there is nothing to score, or pycocoevalcap is missing.
         TypeError: The references of an image are a string instead of a list of strings.
-        RuntimeError: Java or pycocoevalcap is missing, or Java did not run.
+        RuntimeError: Java is missing, or did not run.
     """
     _check(captions, references)
     if not captions:
         raise ValueError("there are no captions to score; METEOR needs at least one")
     if not shutil.which("java"):
         raise RuntimeError("METEOR needs Java, and there is no program `java`; install a Java runtime, or use the other scores")
-    try:
-        from pycocoevalcap.meteor.meteor import Meteor
-    except ImportError:
-        raise RuntimeError("METEOR needs pycocoevalcap; install it: pip install 'attention-zoo[meteor]'") from None
+    require("meteor", "METEOR")
+    from pycocoevalcap.meteor.meteor import Meteor
+
     lines = [" ".join(caption_tokens(caption)) for caption in captions]
     truth = [[" ".join(caption_tokens(text)) for text in texts] for texts in references]
     scorer = Meteor()
@@ -255,19 +271,29 @@ def _ngrams(tokens: list[str]) -> Counter[tuple[str, ...]]:
     return Counter(tuple(tokens[i : i + n]) for n in ORDERS for i in range(len(tokens) - n + 1))
 
 
+def _allowed(references: Sequence[Sequence[Hashable]], counted: Callable[[Any], Counter]) -> Counter:
+    """How often each thing that `counted` counts may occur in a caption: as often as in the reference that has most of it."""
+    allowed: Counter = Counter()
+    for tokens in references:
+        allowed |= counted(tokens)
+    return allowed
+
+
+def _closest_length(candidate: Sequence[Hashable], references: Sequence[Sequence[Hashable]]) -> int:
+    """The length of the reference that is closest to the caption's, the shorter of two."""
+    return min((abs(len(tokens) - len(candidate)), len(tokens)) for tokens in references)[1]
+
+
 def _bleu(candidates: Sequence[list[str]], references: Sequence[Sequence[list[str]]]) -> dict[str, float]:
     """BLEU of 0 to 1 of a corpus, with (`bleu_n`) and without (`bleu_n_no_bp`) brevity penalty."""
     right, guessed, length, closest = [0] * len(ORDERS), [0] * len(ORDERS), 0, 0
     for candidate, captions in zip(candidates, references, strict=True):
-        allowed: Counter[tuple[str, ...]] = Counter()
-        for tokens in captions:
-            allowed |= _ngrams(tokens)
-        for ngram, count in (_ngrams(candidate) & allowed).items():
+        for ngram, count in (_ngrams(candidate) & _allowed(captions, _ngrams)).items():
             right[len(ngram) - 1] += count
         for n in ORDERS:
             guessed[n - 1] += max(len(candidate) - n + 1, 0)
         length += len(candidate)
-        closest += min((abs(len(tokens) - len(candidate)), len(tokens)) for tokens in captions)[1]
+        closest += _closest_length(candidate, captions)
     ratio = (length + TINY) / (closest + SMALL)
     penalty = math.exp(1 - 1 / ratio) if ratio < 1 else 1.0
     plain, product = {}, 1.0

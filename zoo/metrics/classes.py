@@ -3,9 +3,34 @@
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
-from zoo.metrics.gather import Mean
+from zoo.metrics.gather import Mean, gathered
+
+
+class Relatedness:
+    """How well predicted numbers agree with people's, over all texts of all processes: Pearson's correlation and mean squared error."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[float, float]] = []
+
+    def update(self, predicted: Tensor, wanted: Tensor) -> None:
+        """Adds texts: (B,) each; those whose wanted number is NaN are left out."""
+        known = ~wanted.isnan()
+        self._pairs += zip(predicted[known].tolist(), wanted[known].tolist(), strict=True)
+
+    def compute(self) -> dict[str, float]:
+        """`relatedness_pearson`, NaN where one side does not vary, and `relatedness_mse`; {} without texts. Every process must ask."""
+        from torchmetrics.functional import mean_squared_error, pearson_corrcoef  # late: takes a second
+
+        pairs = sorted(gathered(self._pairs))  # sorted: the same sum, whichever process has which
+        if not pairs:
+            return {}
+        predicted, wanted = torch.tensor(pairs, dtype=torch.float64).T.contiguous()
+        varies = all(len(set(side)) > 1 for side in zip(*pairs, strict=True))
+        pearson = pearson_corrcoef(predicted, wanted).item() if varies else math.nan
+        return {"relatedness_pearson": pearson, "relatedness_mse": mean_squared_error(predicted, wanted).item()}
 
 
 class ClassScores(nn.Module):
@@ -19,9 +44,15 @@ class ClassScores(nn.Module):
         num_classes: C.
         multi_label: a text may have several labels, or none.
         measures: names of further numbers that each text has; their means are computed as they are.
+        related: the texts may have a relatedness, too.
+
+    Attributes:
+        relatedness: scores of that, to be updated by itself; None if there is none.
     """
 
-    def __init__(self, num_classes: int, multi_label: bool = False, measures: Sequence[str] = ()) -> None:
+    def __init__(
+        self, num_classes: int, multi_label: bool = False, measures: Sequence[str] = (), related: bool = False
+    ) -> None:
         super().__init__()
         from torchmetrics import classification as metrics  # late: takes a second
 
@@ -38,6 +69,7 @@ class ClassScores(nn.Module):
             }
         self.metrics = nn.ModuleDict(found)
         self.measures = {name: Mean() for name in measures}
+        self.relatedness = Relatedness() if related else None
 
     def update(self, logits: Tensor, labels: Tensor, **measures: Tensor) -> None:
         """Adds texts: logits (B, C), labels (B,) numbers or (B, C) zeros and ones, further measures (B,)."""
@@ -51,4 +83,5 @@ class ClassScores(nn.Module):
     def compute(self) -> dict[str, float]:
         """The scores and mean measures of all texts so far."""
         scores = {name: 100 * metric.compute().item() for name, metric in self.metrics.items()}
-        return scores | {name: mean.compute() for name, mean in self.measures.items()}
+        scores |= {name: mean.compute() for name, mean in self.measures.items()}
+        return scores | (self.relatedness.compute() if self.relatedness else {})

@@ -18,6 +18,7 @@ from typing import Any
 
 from torchmetrics import Metric
 
+from zoo.extras import require
 from zoo.metrics.gather import gathered
 
 _MOSES_CODES = {"eng": "en", "deu": "de", "fra": "fr", "ces": "cs"}
@@ -26,6 +27,7 @@ _MOSES_CODES = {"eng": "en", "deu": "de", "fra": "fr", "ces": "cs"}
 @lru_cache(maxsize=8)
 def _moses(lang: str) -> tuple[Any, Any]:
     # Imported late: sacremoses takes a quarter of a second, which only scoring should cost.
+    require("scores", "Moses tokenisation")
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     return MosesPunctNormalizer(lang, perl_parity=True), MosesTokenizer(lang)
@@ -46,6 +48,9 @@ def moses_lowercase(texts: Sequence[str], lang: str) -> list[str]:
 
     Returns:
         For each text its tokens, joined by single spaces.
+
+    Raises:
+        ValueError: sacremoses is not installed.
     """
     normalizer, tokenizer = _moses(_MOSES_CODES.get(lang, lang))
     return [tokenizer.tokenize(normalizer.normalize(text.lower() + "\n"), return_str=True) for text in texts]
@@ -60,11 +65,15 @@ class CorpusScore(Metric):
     Args:
         lang: ISO 639 code of the target language, for the Moses tokens.
         tokenized: the text is tokenised (and lowercased, if that is wanted) already; `bleu` takes it as it is.
+
+    Raises:
+        ValueError: sacrebleu or sacremoses is not installed.
     """
 
     full_state_update = False
 
     def __init__(self, lang: str, tokenized: bool = False, **kwargs: Any) -> None:
+        require("scores", "scoring translations")
         super().__init__(**kwargs)
         self.lang, self.tokenized = lang, tokenized
         self.pairs: list[tuple[str, str]] = []

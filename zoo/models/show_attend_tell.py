@@ -145,6 +145,8 @@ class ShowAttendTell(CaptioningModule):
         self_critical_epoch: epoch from which the model is trained by the CIDEr-D of captions that it draws itself, one for each caption of an
             image, against the mean of its others (Rennie et al. 2017, arXiv:1612.00563; baseline of Luo 2020, arXiv:2003.09971), without
             dropout; hard attention then draws where it looks as well. None: never.
+        right_words: weight of the share of right words (`zoo.metrics.captions.right_words`) in that reward beside CIDEr-D, of which 1 is a
+            high value; above 0 it keeps captions from becoming short.
         likelihood: weight of -log p of the given captions beside the self-critical term; above 0 it keeps sentences well formed.
         label_smoothing: share of the target probability spread over the vocabulary.
         learning_rate: peak rate of AdamW.
@@ -186,6 +188,7 @@ class ShowAttendTell(CaptioningModule):
         temperature: float = 1.0,
         decoding: Literal["expectation", "argmax", "sample"] = "expectation",
         self_critical_epoch: int | None = None,
+        right_words: float = 0.0,
         likelihood: float = 0.0,
         label_smoothing: float = 0.0,
         learning_rate: float = 1e-3,

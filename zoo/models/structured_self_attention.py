@@ -9,7 +9,8 @@ the padded n x n entries of A^T A - I instead, which makes its strength depend o
 Differs from the paper:
 - dropout on the embeddings as well; optional word dropout; AdamW instead of SGD or AdaGrad;
 - several labels a text as an option;
-- pairs add both texts' penalties, as the authors' code does.
+- pairs add both texts' penalties, as the authors' code does;
+- as an option a second linear layer that tells how related a pair is, learnt beside the classes.
 
 Shapes: B texts, S words, E embedding size, U hidden size of a direction, D = 2 U, r hops, K attention size.
 """
@@ -27,6 +28,8 @@ from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
 from zoo.text import PAD
+
+MIDDLE = 3.0  # of the scale of relatedness
 
 
 class HopAttention(nn.Module):
@@ -99,6 +102,8 @@ class StructuredSelfAttention(TextClassifier):
         dropout: on embeddings, the score's input and the hidden layer.
         word_dropout: share of the words replaced by the unknown word in training.
         label_smoothing: share of the target probability spread over the classes.
+        relatedness: above 0 the model also tells how related a pair is, 1 to 5, and this is the weight of its squared error in
+            the loss of texts that have a score.
         learning_rate: peak rate of AdamW, an optimiser step.
         warmup_steps: steps until the peak.
         total_steps: steps until the end of the cosine; constant rate if not given.
@@ -106,7 +111,7 @@ class StructuredSelfAttention(TextClassifier):
         weight_decay: of AdamW.
     """
 
-    heads = ("mlp", "classifier")
+    heads = ("mlp", "classifier", "relatedness")
     measures = ("overlap",)
     tiny: ClassVar[dict[str, Any]] = dict(
         vocab_size=12, num_classes=3, embedding_size=6, hidden_size=4, attention_size=5, hops=2, penalty=0.01, pair_size=4,
@@ -133,6 +138,7 @@ class StructuredSelfAttention(TextClassifier):
         dropout: float = 0.3,
         word_dropout: float = 0.0,
         label_smoothing: float = 0.0,
+        relatedness: float = 0.0,
         learning_rate: float = 1e-3,
         warmup_steps: int = 100,
         total_steps: int | None = None,
@@ -142,6 +148,8 @@ class StructuredSelfAttention(TextClassifier):
         super().__init__()
         if hops < 1:
             raise ValueError(f"hops must be at least 1; got {hops}")
+        if relatedness and not (relatedness > 0 and pair):
+            raise ValueError(f"relatedness must be 0, or above 0 for a model of pairs; got {relatedness} with pair {str(pair).lower()}")
         if bool(row_units) != bool(column_units):
             raise ValueError(f"row_units and column_units go together; got {row_units} and {column_units}")
         self.embedding = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
@@ -161,15 +169,39 @@ class StructuredSelfAttention(TextClassifier):
             self.mlp, width = nn.Flatten(), hops * size
         self.dropout = Dropout(dropout)
         self.classifier = nn.Linear(width, num_classes)
+        if relatedness:
+            self.relatedness = nn.Linear(width, 1)
 
     def read(self, batch: TextBatch) -> tuple[Tensor, list[Tensor]]:
         """Logits (B, C) and A (B, r, S) of each text."""
+        hidden, weights = self.hidden(batch)
+        return self.classifier(self.dropout(hidden)), weights
+
+    def read_related(self, batch: TextBatch) -> tuple[Tensor, list[Tensor], Tensor | None]:
+        """As `read`, and the relatedness (B,), not clipped; the hidden layer reaches it without dropout."""
+        hidden, weights = self.hidden(batch)
+        logits = self.classifier(self.dropout(hidden))
+        return logits, weights, self.relatedness(hidden).squeeze(-1).float() + MIDDLE if self.config["relatedness"] else None
+
+    def hidden(self, batch: TextBatch) -> tuple[Tensor, list[Tensor]]:
+        """The last hidden layer (B, H) and A (B, r, S) of each text."""
         texts = [(batch.tokens, batch.lengths)]
         if self.config["pair"]:
             texts.append((batch.tokens2, batch.lengths2))
         embeddings, weights = zip(*(self.embed_text(*text) for text in texts), strict=True)
         m = embeddings[0] if len(embeddings) == 1 else self.compare(*embeddings)
-        return self.classifier(self.dropout(self.mlp(m))), list(weights)
+        return self.mlp(m), list(weights)
+
+    def loss(self, batch: TextBatch) -> tuple[Tensor, int]:
+        """As of all classifiers, and of each text with a score the squared error of its relatedness, times its weight."""
+        logits, attention, found = self.read_related(batch)
+        loss = self._classification_loss(logits, batch.labels, self.config["label_smoothing"]) + self.penalty(attention)
+        if found is not None:
+            wanted = found.new_full((), torch.nan) if batch.scores is None else batch.scores
+            # of no score at all the error is 0 and not left out, so that each parameter has a gradient
+            error = torch.where(wanted.isnan(), 0.0, found - wanted.nan_to_num(MIDDLE))
+            loss = loss + self.config["relatedness"] * error.square().sum()
+        return loss, len(logits)
 
     def compare(self, first: Tensor, second: Tensor) -> Tensor:
         """Embeddings M of two texts, (B, r, D) each -> features of the pair (B, r, F)."""

@@ -12,15 +12,19 @@ Differs from the paper:
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, D model, H heads, V vocabulary.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 from zoo.layers.dropout import Dropout
 from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.text import EOS, PAD, PairBatch, pad_batch
 from zoo.translation import Embeddings, Step, TranslationModule
 
 
@@ -44,6 +48,51 @@ class AttentionMaps(NamedTuple):
     encoder: Tensor
     decoder: Tensor
     cross: Tensor
+
+
+@dataclass(frozen=True)
+class Look:
+    """Where every layer and head looked while one sentence was translated."""
+
+    source_tokens: list[str]
+    target_tokens: list[str]  # what was written, the end of the sentence included
+    encoder: Tensor  # (layers, H, S, S) each source token to the source
+    decoder: Tensor  # (layers, H, T, T) each step to what had been written before it, the beginning of the sentence first
+    cross: Tensor  # (layers, H, T, S) each step to the source
+
+    def plot(
+        self,
+        path: str | os.PathLike,
+        part: Literal["encoder", "decoder", "cross"] = "cross",
+        layer: int = -1,
+        heads: Sequence[int] | None = None,
+    ) -> Path:
+        """Draws heads of a layer beside each other into an image file (format by its ending) and returns the path.
+
+        Args:
+            path: the file.
+            part: which attention.
+            layer: counted from 0; negative from the last.
+            heads: counted from 0; all if not given.
+
+        Raises:
+            ValueError: there is no such part, layer or head.
+        """
+        from zoo.plots import heads_heatmap
+
+        if part not in ("encoder", "decoder", "cross"):
+            raise ValueError(f"part must be one of 'encoder', 'decoder', 'cross'; got {part!r}")
+        maps: Tensor = getattr(self, part)
+        count, number = len(maps), maps.size(1)
+        if not -count <= layer < count:
+            raise ValueError(f"layer must be from 0 to {count - 1}, or negative; got {layer}")
+        chosen = range(number) if heads is None else heads
+        if wrong := [head for head in chosen if not 0 <= head < number]:
+            raise ValueError(f"heads must be from 0 to {number - 1}; got {wrong[0]}")
+        rows = self.source_tokens if part == "encoder" else self.target_tokens
+        columns = ["<s>", *self.target_tokens[:-1]] if part == "decoder" else self.source_tokens
+        titles = [f"{part}, layer {layer % count}, head {head}" for head in chosen]
+        return heads_heatmap(path, columns, rows, maps[layer][list(chosen)], titles)
 
 
 def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, causal: bool) -> Tensor:
@@ -163,6 +212,8 @@ class TransformerNMT(TranslationModule):
         dropout: on embeddings and on the output of each sub-layer.
         attention_dropout: on attention weights.
         feedforward_dropout: on the hidden units of the feed-forward layers.
+        consistency: weight of the divergence between what two passes with different dropout predict, (KL(p|q) + KL(q|p)) / 2, beside their
+            mean loss, in training (R-Drop, Liang et al. 2021, arXiv:2106.14448, whose alpha is twice this); costs a second pass.
         shown_layer: decoder layer whose attention to the source is shown; negative counts from the last.
         shown_head: the head of it that is shown; None: the mean over all heads.
         label_smoothing: share of the target probability spread over the vocabulary.
@@ -195,6 +246,7 @@ class TransformerNMT(TranslationModule):
         dropout: float = 0.1,
         attention_dropout: float = 0.0,
         feedforward_dropout: float = 0.0,
+        consistency: float = 0.0,
         shown_layer: int = -1,
         shown_head: int | None = None,
         label_smoothing: float = 0.1,
@@ -215,6 +267,8 @@ class TransformerNMT(TranslationModule):
             raise ValueError(f"shown_layer must be in [{-decoder_layers}, {decoder_layers}); got {shown_layer}")
         if shown_head is not None and not 0 <= shown_head < num_heads:
             raise ValueError(f"shown_head must be in [0, {num_heads}) or None; got {shown_head}")
+        if consistency < 0:
+            raise ValueError(f"consistency must be at least 0; got {consistency}")
         dropouts = (dropout, attention_dropout, feedforward_dropout)
         sizes = (model_size, num_heads, feedforward_size, norm, dropouts)
         self.encoder = nn.ModuleList(Layer(*sizes, decoder=False) for _ in range(encoder_layers))
@@ -227,6 +281,20 @@ class TransformerNMT(TranslationModule):
         if tie_output:
             self.embeddings.bridge = nn.Identity()  # readouts have the size of the embeddings
         self.dropout = Dropout(dropout)
+
+    def loss(self, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, int]:
+        """As of every translation model; in training with `consistency` the mean of two passes, and how they differ."""
+        if not (self.training and self.config["consistency"]):
+            return super().loss(batch, label_smoothing)
+        src, src_lengths, tgt = (torch.cat([x, x]) for x in (batch.src, batch.src_lengths, batch.tgt))
+        readouts, _ = self.decode(tgt[:, :-1], *self.encode(src, src_lengths))
+        labels = tgt[:, 1:]
+        real = labels != PAD
+        logits = self.embeddings.logits(readouts[real]).float()  # of the first pass, then those of the second
+        log_p, log_q = logits.log_softmax(-1).chunk(2)
+        divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
+        loss = cross_entropy(logits, labels[real], label_smoothing=label_smoothing, reduction="sum") / 2
+        return loss + self.config["consistency"] * divergence, int(batch.tgt_lengths.sum())
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[TransformerMemory, tuple[Tensor, ...]]:
         memory, _ = self._encode(src, src_lengths, show=False)
@@ -323,3 +391,30 @@ class TransformerNMT(TranslationModule):
         layers = tuple(range(len(self.decoder)))
         _, own, cross = self._decode(tgt, memory, layers, layers)
         return AttentionMaps(*map(torch.stack, (encoder, own, cross)))
+
+    def look(self, source: str, target: str | None = None) -> Look:
+        """Where all layers and heads look while a sentence is translated.
+
+        Args:
+            source: the sentence.
+            target: its translation; the model's own if not given.
+
+        Raises:
+            ValueError: a sentence is empty or too long, or the model has no tokenizer.
+        """
+        self._check_ready()
+        if target is None:
+            target = self.translate(source).text
+        src, tgt = self.src_tokenizer.encode(source), self.tgt_tokenizer.encode(target)
+        self._check_lengths([src, tgt])
+        if not src or not tgt:
+            raise ValueError("there is nothing to look at; give a sentence, and a translation that is not empty")
+        batch = pad_batch([src], [tgt])
+        training = self.training
+        self.eval()
+        try:
+            maps = self.attention_maps(*(x.to(self.device) for x in (batch.src, batch.src_lengths, batch.tgt[:, :-1])))
+        finally:
+            self.train(training)
+        tokens = self.src_tokenizer.tokens([*src, EOS]), self.tgt_tokenizer.tokens([*tgt, EOS])
+        return Look(*tokens, *(part[:, 0].cpu() for part in maps))

@@ -4,7 +4,7 @@ One visual language for all text: white is no attention, the darker the blue the
 bright where the attention is.
 """
 
-from zoo.plots.alignment import alignment_heatmap
+from zoo.plots.alignment import alignment_heatmap, heads_heatmap
 from zoo.plots.caption import caption_html, caption_picture
 from zoo.plots.document import document_picture
 from zoo.plots.hops import hops_picture
@@ -18,6 +18,7 @@ __all__ = [
     "caption_picture",
     "document_html",
     "document_picture",
+    "heads_heatmap",
     "hops_html",
     "hops_picture",
     "look_back_picture",

@@ -1,14 +1,16 @@
-"""The alignment of two token sequences."""
+"""The alignment of two token sequences, by one attention or by several heads."""
 
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
+from zoo.extras import require
 from zoo.plots.style import COLOURS, DPI, GRID, INK, MAX_PIXELS
 
-CELL = 0.32  # inches
+CELL, GAP, COLUMNS = 0.32, 0.45, 4  # inches, inches, maps in a row
 
 
 def alignment_heatmap(
@@ -33,53 +35,90 @@ def alignment_heatmap(
         `path`.
 
     Raises:
-        ValueError: The shape of `attention` does not match the labels, or there is nothing to draw.
+        ValueError: The shape of `attention` does not match the labels, there is nothing to draw, or matplotlib is missing.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.figure import Figure
-
     t, s = len(target_tokens), len(source_tokens)
     if tuple(attention.shape) != (t, s):
         raise ValueError(
             f"attention must have a row for each of the {t} target tokens and a column for each of the {s} source "
             f"tokens; got shape {tuple(attention.shape)}"
         )
-    if not (t and s):
+    return heads_heatmap(path, source_tokens, target_tokens, attention.unsqueeze(0), [title or ""])
+
+
+def heads_heatmap(
+    path: str | PathLike, source_tokens: Sequence[str], target_tokens: Sequence[str], attention: Tensor, titles: Sequence[str]
+) -> Path:
+    """Draws several heat maps of the same tokens beside each other, at most four in a row.
+
+    Args:
+        path: The file to write.
+        source_tokens: S labels, on top of each map.
+        target_tokens: T labels, on the left of each row of maps.
+        attention: (H, T, S) weights between 0 and 1.
+        titles: H headings; an empty one takes no room.
+
+    Returns:
+        `path`.
+
+    Raises:
+        ValueError: There is nothing to draw, or matplotlib is missing.
+    """
+    require("plots", "a picture of attention")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if not (source_tokens and target_tokens):
         raise ValueError("there is no token to draw")
-
-    width, height = s * CELL, t * CELL
-    dpi = min(DPI, MAX_PIXELS / max(width, height))  # an absurdly long text must not eat the memory
-    figure = Figure(figsize=(width, height), dpi=dpi, facecolor="white")
+    width, height = len(source_tokens) * CELL, len(target_tokens) * CELL
+    columns = min(len(titles), COLUMNS)
+    rows = -(-len(titles) // columns)
+    longest = max(map(len, source_tokens))
+    above = (0.35 + 0.07 * longest if longest > 2 else 0.35) + (0.35 if any(titles) else 0)  # inches that labels and heading take
+    step_x, step_y = width + GAP, height + above + GAP
+    whole = (columns * step_x - GAP, rows * step_y - GAP)
+    dpi = min(DPI, MAX_PIXELS / max(whole))  # an absurdly long text must not eat the memory
+    figure = Figure(figsize=whole, dpi=dpi, facecolor="white")
     FigureCanvasAgg(figure)
-    axes = figure.add_axes((0, 0, 1, 1))  # the grid fills the figure; savefig makes room for what is around it
-    colours = LinearSegmentedColormap.from_list("attention", COLOURS)
-    image = axes.imshow(attention.detach().float().cpu().numpy(), cmap=colours, vmin=0, vmax=1, aspect="equal")
+    for n, (title, weights) in enumerate(zip(titles, attention.detach().float().cpu().numpy(), strict=True)):
+        row, column = divmod(n, columns)
+        place = (column * step_x, whole[1] - row * step_y - above - height, width, height)  # savefig makes room for what is around it
+        axes = figure.add_axes((place[0] / whole[0], place[1] / whole[1], width / whole[0], height / whole[1]))
+        image = _draw(axes, source_tokens, target_tokens if column == 0 else [], weights)
+        if title:
+            axes.set_title(title, loc="left", fontsize=12, color=INK, pad=10)
+        if n == columns - 1:
+            length = min(height, 2.0)
+            right = (place[0] + width + 0.18, place[1] + height - length, 0.1, length)
+            bar = figure.add_axes((right[0] / whole[0], right[1] / whole[1], right[2] / whole[0], right[3] / whole[1]))
+            scale = figure.colorbar(image, cax=bar, ticks=[0, 0.5, 1], format="%g")
+            scale.ax.tick_params(length=0, pad=4, labelsize=8, labelcolor=INK)
+            scale.outline.set(edgecolor=GRID, linewidth=0.6)
+    figure.savefig(path, bbox_inches="tight", pad_inches=0.2)
+    return Path(path)
 
-    slanted = max(map(len, source_tokens)) > 2
+
+def _draw(axes: Any, source_tokens: Sequence[str], target_tokens: Sequence[str], weights: Any) -> Any:
+    """One map; without target tokens its rows have no labels."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("attention", COLOURS)
+    image = axes.imshow(weights, cmap=colours, vmin=0, vmax=1, aspect="equal")
+    t, s = weights.shape
     axes.xaxis.tick_top()
     axes.set_xticks(range(s), _plain(source_tokens), rotation_mode="anchor")
-    if slanted:
+    if max(map(len, source_tokens)) > 2:
         axes.tick_params(axis="x", labelrotation=45)
         for label in axes.get_xticklabels():
             label.set_horizontalalignment("left")
-    axes.set_yticks(range(t), _plain(target_tokens))
+    axes.set_yticks(range(t) if target_tokens else [], _plain(target_tokens))
     axes.tick_params(length=0, pad=5, labelsize=10, labelcolor=INK)
     axes.set_xticks([i - 0.5 for i in range(s + 1)], minor=True)
     axes.set_yticks([i - 0.5 for i in range(t + 1)], minor=True)
     axes.grid(which="minor", color=GRID, linewidth=0.6)
     axes.tick_params(which="minor", length=0)
     axes.spines[:].set(edgecolor=GRID, linewidth=0.6)
-    if title:
-        axes.set_title(title, loc="left", fontsize=12, color=INK, pad=10)
-
-    length = min(height, 2.0)
-    bar = figure.add_axes((1 + 0.18 / width, 1 - length / height, 0.1 / width, length / height))
-    scale = figure.colorbar(image, cax=bar, ticks=[0, 0.5, 1], format="%g")
-    scale.ax.tick_params(length=0, pad=4, labelsize=8, labelcolor=INK)
-    scale.outline.set(edgecolor=GRID, linewidth=0.6)
-    figure.savefig(path, bbox_inches="tight", pad_inches=0.2)
-    return Path(path)
+    return image
 
 
 def _plain(tokens: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from zoo.extras import require
 from zoo.plots.html import NIGHT, NIGHT_GRID, NIGHT_INK, NIGHT_MUTED
 from zoo.plots.page import HEADING, MARGIN, Page, clean, measure, shorten
 from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, printable
@@ -67,10 +68,11 @@ def caption_picture(
         `path`.
 
     Raises:
-        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is nothing
-            to draw.
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing
+            to draw, or matplotlib is missing.
         TypeError: `tokens` is a string instead of a list of words.
     """
+    require("plots", "a picture of attention")
     words, weights = _weights(tokens, attention)
     scale = SIDE / max(image.size)
     width, height = (max(side * scale, LEAST) for side in image.size)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+from zoo.extras import require
 from zoo.plots.page import LINE, MARGIN, SMALL, Page, Word, clean, column, heaviest_lines, missing, most_lines, wrap
 from zoo.plots.style import MUTED, rounded, shade
 from zoo.plots.weights import Weights, document_weights, largest
@@ -37,10 +38,11 @@ def document_picture(
         `path`.
 
     Raises:
-        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is nothing
-            to draw.
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing
+            to draw, or matplotlib is missing.
         TypeError: A sentence is a string instead of a list of words.
     """
+    require("plots", "a picture of attention")
     weights = document_weights(sentences, sentence_weights, word_weights)
     words = clean(sentences)
     width, left = column(words), MARGIN + NUMBER + BAR + GUTTER

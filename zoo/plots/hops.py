@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+from zoo.extras import require
 from zoo.plots.alignment import CELL
 from zoo.plots.page import (
     LINE,
@@ -54,10 +55,11 @@ def hops_picture(
         `path`.
 
     Raises:
-        ValueError: The number of weights does not match the tokens, a weight is negative or not finite, or there is
-            nothing to draw.
+        ValueError: The number of weights does not match the tokens, a weight is negative or not finite, there is
+            nothing to draw, or matplotlib is missing.
         TypeError: A text is a string instead of a list of tokens.
     """
+    require("plots", "a picture of attention")
     weights = hop_weights(texts, attentions, labels)
     words = clean(texts)
     cells = [min(72 * CELL, MAX_WIDTH / len(text)) for text in words]

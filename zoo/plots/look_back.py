@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from zoo.extras import require
 from zoo.plots.page import GAP, LINE, MARGIN, MAX_WIDTH, SIZE, SMALL, Page, clean, measure, most_lines, shorten
 from zoo.plots.style import MUTED, shade, text_on
 
@@ -33,9 +34,11 @@ def look_back_picture(path: str | PathLike, tokens: Sequence[str], attention: Te
         `path`.
 
     Raises:
-        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is nothing to draw.
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing to draw, or
+            matplotlib is missing.
         TypeError: `tokens` is a string instead of a list of words.
     """
+    require("plots", "a picture of attention")
     weights = _checked(tokens, attention)
     words = clean([[START, *tokens]])[0]  # word n was read before token n was predicted
     length, first = weights.size(1), max(0, len(tokens) - most_lines() + 4)

@@ -1,4 +1,7 @@
-"""A page of running text whose words lie on shades, drawn with matplotlib; all lengths in points (1/72 inch)."""
+"""A page of running text whose words lie on shades, drawn with matplotlib; all lengths in points (1/72 inch).
+
+matplotlib is imported where it draws: it is an extra, and its import takes 0.4 s.
+"""
 
 import unicodedata
 import warnings
@@ -7,14 +10,6 @@ from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
-
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import PatchCollection
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
-from matplotlib.patches import FancyBboxPatch, Rectangle
-from matplotlib.textpath import text_to_path
 
 from zoo.plots import style
 from zoo.plots.style import COLOURS, GRID, INK, MUTED, printable, shade, text_on
@@ -27,7 +22,6 @@ PAD, GAP = 2.2, 1.2  # a word's shade reaches PAD beyond its letters; between tw
 MIN_WIDTH, MAX_WIDTH = 400, 720  # of a column of text
 FINEST = 0.9  # width of a cell of a heat map: two pixels
 READABLE = 80  # dots per inch; below it the letters of running text are no longer legible
-COLOUR_MAP = LinearSegmentedColormap.from_list("attention", COLOURS)
 # DejaVu Sans comes with matplotlib. For the scripts it lacks, these are used where they are installed.
 FONTS = (
     "DejaVu Sans",
@@ -69,6 +63,9 @@ class Page:
     """
 
     def __init__(self, width: float):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
         self.width, self.y = width, float(MARGIN)
         self.figure = Figure(facecolor="white")
         FigureCanvasAgg(self.figure)
@@ -82,6 +79,8 @@ class Page:
 
     def box(self, x: float, y: float, width: float, height: float, colour: str, **options: object) -> None:
         """Fills a box whose upper left corner is at (x, y)."""
+        from matplotlib.patches import Rectangle
+
         self.axes.add_patch(Rectangle((x, y), width, height, **{"facecolor": colour, "edgecolor": "none", **options}))
 
     def heading(self, text: str, size: float = HEADING) -> None:
@@ -113,6 +112,9 @@ class Page:
 
     def words(self, x: float, lines: Sequence[Sequence[Word]], shades: Sequence[float]) -> None:
         """Lines of words, each on its shade between 0 and 1; moves down."""
+        from matplotlib.collections import PatchCollection
+        from matplotlib.patches import FancyBboxPatch
+
         boxes, follows = [], 0
         for line in lines:
             if line and line[0].index != follows:
@@ -132,11 +134,14 @@ class Page:
 
         Cells narrower than FINEST are drawn several as one, in the colour of the largest, so that no peak is lost.
         """
+        from matplotlib.colors import LinearSegmentedColormap
+
         right, bottom = x + len(rows[0]) * width, y + len(rows) * height
         merged = max(1, round(FINEST / width))
         rows = [[max(row[n : n + merged]) for n in range(0, len(row), merged)] for row in rows]
         extent = (x, x + len(rows[0]) * merged * width, bottom, y)
-        look = {"cmap": COLOUR_MAP, "vmin": 0, "vmax": top, "interpolation": "nearest", "aspect": "auto"}
+        colours = LinearSegmentedColormap.from_list("attention", COLOURS)
+        look = {"cmap": colours, "vmin": 0, "vmax": top, "interpolation": "nearest", "aspect": "auto"}
         self.axes.imshow(rows, extent=extent, **look)
         self.box(x, y, right - x, bottom - y, "none", edgecolor=GRID, linewidth=0.6)
 
@@ -209,6 +214,9 @@ def shorten(text: str, width: float, size: float, weight: str = "normal") -> str
 @lru_cache(maxsize=20_000)
 def measure(text: str, size: float, weight: str = "normal") -> float:
     """Width of a text in points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
     font = FontProperties(family=_fonts(), size=size, weight=weight)
     return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
 
@@ -233,6 +241,8 @@ def clean(texts: Sequence[Sequence[str]]) -> list[list[str]]:
 @lru_cache(maxsize=1)
 def _fonts() -> tuple[str, ...]:
     """Those of FONTS that are installed; matplotlib takes each character from the first that has it."""
+    from matplotlib.font_manager import fontManager
+
     installed = {font.name for font in fontManager.ttflist}
     return tuple(name for name in FONTS if name in installed)
 
@@ -240,5 +250,7 @@ def _fonts() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def _characters() -> frozenset[str]:
     """Characters that these fonts have."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
     files = (findfont(FontProperties(family=[name])) for name in _fonts())
     return frozenset(chr(code) for file in files for code in get_font(file).get_charmap())

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
+from zoo.extras import require
 from zoo.plots.html import hops_html
 from zoo.plots.page import LINE, MARGIN, SMALL, Page, clean, column, heaviest_lines, measure, most_lines, shorten, wrap
 from zoo.plots.style import MUTED, rounded, shade
@@ -40,9 +41,11 @@ def reading_picture(
         `path`.
 
     Raises:
-        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is nothing to draw.
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing to draw, or
+            matplotlib is missing.
         TypeError: A text is a string instead of a list of words.
     """
+    require("plots", "a picture of attention")
     of_query, of_document = _weights(document, weights, query, query_weights)
     asked, words = clean([query, document])
     width = column([words])
