@@ -200,10 +200,10 @@ TABLE: dict[str, Entry] = _table(
         "structured_self_attention.trec6",
         "zoo.models.structured_self_attention.StructuredSelfAttention",
         {
-            "config.json": "c68b11ca5811a7c2ea71de17bf6bd153fa734ac2fab254fb9e6cdde720bb15d9",
-            "golden.safetensors": "e33ffffb9adec88a9db1035cb7e591fa7a6f94417eba6759b651a8d6545a92d8",
+            "config.json": "1e6e7d649b1282253061f9430eab015f90af7ce67d8ac14b5c64944be8ec9231",
+            "golden.safetensors": "7e9b68750bde78a3591e9558e8006429b49823f9237e3db7a9641e9fb95283af",
             "labels.json": "e6fb15b60d5810ed2f0781f9a92b6baa2c71b7aeaf4a5e446fbc322791dc236d",
-            "model.safetensors": "6b498f6f66298fe6df54ddaebf6ead63da5597d9b51b2d5dfaf39b5fe1c63e77",
+            "model.safetensors": "515f5e40c961302cc237645cfffbdc372470fb36819e24b5164e188653b96bf2",
             "tokenizer.json": "58e6f4cb41937a056c4573d5a30b944b7246d4c65ae5f09fea5d0a2edd513f97",
         },
     ),
