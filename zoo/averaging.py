@@ -21,21 +21,18 @@ def average(models: Sequence[ZooModule], names: Sequence[str]) -> ZooModule:
     Raises:
         ValueError: the models are not alike.
     """
-    first, *others = models
-    mine = first.state_dict()
-    for name, other in zip(names[1:], others, strict=True):
+    first, states = models[0], [model.state_dict() for model in models]
+    shapes = [{key: tensor.shape for key, tensor in state.items()} for state in states]
+    for name, other, sizes in zip(names, models, shapes, strict=True):
         if type(other) is not type(first):
             raise ValueError(f"only models of one class have a mean; {names[0]} is a {type(first).__name__}, {name} a {type(other).__name__}")
-        theirs = other.state_dict()
-        shapes = [{key: tensor.shape for key, tensor in state.items()} for state in (mine, theirs)]
-        if shapes[0] != shapes[1]:
-            differs = sorted(key for key in shapes[0].keys() | shapes[1].keys() if shapes[0].get(key) != shapes[1].get(key))
+        if sizes != shapes[0]:
+            differs = sorted(key for key in shapes[0].keys() | sizes.keys() if shapes[0].get(key) != sizes.get(key))
             raise ValueError(f"only models of the same sizes have a mean; {names[0]} and {name} differ in {differs[0]}")
         if first.assets() != other.assets():
             raise ValueError(f"only models of the same vocabulary and labels have a mean; those of {names[0]} and {name} differ")
-    states = [mine, *(other.state_dict() for other in others)]
-    floats = [key for key, tensor in mine.items() if tensor.is_floating_point()]
+    floats = [key for key, tensor in states[0].items() if tensor.is_floating_point()]
     means = {key: sum(state[key].double() for state in states) / len(states) for key in floats}
     for key, mean in means.items():  # only now, as tied weights have two names
-        mine[key].copy_(mean)
+        states[0][key].copy_(mean)
     return first
