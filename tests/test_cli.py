@@ -135,7 +135,7 @@ def test_a_closed_pipe_is_no_error():
     assert run.stdout == "x" * 99 + "\n" and run.stderr == ""
 
 
-@pytest.mark.parametrize("command", ["", "list", "info", "predict", "export", "fit", "validate", "test"])
+@pytest.mark.parametrize("command", ["", "list", "info", "predict", "align", "export", "fit", "validate", "test"])
 def test_help_has_an_example(command, capsys):
     try:
         assert main([*command.split(), "--help"]) == 0

@@ -25,9 +25,10 @@ from zoo.backbones import load_backbone, make_backbone, statistics
 from zoo.images import CaptionBatch, ImageTransform, open_image
 from zoo.layers.losses import linear_cross_entropy_rows
 from zoo.layers.search import SearchResult, Step, check_search, search
-from zoo.metrics import CaptionScores, CiderD, Mean, right_words
-from zoo.module import ZooModule, check_assets
+from zoo.metrics import CaptionScores, CiderD, right_words
+from zoo.module import check_assets
 from zoo.schedule import adamw, check_schedule
+from zoo.scoring import ScoredModule
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
 from zoo.vocabulary import extend_embedding, extend_output
 
@@ -71,7 +72,7 @@ class Caption:
         return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in self.n_best]}
 
 
-class CaptioningModule(ZooModule):
+class CaptioningModule(ScoredModule):
     """Base class of the captioners.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, backbone, layer, backbone_weights,
@@ -82,6 +83,7 @@ class CaptioningModule(ZooModule):
     embedding: torch.nn.Embedding
     output: torch.nn.Linear
     tokenizer: Tokenizer | None = None
+    shown = ("bleu_4", "cider_d")
 
     def __init__(self):
         super().__init__()
@@ -107,7 +109,6 @@ class CaptioningModule(ZooModule):
         self.encoder.train()
         if c["encoder_epoch"] is None:
             self.encoder.requires_grad_(False)
-        self._scores: dict[str, CaptionScores] = {}
         self._cider: CiderD | None = None
 
     # ---- filled in by the model ----
@@ -184,15 +185,12 @@ class CaptioningModule(ZooModule):
         return linear_cross_entropy_rows(readouts, self.output.weight, self.output.bias, labels, smoothing)
 
     def setup(self, stage: str) -> None:
-        super().setup(stage)
-        data, c = self.trainer.datamodule, self.config
-        first = c["encoder_epoch"] or 0
+        first = self.config["encoder_epoch"] or 0
         if stage == "fit" and 0 < first < (self.trainer.max_epochs or first) and self.trainer.reload_dataloaders_every_n_epochs != 1:
             raise ValueError(
                 f"encoder_epoch {first} changes from features to images during training; set trainer.reload_dataloaders_every_n_epochs to 1"
             )
-        if data is not None:
-            self.adapt(data, stage)
+        super().setup(stage)
 
     def adapt(self, data: Any, stage: str) -> None:
         """Takes the vocabulary of a data module: as it is, or the words that it adds to that of a pretrained model.
@@ -248,49 +246,18 @@ class CaptioningModule(ZooModule):
         self.log("train/loss", loss.detach() / words, prog_bar=True, batch_size=words)
         return self.normalize_gradient(loss, words)
 
-    def on_validation_epoch_start(self) -> None:
-        self._scores, self._val_loss = {"val": CaptionScores()}, Mean()
+    def new_scores(self) -> CaptionScores:
+        return CaptionScores()
 
-    def validation_step(self, batch: CaptionBatch | None, batch_idx: int) -> None:
-        if batch is None:
-            return
-        with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
-            batch = batch._replace(images=self.features(batch.images))  # once for the loss and the search
-        self._val_loss.update(*self.loss(batch))
-        self._score("val", batch, beam_size=1)
+    def score(self, batch: CaptionBatch, scores: CaptionScores, validating: bool) -> tuple[Tensor, int] | None:
+        batch = batch._replace(images=self.features(batch.images))  # once for the loss and the search
+        loss = self.loss(batch) if validating else None
+        found = self._search(batch.images, 1 if validating else self.config["beam_size"], return_attention=False)
+        scores.update([self.tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references)
+        return loss
 
-    def on_validation_epoch_end(self) -> None:
-        self.log("val/loss", self._val_loss.compute(), prog_bar=True)
-        values = self._scores["val"].compute()
-        for key, value in values.items():
-            self.log(f"val/{key}", value, prog_bar=key in ("bleu_4", "cider_d"))
-        if self.trainer.state.fn == "validate":
-            self._print_scores("val", values, beam_size=1)
-
-    def on_test_epoch_start(self) -> None:
-        self._scores = {name: CaptionScores() for name in self.trainer.datamodule.test_names}
-
-    def test_step(self, batch: CaptionBatch | None, batch_idx: int, dataloader_idx: int = 0) -> None:
-        if batch is not None:
-            self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
-
-    def on_test_epoch_end(self) -> None:
-        for name, score in self._scores.items():
-            values = score.compute()
-            for key, value in values.items():
-                self.log(f"test/{name}/{key}", value)
-            self._print_scores(name, values, self.config["beam_size"])
-
-    def _print_scores(self, name: str, values: dict[str, float], beam_size: int) -> None:
-        self.print(f"\n{name}, beam {beam_size}, length penalty {self.config['length_penalty']}, fp32")
-        signatures = self._scores[name].signatures
-        for key, value in values.items():
-            self.print(f"  {key:14}{value:6.2f}  {signatures.get(key, '')}".rstrip())
-
-    def _score(self, name: str, batch: CaptionBatch, beam_size: int | None = None) -> None:
-        with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
-            found = self._search(batch.images, beam_size or self.config["beam_size"], return_attention=False)
-        self._scores[name].update([self.tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references)
+    def decoding(self, validating: bool) -> str:
+        return f"beam {1 if validating else self.config['beam_size']}, length penalty {self.config['length_penalty']}, "
 
     def configure_optimizers(self) -> dict[str, Any]:
         if self.config["encoder_epoch"] is None:

@@ -22,9 +22,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from zoo import strict_json
 from zoo.labeled_text import DocumentBatch, TextBatch, collate_documents, collate_texts, encode_document, groups_of_similar_size
-from zoo.metrics import ClassScores, Mean
-from zoo.module import ZooModule, check_assets
+from zoo.metrics import ClassScores
+from zoo.module import check_assets
 from zoo.schedule import adamw, check_schedule
+from zoo.scoring import ScoredModule
 from zoo.text import UNK, Tokenizer
 from zoo.vocabulary import extend_embedding, place_vectors
 
@@ -131,7 +132,7 @@ def _write_html(path: str | os.PathLike, text: str) -> Path:
     return path
 
 
-class ClassificationModule(ZooModule):
+class ClassificationModule(ScoredModule):
     """Base class of the classifiers.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, num_classes, multi_label,
@@ -155,7 +156,6 @@ class ClassificationModule(ZooModule):
         if c["num_classes"] < 2 and not c["multi_label"]:
             raise ValueError(f"num_classes must be at least 2; got {c['num_classes']}")
         check_schedule(c)
-        self._scores: dict[str, ClassScores] = {}
 
     # ---- filled in by the model ----
 
@@ -212,11 +212,6 @@ class ClassificationModule(ZooModule):
             return cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum")
         labels = labels * (1 - label_smoothing) + label_smoothing / 2
         return binary_cross_entropy_with_logits(logits, labels, reduction="sum")
-
-    def setup(self, stage: str) -> None:
-        super().setup(stage)
-        if self.trainer.datamodule is not None:
-            self.adapt(self.trainer.datamodule, stage)
 
     def adapt(self, data: Any, stage: str) -> None:
         """Takes labels and vocabulary of a data module; in "fit" also labels, and words, that a pretrained model does not have.
@@ -301,48 +296,16 @@ class ClassificationModule(ZooModule):
         self.log("train/loss", loss.detach() / count, prog_bar=True, batch_size=count)
         return self.normalize_gradient(loss, count)
 
-    def on_validation_epoch_start(self) -> None:
-        self._scores, self._val_loss = {"val": self._new_scores()}, Mean()
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        if batch is not None:
-            logits = self._score("val", batch)
-            self._val_loss.update(self._classification_loss(logits, batch.labels), len(logits))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log("val/loss", self._val_loss.compute(), prog_bar=True)
-        self._log_scores("val")
-
-    def on_test_epoch_start(self) -> None:
-        self._scores = {name: self._new_scores() for name in self.trainer.datamodule.test_names}
-
-    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
-        if batch is not None:
-            self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
-
-    def on_test_epoch_end(self) -> None:
-        for name in self._scores:
-            self._log_scores(name)
-
-    def _new_scores(self) -> ClassScores:
+    def new_scores(self) -> ClassScores:
         related = bool(self.config.get("relatedness"))
         return ClassScores(self.config["num_classes"], self.config["multi_label"], self.measures, related).to(self.device)
 
-    def _score(self, name: str, batch: Any) -> Tensor:
-        with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
-            logits, attention, relatedness = self.read_related(batch)
-        self._scores[name].update(logits, batch.labels, **self.measure(attention))
+    def score(self, batch: Any, scores: ClassScores, validating: bool) -> tuple[Tensor, int]:
+        logits, attention, relatedness = self.read_related(batch)
+        scores.update(logits, batch.labels, **self.measure(attention))
         if relatedness is not None and batch.scores is not None:
-            self._scores[name].relatedness.update(relatedness.clamp(*RELATEDNESS), batch.scores)
-        return logits
-
-    def _log_scores(self, name: str) -> None:
-        values = self._scores[name].compute()
-        for key, value in values.items():
-            self.log(f"val/{key}" if name == "val" else f"test/{name}/{key}", value, prog_bar=key == next(iter(values)))
-        if self.trainer.state.fn != "fit":
-            width = max(12, *map(len, values))
-            self.print("\n".join([f"\n{name}, fp32", *(f"  {key:{width}}{value:6.2f}" for key, value in values.items())]))
+            scores.relatedness.update(relatedness.clamp(*RELATEDNESS), batch.scores)
+        return self._classification_loss(logits, batch.labels), len(logits)
 
     def configure_optimizers(self) -> dict[str, Any]:
         return adamw(self, self.config)

@@ -4,6 +4,7 @@
     zoo info NAME                                       the card of a weight
     zoo predict NAME "A dog runs."                      translate, classify, complete or caption; lines on standard input work too
     zoo serve NAME --port 8000                          the same over HTTP
+    zoo align NAME de.txt en.txt                        which words of given translations belong together
     zoo fit|validate|test --config recipes/NAME.yaml    train or evaluate by a recipe
     zoo compare --out FOLDER                            train all attention mechanisms with one budget and compare them
     zoo publish NAME|FOLDER ORG/REPO                    send weights and card to the Hugging Face Hub
@@ -171,7 +172,8 @@ def _parser() -> argparse.ArgumentParser:
         _serve,
         "answer requests for a pretrained model over HTTP, several at once (needs the extra `serve`)",
         "zoo serve luong_general.multi30k_en_de --port 8000\n"
-        "  curl -H 'Content-Type: application/json' -d '{\"text\": \"A dog runs.\"}' http://127.0.0.1:8000/predict",
+        "  curl -H 'Content-Type: application/json' -d '{\"text\": \"A dog runs.\"}' http://127.0.0.1:8000/predict\n"
+        "  curl http://127.0.0.1:8000/info                   # the fields that this model takes, and their limits",
     )
     command.add_argument("name", help="a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
     command.add_argument("--port", type=int, default=8000, help="(default: %(default)s)")
@@ -183,19 +185,37 @@ def _parser() -> argparse.ArgumentParser:
         "only if LIT_SERVER_API_KEY is set, then in the header X-API-Key)",
     )
     command.add_argument(
-        "--max-batch", type=int, default=16, metavar="N", help="texts or images of several requests answered together (default: %(default)s)"
+        "--max-batch", type=int, default=16, metavar="N", help="texts, images or questions that are answered together (default: %(default)s)"
     )
     command.add_argument(
         "--batch-wait-ms", type=float, default=5.0, metavar="MS", help="how long a request waits for others (default: %(default)s)"
     )
-    command.add_argument("--max-items", type=int, default=32, metavar="N", help="texts or images in one request (default: %(default)s)")
+    command.add_argument("--max-items", type=int, default=32, metavar="N", help="texts, images or questions in one request (default: %(default)s)")
     command.add_argument(
-        "--max-tokens", type=int, metavar="N", help="length of one text (default: 256 for translation, 5,000 for classification)"
+        "--max-tokens",
+        type=int,
+        metavar="N",
+        help="length of one text (default: 256 for translation, 5,000 for classification, 1,000 for completion, 2,000 for a document that "
+        "is asked about)",
     )
     command.add_argument("--max-bytes", type=int, metavar="N", help="size of one request (default: 1 MiB, 16 MiB for images)")
     command.add_argument("--workers", type=int, default=1, metavar="N", help="copies of the model on each device (default: %(default)s)")
     command.add_argument("--devices", default="cpu", help="cpu, auto or a number of GPUs (default: %(default)s)")
     command.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds for one request (default: %(default)s)")
+
+    command = add(
+        "align",
+        _align,
+        "say which words of given translations belong together, or how often that is wrong",
+        "zoo align luong_general.multi30k_de_en de.txt en.txt > links.txt\n"
+        "  zoo align luong_general.multi30k_de_en de.txt en.txt --gold gold.talp",
+    )
+    command.add_argument("name", help="a translator: a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
+    command.add_argument("source", help="sentences, one a line, with spaces between words; .gz and .xz too")
+    command.add_argument("target", nargs="?", help="their translations (default: SOURCE holds both, with a tab between them)")
+    command.add_argument("--gold", metavar="FILE", help="print the alignment error rate: a line a pair, i-j for a sure and ipj for a possible link, from 1")
+    command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
+    command.add_argument("--plot", metavar="FILE", help="draw the attention of the first pair")
 
     for name, texts in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
         commands.add_parser(name, help=texts["what"][0].lower() + texts["what"][1:-1])
@@ -303,10 +323,16 @@ def _predict(options: argparse.Namespace) -> None:
 
 def _serve(options: argparse.Namespace) -> None:
     require("serve", "`zoo serve`")
-    from zoo.serve import run
+    from zoo.serving import run
 
     is_name = not options.name.startswith(("local-dir:", "hf-hub:"))
     run(options, read_card(registry.entry(options.name).name)[0] if is_name else {})
+
+
+def _align(options: argparse.Namespace) -> None:
+    from zoo.aligning import run
+
+    run(options)
 
 
 def _compare(options: argparse.Namespace) -> None:

@@ -21,8 +21,9 @@ from zoo.labeled_text import groups_of_similar_size
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
-from zoo.module import ZooModule, check_assets
+from zoo.module import check_assets
 from zoo.schedule import adamw, check_schedule
+from zoo.scoring import ScoredModule
 from zoo.text import EOS, UNK, Tokenizer
 
 
@@ -73,7 +74,21 @@ def _rounded(weights: Tensor) -> list[float]:
     return (weights.double() * 1e5).round().div(1e5).tolist()
 
 
-class ReadingModule(ZooModule):
+class Accuracy:
+    """Share of right answers, in percent."""
+
+    def __init__(self) -> None:
+        self._mean = Mean()
+
+    def update(self, right: Tensor) -> None:
+        """Adds answers, (B,) bool."""
+        self._mean.update(right.sum(), len(right))
+
+    def compute(self) -> dict[str, float]:
+        return {"accuracy": 100 * self._mean.compute()}
+
+
+class ReadingModule(ScoredModule):
     """Base class of the readers.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, embedding_size, learning_rate,
@@ -86,7 +101,6 @@ class ReadingModule(ZooModule):
     def __init__(self):
         super().__init__()
         check_schedule(self.config)
-        self._scores: dict[str, Mean] = {}
 
     # ---- filled in by the model ----
 
@@ -130,11 +144,6 @@ class ReadingModule(ZooModule):
         loss = -probabilities[index].clamp(min=torch.finfo(torch.float32).tiny).log().sum()
         return loss, len(index), probabilities
 
-    def setup(self, stage: str) -> None:
-        super().setup(stage)
-        if self.trainer.datamodule is not None:
-            self.adapt(self.trainer.datamodule, stage)
-
     def adapt(self, data: Any, stage: str) -> None:
         """Takes the vocabulary of a data module, and in "fit" its word vectors; a pretrained model keeps its own.
 
@@ -159,39 +168,13 @@ class ReadingModule(ZooModule):
             self.log("train/absent_answers", float(absent), reduce_fx="sum", on_step=False, on_epoch=True)
         return self.normalize_gradient(loss, count)
 
-    def on_validation_epoch_start(self) -> None:
-        self._right, self._val_loss = {"val": Mean()}, Mean()
+    def new_scores(self) -> "Accuracy":
+        return Accuracy()
 
-    def validation_step(self, batch: ClozeBatch | None, batch_idx: int) -> None:
-        if batch is not None:
-            self._val_loss.update(*self._score("val", batch))
-
-    def on_validation_epoch_end(self) -> None:
-        self.log("val/loss", self._val_loss.compute(), prog_bar=True)
-        self._log_accuracy("val", "val/accuracy")
-
-    def on_test_epoch_start(self) -> None:
-        self._right = {name: Mean() for name in self.trainer.datamodule.test_names}
-
-    def test_step(self, batch: ClozeBatch | None, batch_idx: int, dataloader_idx: int = 0) -> None:
-        if batch is not None:
-            self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
-
-    def on_test_epoch_end(self) -> None:
-        for name in self._right:
-            self._log_accuracy(name, f"test/{name}/accuracy")
-
-    def _score(self, name: str, batch: ClozeBatch) -> tuple[Tensor, int]:
-        with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
-            loss, count, probabilities = self._loss(batch)
-        self._right[name].update(self.is_right(probabilities, batch).sum(), len(batch.answers))
+    def score(self, batch: ClozeBatch, scores: "Accuracy", validating: bool) -> tuple[Tensor, int]:
+        loss, count, probabilities = self._loss(batch)
+        scores.update(self.is_right(probabilities, batch))
         return loss, count
-
-    def _log_accuracy(self, name: str, key: str) -> None:
-        value = 100 * self._right[name].compute()
-        self.log(key, value, prog_bar=True)
-        if self.trainer.state.fn != "fit":
-            self.print(f"\n{name}, fp32\n  {'accuracy':12}{value:6.2f}")
 
     def configure_optimizers(self) -> dict[str, Any]:
         return adamw(self, self.config)

@@ -24,9 +24,10 @@ from zoo.alignment import Alignment, Pair, align
 from zoo.extras import require
 from zoo.layers.losses import linear_cross_entropy
 from zoo.layers.search import SearchResult, check_search, search
-from zoo.metrics import CorpusScore, Mean
-from zoo.module import ZooModule, check_assets
+from zoo.metrics import CorpusScore
+from zoo.module import check_assets
 from zoo.schedule import adamw, check_schedule
+from zoo.scoring import ScoredModule
 from zoo.text import EOS, PAD, UNK, PairBatch, Tokenizer, pad_batch
 from zoo.vocabulary import extend_embedding, extend_output
 
@@ -135,7 +136,7 @@ class Embeddings(nn.Module):
         return linear_cross_entropy(self.bridge(readouts), self.output.weight, self.output.bias, labels, label_smoothing)
 
 
-class TranslationModule(ZooModule):
+class TranslationModule(ScoredModule):
     """Base class of the translation models.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
@@ -154,7 +155,6 @@ class TranslationModule(ZooModule):
             raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
         check_schedule(c)
         check_search(c["beam_size"], c["length_penalty"])
-        self._scores: dict[str, CorpusScore] = {}
 
     # ---- filled in by the model ----
 
@@ -202,8 +202,6 @@ class TranslationModule(ZooModule):
     def setup(self, stage: str) -> None:
         self.check_extras(stage, bool(self.trainer.limit_val_batches))
         super().setup(stage)
-        if self.trainer.datamodule is not None:
-            self.adapt(self.trainer.datamodule, stage)
 
     def adapt(self, data: Any, stage: str) -> None:
         """Takes the vocabularies of a data module: as they are, or the words that they add to those of a pretrained model.
@@ -270,52 +268,17 @@ class TranslationModule(ZooModule):
         self.log("train/loss", loss.detach() / tokens, prog_bar=True, batch_size=tokens)
         return self.normalize_gradient(loss, tokens)
 
-    def on_validation_epoch_start(self) -> None:
-        self._scores, self._val_loss = {"val": self._new_score()}, Mean()
-
-    def validation_step(self, batch: PairBatch | None, batch_idx: int) -> None:
-        if batch is not None:
-            self._val_loss.update(*self.loss(batch))
-            self._score("val", batch, beam_size=1)
-
-    def on_validation_epoch_end(self) -> None:
-        self.log("val/loss", self._val_loss.compute(), prog_bar=True)
-        score = self._scores["val"]
-        values = score.compute()
-        for key, value in values.items():
-            self.log(f"val/{key}", value, prog_bar=key == "bleu")
-        if self.trainer.state.fn == "validate":
-            self._print_scores("val", values, score, beam_size=1)
-
-    def on_test_epoch_start(self) -> None:
-        self._scores = {name: self._new_score() for name in self.trainer.datamodule.test_names}
-
-    def test_step(self, batch: PairBatch | None, batch_idx: int, dataloader_idx: int = 0) -> None:
-        if batch is not None:
-            self._score(self.trainer.datamodule.test_names[dataloader_idx], batch)
-
-    def on_test_epoch_end(self) -> None:
-        for name, score in self._scores.items():
-            values = score.compute()
-            for key, value in values.items():
-                self.log(f"test/{name}/{key}", value)
-            self._print_scores(name, values, score, self.config["beam_size"])
-
-    def _print_scores(self, name: str, values: dict[str, float], score: CorpusScore, beam_size: int) -> None:
-        """Each score with the signature that says how it was computed."""
-        self.print(f"\n{name}, beam {beam_size}, length penalty {self.config['length_penalty']}, fp32")
-        signatures = score.signatures
-        for key, value in values.items():
-            self.print(f"  {key:12}{value:6.2f}  {signatures.get(key, '')}".rstrip())
-
-    def _new_score(self) -> CorpusScore:
+    def new_scores(self) -> CorpusScore:
         return CorpusScore(self.trainer.datamodule.tgt_lang, self.trainer.datamodule.tokenized)
 
-    def _score(self, name: str, batch: PairBatch, beam_size: int | None = None) -> None:
-        with torch.autocast(self.device.type, enabled=False):  # a score does not depend on the precision of the training
-            found = self._search(batch.src, batch.src_lengths, beam_size or self.config["beam_size"], return_attention=False)
-        texts = [self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()]
-        self._scores[name].update(texts, batch.tgt_text)
+    def score(self, batch: PairBatch, scores: CorpusScore, validating: bool) -> tuple[Tensor, int] | None:
+        loss = self.loss(batch) if validating else None
+        found = self._search(batch.src, batch.src_lengths, 1 if validating else self.config["beam_size"], return_attention=False)
+        scores.update([self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.tgt_text)
+        return loss
+
+    def decoding(self, validating: bool) -> str:
+        return f"beam {1 if validating else self.config['beam_size']}, length penalty {self.config['length_penalty']}, "
 
     def configure_optimizers(self) -> dict[str, Any]:
         return adamw(self, self.config)
