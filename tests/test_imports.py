@@ -43,7 +43,7 @@ ALLOWED = {
     "allocator": set(),
     "predict": {"allocator", "extras", "images", "registry"},
     "serving": {"allocator", "cloze_text", "extras", "images", "registry", "serving", "strict_json"},
-    "onnx_export": {"captioning", "classification", "extras", "hub", "labeled_text", "layers", "models", "module", "text", "translation"},
+    "onnx_export": {"captioning", "classification", "cloze_text", "extras", "hub", "labeled_text", "layers", "models", "module", "onnx_export", "text", "translation"},
     "comparison_measures": {"allocator", "data", "metrics", "registry", "text", "translation"},
     "comparison_report": {"comparison_measures", "data", "extras", "plots"},
     "comparison": {"comparison_measures", "comparison_report", "data", "extras"},

@@ -267,7 +267,7 @@ def test_every_module_imports_without_extras(tmp_path):
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.splitlines()[-1])
     assert found["seconds"] < 0.2 and not found["torch"]
-    assert {"zoo.plots.page", "zoo.metrics.corpus", "zoo.serve", "zoo.onnx_export", "zoo.training"} <= set(found["modules"])
+    assert {"zoo.plots.page", "zoo.metrics.corpus", "zoo.serving.server", "zoo.onnx_export", "zoo.training"} <= set(found["modules"])
     assert found["loaded"] == []
 
 

@@ -214,7 +214,7 @@ class ReadingModule(ScoredModule):
             if len(values) != len(queries):
                 raise ValueError(f"there must be as many {name} as queries; got {len(values)} and {len(queries)}")
         questions = [
-            self._read(*parts, "" if one else f"question {n}: ") for n, parts in enumerate(zip(documents, queries, choices, strict=True), 1)
+            self.read_question(*parts, "" if one else f"question {n}: ") for n, parts in enumerate(zip(documents, queries, choices, strict=True), 1)
         ]
         results: list[Any] = [None] * len(questions)
         for rows in groups_of_similar_size([len(words) + len(asked) for words, asked, _ in questions]):
@@ -222,8 +222,8 @@ class ReadingModule(ScoredModule):
                 results[n] = result
         return results[0] if one else results
 
-    def _read(self, document: Any, query: Any, candidates: Any, where: str) -> tuple[list[str], list[str], list[str]]:
-        """Words of the document, of the query, and the candidates, checked."""
+    def read_question(self, document: Any, query: Any, candidates: Any, where: str = "") -> tuple[list[str], list[str], list[str]]:
+        """Words of the document, of the query, and the candidates; errors are those of `answer`, with `where` before them."""
         for name, text in (("document", document), ("query", query)):
             if not isinstance(text, str):
                 raise TypeError(f"{where}the {name} must be a string; got {type(text).__name__}")

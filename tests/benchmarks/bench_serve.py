@@ -1,14 +1,15 @@
 """Load test of `zoo serve` on this machine: requests a second, latency, batch sizes, with and without batches, in one run.
 
-    python tests/benchmarks/bench_serve.py [--seconds 4] [--rounds 3] [--clients 1 8 32]
+    python tests/benchmarks/bench_serve.py [--seconds 4] [--rounds 3] [--clients 1 8 32] [--models NAME ...]
 
 Two servers of each model run side by side, one with the default batches and one that answers each request for itself
 (`--max-batch 1 --batch-wait-ms 0`); the load goes to one and then to the other, round by round. Each client sends its next request
-when it has the answer to the last one; every tenth is wrong (not JSON, a wrong field, empty, too long) and must be refused with the
-status that belongs to it. A right one must get the answer of the direct call.
+when it has the answer to the last one; every tenth is wrong (not JSON, a wrong field, a wrong type, no blank, too long) and must be refused with the
+status that belongs to it. A right one must get the answer of the direct call. The models `language_model` and `reader` are small and
+untrained, made for this, with a vocabulary of made-up text.
 
 * requests a second, p50 and p99 (milliseconds): right requests, seen from the clients, which share the machine with the servers.
-* batch: texts that the model read together, the mean over batches.
+* batch: texts or questions that the model read together, the mean over batches.
 * CPU: milliseconds of processor time a request, all processes of the server together; other work on the machine hardly changes it.
 * ratio: requests a second with batches over without, the median over the rounds.
 """
@@ -22,18 +23,52 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import zoo
+from zoo.models.attention_over_attention import AttentionOverAttentionReader
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
+from zoo.text import Tokenizer
 
-MODELS = ("luong_general.multi30k_en_de", "structured_self_attention.sst2")
+MODELS = ("luong_general.multi30k_en_de", "structured_self_attention.sst2", "language_model", "reader")
 SIDES = {"batches": (), "one by one": ("--max-batch", "1", "--batch-wait-ms", "0")}
-WRONG = [(b'{"text": "A dog', 400), (b'{"txt": "A dog."}', 400), (b'{"text": " "}', 422), (b'{"text": "' + b"dog " * 6000 + b'"}', 422)]
+LONG = "dog " * 6000
+WRONG = {  # by the field of an item
+    "text": [('{"text": "A dog', 400), ({"txt": "A dog."}, 400), ({"text": 5}, 400), ({"text": LONG}, 422)],
+    "question": [
+        ('{"question": {', 400), ({"document": "A dog."}, 400), ({"question": {"document": "A dog.", "query": "A ?"}}, 422),
+        ({"question": {"document": "A dog.", "query": "A XXXXX", "candidates": ["cat"]}}, 422),
+        ({"question": {"document": LONG, "query": "A XXXXX"}}, 422),
+    ],
+}  # fmt: skip
+
+
+@dataclass
+class Work:
+    """What a model is asked."""
+
+    source: str  # as the command takes it
+    one: str  # the field of an item
+    items: list[Any]
+    answer: Callable[[list[Any]], list[Any]]  # without a server
+    key: str  # what an answer is compared by
+
+    def requests(self) -> list[tuple[bytes, str]]:
+        """Right ones, with their answers."""
+        answers = [getattr(result, self.key) for result in self.answer(self.items)]
+        return [(json.dumps({self.one: item}).encode(), answer) for item, answer in zip(self.items, answers, strict=True)]
+
+    def wrong(self) -> list[tuple[bytes, int]]:
+        """Wrong ones, with their status."""
+        return [((sent if isinstance(sent, str) else json.dumps(sent)).encode(), status) for sent, status in WRONG[self.one]]
 
 
 @dataclass
@@ -54,8 +89,40 @@ def sentences(count: int) -> list[str]:
     who = "a man|two women|a little girl in a red dress|the old dog|a group of people|a young boy with a blue shirt and a hat".split("|")
     does = "plays the guitar|is running|looks at a good film|jumps into the water|sits on a bench and reads a book|is not bad".split("|")
     where = "|in the snow|on a busy street|in front of a large crowd|near a lake with tall green trees behind it".split("|")
-    made = (f"{rng.choice(who)} {rng.choice(does)} {rng.choice(where)}".strip().capitalize() + "." for _ in range(count))
-    return [*made]
+    return [f"{rng.choice(who)} {rng.choice(does)} {rng.choice(where)}".strip().capitalize() + "." for _ in range(count)]
+
+
+def questions(count: int) -> list[dict[str, Any]]:
+    """Made-up documents of eight sentences, each with a query and five candidates."""
+    rng, texts = random.Random(1), sentences(400)
+    found = []
+    for _ in range(count):
+        words = " ".join(rng.choices(texts, k=8)).replace(".", " .").split()
+        query = rng.choice(texts).replace(".", " .").split()
+        query[rng.randrange(len(query) - 1)] = "XXXXX"
+        found.append({"document": " ".join(words), "query": " ".join(query), "candidates": rng.sample(sorted(set(words)), 5)})
+    return found
+
+
+def work(name: str, folder: str) -> Work:
+    """The work of a model; one of no registry is made and saved in the folder."""
+    torch.manual_seed(0)
+    if name == "language_model":
+        model = KeyValuePredictLM(vocab_size=100, window=5, embedding_size=64, hidden_size=64)
+        model.tokenizer = Tokenizer.train(sentences(400), "word_punct", 100, lowercase=True)
+        items = [" ".join(text.split()[:-2]) for text in sentences(96)]
+        made, one, key = model.complete, "text", "text"
+    elif name == "reader":
+        model, items = AttentionOverAttentionReader(vocab_size=120, embedding_size=64, hidden_size=64), questions(96)
+        model.tokenizer = Tokenizer.train((item["document"] for item in items), "word", 120)
+        made, one, key = lambda asked: model.answer(*([item[part] for item in asked] for part in items[0])), "question", "answer"
+    else:
+        model, items = zoo.load(name), sentences(96)
+        translates = hasattr(model, "translate")
+        return Work(name, "text", items, model.translate if translates else model.classify, "text" if translates else "label")
+    for p in model.parameters():
+        p.data.mul_(3)  # else all words are about as good
+    return Work(f"local-dir:{model.eval().save_pretrained(Path(folder) / name)}", one, items, made, key)
 
 
 def cpu_seconds(session: int) -> float:
@@ -98,18 +165,17 @@ async def request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, bo
     return int(lines[0].split()[1]), headers, content
 
 
-async def client(port: int, number: int, until: float, answers: dict[str, str], key: str, found: Found) -> None:
+async def client(port: int, number: int, until: float, right: list, wrong: list, key: str, found: Found) -> None:
     """Sends one request after the other."""
     rng = random.Random(number)
-    texts = [*answers]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while (start := time.perf_counter()) < until:
-        wrong, expected = rng.choice(WRONG) if rng.random() < 0.1 else (None, 200)
-        text = rng.choice(texts)
-        status, headers, content = await request(reader, writer, wrong or json.dumps({"text": text}).encode())
-        if status != expected or (wrong is None and content[key] != answers[text]):
+        is_wrong = rng.random() < 0.1
+        body, expected = rng.choice(wrong if is_wrong else right)
+        status, headers, content = await request(reader, writer, body)
+        if (status if is_wrong else content.get(key)) != expected:
             found.errors.append(f"{status} {content}")
-        elif wrong:
+        elif is_wrong:
             found.refused += 1
         else:
             found.latencies.append(time.perf_counter() - start)
@@ -117,33 +183,31 @@ async def client(port: int, number: int, until: float, answers: dict[str, str], 
     writer.close()
 
 
-async def load(port: int, clients: int, seconds: float, answers: dict[str, str], key: str, found: Found) -> None:
+async def load(port: int, clients: int, seconds: float, right: list, wrong: list, key: str, found: Found) -> None:
     """One round."""
     before, start = len(found.latencies), time.perf_counter()
-    await asyncio.gather(*(client(port, n, start + seconds, answers, key, found) for n in range(clients)))
+    await asyncio.gather(*(client(port, n, start + seconds, right, wrong, key, found) for n in range(clients)))
     found.rates.append((len(found.latencies) - before) / (time.perf_counter() - start))
 
 
-def direct(model: object, texts: list[str], batch: int) -> float:
-    """Texts a second without a server."""
-    answer = getattr(model, "translate", None) or model.classify
+def direct(task: Work, batch: int) -> float:
+    """Items a second without a server."""
     start = time.perf_counter()
-    for first in range(0, len(texts), batch):
-        answer(texts[first : first + batch])
-    return len(texts) / (time.perf_counter() - start)
+    for first in range(0, len(task.items), batch):
+        task.answer(task.items[first : first + batch])
+    return len(task.items) / (time.perf_counter() - start)
 
 
-def measure(name: str, seconds: float, rounds: int, numbers: list[int]) -> None:
+def measure(name: str, seconds: float, rounds: int, numbers: list[int], folder: str) -> None:
     """Prints the table of one model."""
-    model, texts = zoo.load(name), sentences(96)
-    key, results = ("text", model.translate(texts)) if hasattr(model, "translate") else ("label", model.classify(texts))
-    answers = {text: getattr(result, key) for text, result in zip(texts, results, strict=True)}
-    rates = {batch: statistics.median(direct(model, texts, batch) for _ in range(3)) for batch in (1, 16)}
-    print(f"\n{name}\ndirect calls, texts a second: {rates[1]:.0f} one by one, {rates[16]:.0f} in batches of 16")
+    task = work(name, folder)
+    asked = task.requests(), task.wrong(), task.key
+    rates = {batch: statistics.median(direct(task, batch) for _ in range(3)) for batch in (1, 16)}
+    print(f"\n{name}\ndirect calls, {task.one}s a second: {rates[1]:.0f} one by one, {rates[16]:.0f} in batches of 16")
     with ExitStack() as stack:
-        servers = {side: stack.enter_context(server(name, *options)) for side, options in SIDES.items()}
+        servers = {side: stack.enter_context(server(task.source, *options)) for side, options in SIDES.items()}
         for port, _ in servers.values():
-            asyncio.run(load(port, 4, 1.0, answers, key, Found()))  # warm-up
+            asyncio.run(load(port, 4, 1.0, *asked, Found()))  # warm-up
         print("clients              requests/s      p50      p99  batch    CPU  refused  errors  ratio")
         for clients in numbers:
             found = {side: Found() for side in servers}
@@ -151,7 +215,7 @@ def measure(name: str, seconds: float, rounds: int, numbers: list[int]) -> None:
                 for side in [*servers][:: 1 if n % 2 else -1]:
                     port, session = servers[side]
                     before = cpu_seconds(session)
-                    asyncio.run(load(port, clients, seconds, answers, key, found[side]))
+                    asyncio.run(load(port, clients, seconds, *asked, found[side]))
                     found[side].cpu += cpu_seconds(session) - before
             ratio = statistics.median(a / b for a, b in zip(*(found[side].rates for side in servers), strict=True))
             for side, f in found.items():
@@ -175,8 +239,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for name in options.models:
-        measure(name, options.seconds, options.rounds, options.clients)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.models:
+            measure(name, options.seconds, options.rounds, options.clients, folder)
 
 
 if __name__ == "__main__":

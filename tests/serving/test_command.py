@@ -1,0 +1,129 @@
+"""`zoo serve`: what it tells of itself, and the command."""
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+from fakes import Toy
+from serving_fakes import loaded
+
+from zoo.cli import main
+from zoo.models.attention_over_attention import AttentionOverAttentionReader
+from zoo.models.han import HAN
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
+from zoo.models.luong import LuongNMT
+from zoo.models.show_attend_tell import ShowAttendTell
+from zoo.serving import server
+
+# ---- what it tells of itself ----
+
+
+def test_info_and_health(translator, captioner):
+    info = translator.get("/info").body
+    assert info["model"] == {
+        "name": "translator",
+        "class": "LuongNMT",
+        "task": "translation",
+        "parameters": sum(p.numel() for p in translator.api.task.model.parameters()),
+        "fields": ["text", "texts", "beam_size", "n_best", "length_penalty", "attention"],
+        "limits": {"bytes": 20_000, "items": 4, "tokens": 12, "characters_of_a_word": 1000, "beam_size": 16},
+        "batch": {"items": 8, "wait_ms": 20.0},
+        "card": {"name": "tiny"},
+    }
+    assert info["server"]["max_payload_size"] == 20_000 and info["server"]["devices"] == ["cpu"]
+    found = captioner.get("/info").body["model"]
+    assert found["task"] == "captioning" and found["limits"]["pixels"] == 100_000_000 and "tokens" not in found["limits"]
+    assert translator.get("/health").status == 200
+
+
+def test_info_of_a_language_model(language_model):
+    info = language_model.get("/info").body["model"]
+    assert info["task"] == "language modelling" and info["class"] == "KeyValuePredictLM" and "question" not in info
+    assert info["fields"] == [
+        "text", "texts", "max_words", "min_words", "beam_size", "n_best", "length_penalty", "no_repeat_ngram", "allow_unk", "temperature",
+        "top_k", "perplexity", "attention",
+    ]  # fmt: skip
+    assert info["limits"] == {
+        "bytes": 20_000, "items": 4, "tokens": 12, "characters_of_a_word": 1000, "beam_size": 16, "max_words": 200, "no_repeat_ngram": 200,
+        "temperature": 100, "top_k": 100_000,
+    }  # fmt: skip
+
+
+def test_info_of_a_reader(reader):
+    info = reader.get("/info").body["model"]
+    assert info["task"] == "reading" and info["class"] == "AttentionOverAttentionReader"
+    assert info["fields"] == ["question", "questions", "attention"] and info["question"] == ["document", "query", "candidates"]
+    assert info["limits"] == {
+        "bytes": 20_000, "items": 4, "tokens": 20, "characters_of_a_word": 1000, "query_tokens": 20, "candidates": 20
+    }  # fmt: skip
+
+
+def test_a_model_that_was_not_trained_is_not_served(tmp_path):
+    for kind in (LuongNMT, HAN, ShowAttendTell, KeyValuePredictLM, AttentionOverAttentionReader):
+        model = kind(**kind.tiny)
+        with pytest.raises(ValueError, match="has no tokenizer yet"):
+            loaded(f"local-dir:{model.save_pretrained(tmp_path / type(model).__name__)}", max_tokens=None)
+
+
+def test_a_model_that_answers_nothing_is_not_served(toy_registry, monkeypatch):
+    monkeypatch.delattr(Toy, "translate")
+    with pytest.raises(ValueError, match="toy.v2 is a Toy, which does not translate, caption, classify, complete, answer: it cannot be served"):
+        loaded("toy.v2")
+
+
+def test_its_files_import_one_way():
+    """Each only those before it, so that each can be read without the ones behind it."""
+    order = ["libraries", "checks", "base", "tasks", "endpoint", "worker", "server", "__init__"]
+    folder = Path(server.__file__).parent
+    assert sorted(order) == sorted(file.stem for file in folder.glob("*.py"))
+    for n, name in enumerate(order):
+        text = (folder / f"{name}.py").read_text()
+        used = {a or b for a, b in re.findall(r"^ *from zoo\.serving(?:\.(\w+) import| import (\w+))", text, re.MULTILINE)}
+        assert used <= set(order[:n]), f"{name} must not import {used - set(order[:n])}"
+        assert text.count("\n") <= 260
+
+
+# ---- the command ----
+
+
+def fails(capsys, *args):
+    """The one line of a command that must fail."""
+    assert main(["serve", *args]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("zoo: error: ") and err.count("\n") == 1
+    return err.removeprefix("zoo: error: ").rstrip()
+
+
+def test_mistakes(toy_registry, capsys, monkeypatch):
+    assert fails(capsys, "toy.v3") == "unknown model 'toy.v3'; nearest: toy.v2, toy.v10"
+    assert fails(capsys, "toy.v2", "--port", "80") == "--port must be from 1,024 to 65,535; got 80"
+    assert fails(capsys, "toy.v2", "--max-batch", "0") == "--max-batch must be from 1 to 4,096; got 0"
+    assert fails(capsys, "toy.v2", "--batch-wait-ms", "-1") == "--batch-wait-ms must be from 0 to 10,000; got -1.0"
+    assert fails(capsys, "toy.v2", "--devices", "gpu") == "--devices must be cpu, auto or a number of GPUs; got 'gpu'"
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert fails(capsys, "toy.v2", "--devices", "2").startswith("--devices 2: this machine has 1 GPUs that torch can use")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        message = f"cannot listen on 127.0.0.1 port {port}: Address already in use; choose another --port"
+        assert fails(capsys, "toy.v2", "--port", str(port)) == message
+    monkeypatch.setattr("zoo.serving.run", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert fails(capsys, "toy.v2") == '`zoo serve` needs litserve; install with: pip install "attention-zoo[serve]"'
+
+
+def test_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert server._devices("auto") == server._devices("cpu") == ("cpu", 1)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert server._devices("auto") == ("cuda", 4) and server._devices("2") == ("cuda", 2)
+
+
+def test_help_says_why_other_machines_are_kept_out(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["serve", "--help"])
+    out = " ".join(capsys.readouterr().out.split())
+    assert end.value.code == 0 and "example: zoo serve" in out
+    assert "1,000 for completion, 2,000 for a document that is asked about" in out
+    assert "only this one: there is no encryption, and a key is asked for only if LIT_SERVER_API_KEY is set" in out

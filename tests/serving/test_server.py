@@ -1,0 +1,155 @@
+"""`zoo serve`: the life of its processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from serving_fakes import IMAGES, QUESTIONS, TEXTS, Client, build, free_port, in_base64, near
+
+
+class Process(Client):
+    """`zoo serve` as users start it."""
+
+    def __init__(self, source, *options, **environment):
+        super().__init__(free_port())
+        command = [sys.executable, "-m", "zoo", "serve", source, "--port", str(self.port), *options]
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}, start_new_session=True
+        )
+
+    def wait_until_ready(self):
+        line = self.process.stderr.readline()
+        assert line.endswith(f" at http://127.0.0.1:{self.port}/predict; stop with ^C\n"), line + self.process.stderr.read()
+        return self
+
+    def end(self, number):
+        """Sends a signal to the first process; exit code and what it wrote."""
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=60)
+        return self.process.returncode, err
+
+    def members(self):
+        """Command lines of the processes that are there, by their id."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                state, _, _, session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(session) == self.process.pid and state != "Z":
+                    found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")
+        return found
+
+    def all_gone(self):
+        """Whether every process has ended within half a minute."""
+        return any(not self.members() or time.sleep(0.2) for _ in range(150))
+
+    def close(self):
+        for pid in self.members():
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@contextmanager
+def process(*args, **environment):
+    started = Process(*args, **environment)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def test_a_served_model_answers_and_stops_in_order(folders):
+    source = folders["translator"]
+    with process(source, "--batch-wait-ms", "3000", LIT_SERVER_API_KEY="") as server:
+        server.wait_until_ready()
+        assert server.get("/health").body == "ok" and server.get("/info").body["model"]["name"] == "translator"
+        with ThreadPoolExecutor(4) as pool:
+            answers = [pool.submit(server.send, json.dumps({"text": text})) for text in TEXTS[:3]] + [pool.submit(server.send, "{")]
+            time.sleep(1.5)  # the batch still waits
+            code, err = server.end(signal.SIGTERM)
+        assert (code, err) == (0, "")
+        assert [answer.result().status for answer in answers] == [200, 200, 200, 400]
+        model = build("translator")
+        assert [answer.result().body["text"] for answer in answers[:3]] == [model.translate(text).text for text in TEXTS[:3]]
+        assert {answer.result().headers["X-Batch-Size"] for answer in answers[:3]} == {"3"}
+        assert server.all_gone()
+        with pytest.raises(ConnectionRefusedError):
+            server.get("/health")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["documents", "texts", "pairs", "captioner", "language_model", "reader"])
+def test_every_kind_of_model_is_served(folders, kind):
+    with process(folders[kind], "--workers", "2") as server:
+        fields = server.wait_until_ready().get("/info").body["model"]["fields"]
+        body = {"text": "a good film", "pair": ["a", "film"], "image": in_base64(IMAGES[0]), "question": QUESTIONS[0]}[fields[0]]
+        first = server.ask(**{fields[0]: body, "attention": True})
+        with ThreadPoolExecutor(8) as pool:
+            others = list(pool.map(lambda _: server.ask(**{fields[0]: body, "attention": True}), range(40)))
+        assert others == [near(first)] * 40
+        assert server.end(signal.SIGINT) == (0, "")
+
+
+@pytest.mark.slow
+def test_a_key_can_be_asked_for(folders):
+    with process(folders["texts"], LIT_SERVER_API_KEY="secret") as server:
+        server.wait_until_ready()
+        for path in ("/info", "/health"):
+            assert server.get(path).status == 401
+        assert server.send('{"text": "a"}').status == 401
+        assert server.send('{"text": "a"}', X_API_Key="wrong").status == 401
+        assert server.send('{"text": "a"}', X_API_Key="secret").status == 200
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_replaced(folders):
+    with process(folders["texts"], "--timeout", "5") as server:
+        server.wait_until_ready()
+        assert server.send('{"text": "a"}').status == 200
+        worker = next(pid for pid, command in server.members().items() if "spawn_main" in command)
+        os.kill(worker, signal.SIGKILL)
+        assert server.send('{"text": "a"}').status in (200, 504)  # it may wait for the new one in vain
+        for _ in range(120):
+            if server.get("/health").status == 200 and server.send('{"text": "a"}').status == 200:
+                break
+            time.sleep(0.5)
+        else:
+            pytest.fail("no new worker")
+        assert worker not in server.members()
+        assert server.end(signal.SIGTERM)[0] == 0 and server.all_gone()
+
+
+@pytest.mark.slow
+def test_nothing_outlives_the_first_process(folders):
+    with process(folders["texts"]) as server:
+        server.wait_until_ready()
+        assert len(server.members()) >= 4
+        server.process.kill()
+        assert server.all_gone(), server.members()
+
+
+@pytest.mark.slow
+def test_interrupted_while_it_starts(folders):
+    with process(folders["texts"]) as server:
+        while not any("spawn_main" in command for command in server.members().values()):
+            time.sleep(0.1)
+        time.sleep(1)
+        os.killpg(server.process.pid, signal.SIGINT)  # as a terminal does
+        _, err = server.process.communicate(timeout=60)
+        assert (server.process.returncode, err) == (0, "") and server.all_gone()
+
+
+@pytest.mark.slow
+def test_a_damaged_model_is_one_line(tmp_path):
+    folder = build("texts").save_pretrained(tmp_path / "damaged")
+    (folder / "model.safetensors").write_bytes(b"x")
+    with process(f"local-dir:{folder}") as server:
+        _, err = server.process.communicate(timeout=60)
+        assert server.process.returncode == 2 and err.count("\n") == 1
+        assert err.startswith("zoo: error: ") and "model.safetensors is damaged or was changed" in err

@@ -1,0 +1,96 @@
+"""What the tasks of all models share: a request that was checked, its fields, options and limits, and what the answer shows."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from zoo.serving import checks
+
+MAX_BEAM = 16
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request whose content was checked."""
+
+    items: list[Any]  # texts, pairs of texts, images or questions
+    options: tuple[tuple[str, Any], ...]  # of the model's method; jobs whose options differ cannot share a batch
+    attention: bool  # whether the answer shows it
+    one: bool  # "text" was sent, not "texts"
+
+
+class Task:
+    """How requests to one kind of model are read and answered.
+
+    Args:
+        model: in eval mode.
+        max_tokens: of one text, by the model's tokenizer.
+    """
+
+    name: ClassVar[str]
+    option_names: ClassVar[tuple[str, ...]] = ()
+    parts: ClassVar[tuple[str, ...]] = ()  # fields of an item that is an object
+    about_attention: ClassVar[tuple[str, ...]] = ("tokens", "source_tokens", "attention", "sentences")  # of a result; sent when asked for
+    default_tokens: ClassVar[int] = 0
+    default_bytes: ClassVar[int] = 2**20
+    one: str = "text"  # the field of one item; "texts" is that of several
+    nothing: Any = ""  # an item that costs no time
+
+    def __init__(self, model: Any, max_tokens: int) -> None:
+        self.model, self.max_tokens = model, max_tokens
+
+    @property
+    def fields(self) -> list[str]:
+        """Names that a request may have."""
+        return [self.one, f"{self.one}s", *self.option_names, "attention"]
+
+    def tokens(self, text: str) -> int:
+        """How many the model reads."""
+        return len(self.model.tokenizer.encode(text))
+
+    def item(self, value: Any, name: str) -> Any:
+        """One item of a request, checked; `name` is what messages call it."""
+        return checks.text(value, name, self.tokens, self.max_tokens)
+
+    def options(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of the model's method."""
+        return {}
+
+    def run(self, items: list[Any], **options: Any) -> list[Any]:
+        """A result for each item."""
+        raise NotImplementedError
+
+    def shown(self, result: Any, attention: bool) -> dict[str, Any]:
+        """What the answer says of a result."""
+        found = result.to_dict()
+        if "n_best" in found:  # where fewer outputs are possible than were asked for, the rest has no score
+            found["n_best"] = [entry for entry, (_, score) in zip(found["n_best"], result.n_best, strict=True) if math.isfinite(score)]
+        return found if attention else {name: value for name, value in found.items() if name not in self.about_attention}
+
+    def limits(self) -> dict[str, float]:
+        """What `/info` says of them."""
+        return {"tokens": self.max_tokens, "characters_of_a_word": checks.MAX_WORD}
+
+
+class Searching(Task):
+    """Models that search for the best output."""
+
+    option_names = ("beam_size", "n_best", "length_penalty")
+
+    def defaults(self) -> tuple[int, float]:
+        """Beam size and length penalty of the model."""
+        return self.model.config["beam_size"], self.model.config["length_penalty"]
+
+    def options(self, fields: dict[str, Any]) -> dict[str, Any]:
+        beam_size, length_penalty = self.defaults()
+        most = max(MAX_BEAM, beam_size)
+        beam_size = checks.number(fields, "beam_size", beam_size, 1, most, whole=True)
+        bound = (most, "") if "temperature" in fields else (beam_size, ", the beam_size")  # what is drawn needs no beam
+        return {
+            "beam_size": beam_size,
+            "n_best": checks.number(fields, "n_best", 1, 1, bound[0], whole=True, why=bound[1]),
+            "length_penalty": checks.number(fields, "length_penalty", length_penalty, -10, 10),
+        }
+
+    def limits(self) -> dict[str, float]:
+        return {**super().limits(), "beam_size": max(MAX_BEAM, self.defaults()[0])}

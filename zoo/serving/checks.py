@@ -1,0 +1,71 @@
+"""Checks of what a request holds. Each says what was got and what is allowed: status 400 for a wrong form, 422 for what cannot be used."""
+
+import json
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from typing import Any
+
+from zoo.serving.libraries import HTTPException
+
+MAX_WORD = 1_000  # characters without a space: the tokenizer remembers words
+
+
+def names(found: Collection[str], allowed: list[str], where: str = "") -> None:
+    """Refuses names that an object must not have; `where` says which object, if not the request."""
+    for name in found:
+        if name not in allowed:
+            nearest = get_close_matches(name, allowed, n=1, cutoff=0)[0]
+            raise HTTPException(400, f"unknown field {short(name)}{where}; nearest: {nearest}; allowed: {', '.join(allowed)}")
+
+
+def text(value: Any, name: str, count: Callable[[str], int], most: int, may_be_empty: bool = False, remedy: str = "split it") -> str:
+    """A text of bearable length.
+
+    Args:
+        value: what was sent.
+        name: what messages call it.
+        count: gives the tokens of a text.
+        most: tokens.
+        may_be_empty: whether it may have none.
+        remedy: what can be done if there are more.
+    """
+    if not isinstance(value, str):
+        raise HTTPException(400, f"{name} must be a string; got {short(value)}")
+    words(value.split(), name)
+    tokens = count(value)
+    if not tokens and not may_be_empty:
+        raise HTTPException(422, f"{name} is empty; send at least one word")
+    if tokens > most:
+        raise HTTPException(422, f"{name} has {tokens:,} tokens; at most {most:,} are allowed; {remedy}")
+    return value
+
+
+def words(found: list[str], name: str) -> None:
+    """Refuses words that are too long."""
+    if (longest := max(map(len, found), default=0)) > MAX_WORD:
+        raise HTTPException(422, f"{name} has a word of {longest:,} characters; at most {MAX_WORD:,} are allowed")
+
+
+def number(fields: dict[str, Any], name: str, default: Any, low: float, high: float, whole: bool = False, why: str = "") -> Any:
+    """A field that holds a number; `why` says where the limit comes from."""
+    value = fields.get(name, default)
+    if type(value) not in ((int,) if whole else (int, float)) or not low <= value <= high:  # a bool is no number
+        kind = "whole number" if whole else "number"
+        raise HTTPException(400, f"{name} must be a {kind} from {low} to {high}{why}; got {short(value)}")
+    return value
+
+
+def truth(fields: dict[str, Any], name: str) -> bool:
+    """A field that holds true or false; false without it."""
+    value = fields.get(name, False)
+    if not isinstance(value, bool):
+        raise HTTPException(400, f"{name} must be true or false; got {short(value)}")
+    return value
+
+
+def short(value: Any) -> str:
+    """What was got, in few words."""
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else f"a list of {len(value):,}"
+    shown = json.dumps(value)
+    return shown if len(shown) <= 60 else f"{shown[:50]}..."
