@@ -4,6 +4,7 @@ import copy
 import importlib.util
 import itertools
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -23,20 +24,25 @@ from torch.nn.functional import pad
 import zoo
 from zoo import hub, onnx_export, registry
 from zoo.cli import main
+from zoo.cloze_text import collate_questions
 from zoo.images import open_image
 from zoo.labeled_text import collate_documents, collate_texts
 from zoo.layers import recurrent
+from zoo.models import transformer as transformer_module
 from zoo.models.attention_classifier import AttentionClassifier
+from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
 from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.models.transformer import TransformerNMT
-from zoo.onnx_export import export_onnx, padded_documents
-from zoo.text import Tokenizer, pad_batch
+from zoo.onnx_export import encoder_decoder, export_onnx, language_models, readers
+from zoo.onnx_export.classifiers import padded_documents
+from zoo.text import UNK, Tokenizer, pad_batch
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "onnx_translate.py"
+EXAMPLES = Path(__file__).parent.parent / "examples"
 SENTENCES = [
     f"{who} {does} {where}."
     for (who, does), where in zip(
@@ -48,15 +54,44 @@ SENTENCES = [
     )
 ]
 SENTENCES += [sentence.lower().removesuffix(".") for sentence in SENTENCES]  # 50 in all
+STORY = (
+    "\"Alice,\" said the Rabbit, \"isn't at home.\" Then Zog and Umbra met Alice in the garden; Quux didn't see Zog -- or Umbra ... "
+    "The Rabbit's well-known watch cost 1,000 coins, so the Duchess ( who knew Zog ) wouldn't buy it ."
+)
+QUERIES = ["'' I know Umbra and XXXXX , '' said Alice .", "XXXXX", "Then Plugh, Quux and the XXXXX didn't meet Zog!"]
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)
 
 
-def example():
-    """examples/onnx_translate.py as a module."""
-    spec = importlib.util.spec_from_file_location("onnx_translate", EXAMPLE)
+def example(name):
+    """One of examples/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def process(name, *arguments):
+    """Lines that one of examples/ prints where neither torch nor this package can be imported."""
+    code = "import runpy, sys; sys.modules |= dict.fromkeys(['torch', 'zoo', 'onnx']); "
+    code += f"runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def exported(model, folder):
+    """The folder of the graphs of a model, exported as a user does it."""
+    model.save_pretrained(folder / "bundle")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main(["export", f"local-dir:{folder / 'bundle'}", str(folder / "graphs"), "--format", "onnx"]) == 0
+    return folder / "graphs"
+
+
+def not_traced(monkeypatch, module, folder):
+    """Lets a module of the export take the graphs of a folder."""
+    written = about(folder)["graphs"]
+    monkeypatch.setattr(module, "write_graph", lambda path, *_: shutil.copy(folder / path.name, path) and written[path.name])
 
 
 def loud(model, seed=0):
@@ -160,9 +195,51 @@ def check_classifier(model, folder):
                 assert not found[name][..., weights.size(-1) :].any()
 
 
+def check_language_model(model, folder):
+    """Texts read on in three pieces of other lengths, some of no word, and columns of pads."""
+    facts, generator = about(folder), torch.Generator().manual_seed(1)
+    for rows in ([[1], [3], [1]], [[5, 0, 11, 2, 7], [2, 1, 0, 9, 4], [1, 6, 3, 3, 0]]):
+        state = model.start(len(rows[0]))
+        given = {name: np.zeros([len(rows[0]), *x["zeros"][1:]], x["type"]) for name, x in facts["first_state"].items()}
+        for pads, lengths in enumerate(map(torch.tensor, rows)):
+            tokens = torch.randint(1, model.config["vocab_size"], (len(lengths), int(lengths.max())), generator=generator)
+            with torch.no_grad():
+                readouts, weights, state = model.read(tokens, state, lengths)
+                log_probs = model.words.logits(readouts).log_softmax(-1)
+            found = run(folder, "step", {"tokens": pad(tokens, (0, pads)), "lengths": lengths, **given})
+            given = {name: found[after] for name, after in facts["state"].items()}
+            assert (weights is None) == ("attention" not in found)
+            real = np.arange(tokens.shape[1] + pads) < np.asarray(lengths)[:, None]
+            for name, want in [("log_probs", log_probs), ("attention", weights)][: 1 + (weights is not None)]:
+                np.testing.assert_allclose(found[name][real], want[real[:, : tokens.shape[1]]], **TOLERANCE)
+                assert not found[name][~real].any()
+            if "known" in given:
+                assert given["known"].tolist() == state[-1].tolist()
+
+
+def check_reader(model, folder):
+    """Empty documents and queries, words of one text in the other, more unknown words than there are embeddings, and columns of pads."""
+    rng, ids = np.random.default_rng(1), np.arange(model.config["vocab_size"] + 6)
+    ids[-6:] = UNK
+    for sizes, pads in [([(1, 1)], 0), ([(4, 3), (0, 2), (13, 1), (1, 0), (30, 6)], 2)]:
+        documents, queries = ([rng.choice(np.append(ids[2:-6], range(len(ids) - 6, len(ids))), n) for n in row] for row in zip(*sizes))
+        batch = collate_questions(documents, queries, [np.empty(0, int)] * len(sizes), None, ids)
+        with torch.no_grad():
+            weights = dict(zip(["weights", "query_weights"], model(batch)))
+        inputs = readers.padded_questions(model, batch)
+        inputs |= {name: pad(inputs[name], (0, pads)) for name in ("document", "query")}
+        found = run(folder, "reader", inputs)
+        assert found.keys() == {name for name, x in weights.items() if x is not None}
+        for name, lengths in [("weights", batch.document_lengths), ("query_weights", batch.query_lengths)][: len(found)]:
+            real = np.arange(found[name].shape[1]) < np.asarray(lengths)[:, None]
+            np.testing.assert_allclose(found[name][real], weights[name], **TOLERANCE)
+            assert not found[name][~real].any()
+
+
 def check(model, folder):
     """That the graphs compute what the model does."""
     by_task = {"captioning": check_captioner, "translation": check_translator, "classification": check_classifier}
+    by_task |= {"language modelling": check_language_model, "reading": check_reader}
     by_task[about(folder)["task"]](model, folder)
 
 
@@ -174,40 +251,76 @@ def translator(tmp_path_factory):
     options = dict(src_vocab_size=size, tgt_vocab_size=size, shared_vocab=True, attention="local_m", encoder_layers=2, window=2)
     model = loud(LuongNMT(**{**LuongNMT.tiny, **options}))
     model.src_tokenizer = model.tgt_tokenizer = tokenizer
-    folder = tmp_path_factory.mktemp("onnx")
-    model.save_pretrained(folder / "bundle")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert main(["export", f"local-dir:{folder / 'bundle'}", str(folder / "graphs"), "--format", "onnx"]) == 0
-    return model, folder / "graphs"
+    return model, exported(model, tmp_path_factory.mktemp("onnx"))
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory):
+    """The same of a Transformer, whose state grows."""
+    tokenizer = Tokenizer.train(SENTENCES, "bpe", vocab_size=120)
+    sizes = dict(src_vocab_size=len(tokenizer), tgt_vocab_size=len(tokenizer) + 2)
+    model = TransformerNMT(**{**TransformerNMT.tiny, **sizes, "norm": "pre", "decoder_layers": 2, "shown_layer": 0, "shown_head": 1})
+    model = loud(model, seed=2)  # writes long texts, so that much is kept
+    model.src_tokenizer = model.tgt_tokenizer = tokenizer
+    return model, exported(model, tmp_path_factory.mktemp("onnx"))
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory):
+    """A tiny model of tokenised text, exported as a user does it; it has rows that no word uses."""
+    tokenizer = Tokenizer.train(SENTENCES, "word")
+    options = dict(vocab_size=len(tokenizer) + 3, num_layers=2, inner_size=7, window=3)
+    model = loud(KeyValuePredictLM(**{**KeyValuePredictLM.tiny, **options}))
+    model.tokenizer = tokenizer
+    return model, exported(model, tmp_path_factory.mktemp("onnx"))
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """A tiny reader of tokenised text, exported as a user does it."""
+    tokenizer = Tokenizer.train(["`` I know the Rabbit , '' said Alice . The Rabbit did n't buy 's ; well-known"], "word")
+    model = loud(AttentionOverAttentionReader(**{**AttentionOverAttentionReader.tiny, "vocab_size": 30, "num_unknown": 3}))
+    model.tokenizer = tokenizer
+    return model, exported(model, tmp_path_factory.mktemp("onnx"))
 
 
 def test_translator(translator):
     check_translator(*translator)
     assert "apply" not in vars(recurrent._LSTMCell)  # what the trace borrowed is back
+    assert transformer_module.positions.__module__ == transformer_module.fused_attention.__module__ == transformer_module.__name__
 
 
-@pytest.mark.parametrize("beam_size", [1, 2, 5])
-def test_the_example_translates_as_the_package_does(translator, beam_size):
-    model, folder = translator
-    other = example().Translator(folder)
-    wanted = model.translate(["", *SENTENCES], beam_size=beam_size)
+def test_transformer(transformer):
+    model, folder = transformer
+    check_translator(model, folder)
+    facts = about(folder)
+    assert facts["memory"] == ["memory_mask", *(f"memory_{part}_{n}" for part in ("keys", "values") for n in range(2))]
+    assert facts["state"] == {f"state_{n}": f"next_state_{n}" for n in range(4)}  # keys and values of both layers
+    encoder, step = (facts["graphs"][f"{name}.onnx"] for name in ("encoder", "step"))
+    assert encoder["outputs"]["state_3"] == "float32 (batch, 1, 0, 8)" and step["inputs"]["state_3"] == "float32 (batch, beam, written, 8)"
+    assert step["inputs"]["memory_keys_1"] == "float32 (batch, 2, length, 4)"
+    for name in facts["graphs"]:
+        onnx.checker.check_model(onnx.load_model(folder / name), full_check=True)
+
+
+@pytest.mark.parametrize("kind, beam_size", [*zip(["translator"] * 3, (1, 2, 5)), ("transformer", 1), ("transformer", 4)])
+def test_the_example_translates_as_the_package_does(kind, beam_size, request):
+    model, folder = request.getfixturevalue(kind)
+    other = example("onnx_translate").Translator(folder)
+    texts = ["", *SENTENCES[:: 3 if kind == "transformer" else 1]]
+    wanted = model.translate(texts, beam_size=beam_size)
     assert len({want.text for want in wanted}) > 10
-    for text, want in zip(["", *SENTENCES], wanted, strict=True):
+    for text, want in zip(texts, wanted, strict=True):
         found, score = other.translate(text, beam_size)
         assert found == want.text and score == pytest.approx(want.score, abs=1e-4)
 
 
 def test_the_example_needs_neither_torch_nor_this_package(translator):
     with pytest.raises(ValueError, match="the text has 1,201 tokens; at most 1,000 are allowed. Split it into sentences"):
-        example().Translator(translator[1]).translate("." * 1200)
+        example("onnx_translate").Translator(translator[1]).translate("." * 1200)
     model, folder = translator
-    code = "import runpy, sys; sys.modules |= dict.fromkeys(['torch', 'zoo', 'onnx']); "
-    code += f"runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"
-    arguments = [str(folder), *SENTENCES[:2], "--beam-size", "1"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
-    found = [line.split("\t")[0] for line in done.stdout.splitlines()]
-    assert found == [want.text for want in model.translate(SENTENCES[:2], beam_size=1)], done.stderr
+    found = process("onnx_translate.py", folder, *SENTENCES[:2], "--beam-size", 1)
+    assert [text for text, _ in found] == [want.text for want in model.translate(SENTENCES[:2], beam_size=1)]
 
 
 def test_files_beside_the_graphs(translator):
@@ -259,19 +372,134 @@ def test_classifier(cls, options, tmp_path):
     assert {file.name for file in folder.iterdir()} == {"classifier.onnx", "tokenizer.json", "labels.json", "onnx.json"}
 
 
+# ---- language models ----
+
+
+def test_language_model(language_model):
+    model, folder = language_model
+    check(model, folder)
+    facts, size = about(folder), model.config["vocab_size"]
+    assert {file.name for file in folder.iterdir()} == {"step.onnx", "tokenizer.json", "onnx.json"}
+    assert facts["class"] == "KeyValuePredictLM" and facts["tokenizer"] == "word"
+    assert facts["special_tokens"] == {"pad": 0, "unk": 1, "eos": 3}
+    names = ["hidden_0", "cell_0", "hidden_1", "cell_1", "past", "known"]
+    assert facts["state"] == {name: f"next_{name}" for name in names} and [*facts["first_state"]] == names
+    assert facts["first_state"]["past"] == {"type": "float32", "zeros": ["batch", 3, 24]}
+    assert facts["first_state"]["known"] == {"type": "int64", "zeros": ["batch"]}
+    assert facts["search"]["never"] == [0, 1, 2, size - 3, size - 2, size - 1]
+    step = facts["graphs"]["step.onnx"]
+    assert step["inputs"] == {
+        "tokens": "int64 (batch, words)", "lengths": "int64 (batch)", "hidden_0": "float32 (batch, 7)", "cell_0": "float32 (batch, 7)",
+        "hidden_1": "float32 (batch, 24)", "cell_1": "float32 (batch, 24)", "past": "float32 (batch, 3, 24)", "known": "int64 (batch)",
+    }  # fmt: skip
+    assert step["outputs"]["log_probs"] == f"float32 (batch, words, {size})"
+    assert step["outputs"]["attention"] == "float32 (batch, words, 3)"
+    data = (folder / "step.onnx").read_bytes()
+    onnx.checker.check_model(onnx.load_model_from_string(data), full_check=True)
+    assert str(Path(zoo.__file__).parent).encode() not in data
+
+
+def test_another_export_takes_the_place(language_model, tmp_path):
+    """By the command line; a model without attention has neither its weights nor the number of known outputs."""
+    shutil.copytree(language_model[1], tmp_path / "graphs")
+    model = loud(build(KeyValuePredictLM, attention="ngram"))
+    check(model, exported(model, tmp_path))
+    assert {file.name for file in (tmp_path / "graphs").iterdir()} == {"step.onnx", "onnx.json"}  # it has no tokenizer
+    facts = about(tmp_path / "graphs")
+    assert [*facts["state"]] == ["hidden_0", "cell_0", "past"] and [*facts["meaning"]] == ["tokens", "lengths", "log_probs"]
+
+
+BEGINNINGS = [
+    "", "A man", "People", "Two women runs on the beach .", "A man plays.\n\nThe PEOPLE, (running) 1,000 times", "the zebra", "near me  ",
+    "A black dog jumps over it at a party with friends.\n", "a b c\n" * 5,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["word", "word_punct", "bpe", "char"])
+def test_the_example_completes_as_the_package_does(kind, language_model, tmp_path, monkeypatch):
+    model, folder = copy.deepcopy(language_model[0]), language_model[1]
+    not_traced(monkeypatch, language_models, folder)
+    model.tokenizer = Tokenizer.train([*SENTENCES, "N"], kind, model.config["vocab_size"] - 1)
+    module = example("onnx_complete")
+    monkeypatch.setattr(module, "AT_ONCE", 4)
+    other = module.LanguageModel(export_onnx(model, tmp_path / "graphs", "tiny"))
+    for most in (1, 9):
+        found = [other.complete(text, most) for text in BEGINNINGS]
+        wanted = model.complete(BEGINNINGS, beam_size=1, max_words=most)
+        assert len({want.continuation for want in wanted}) > 2
+        assert [text for text, _ in found] == [want.text for want in wanted]
+        np.testing.assert_allclose([score for _, score in found], [want.score for want in wanted], atol=1e-4)
+    wanted = model.perplexity(BEGINNINGS)
+    assert [other.perplexity(text) for text in BEGINNINGS] == pytest.approx(wanted, rel=1e-4, nan_ok=True)
+    assert math.isnan(wanted[0]) and sum(map(math.isnan, wanted)) == 1
+
+
+def test_the_example_completes_without_torch(language_model):
+    model, folder = language_model
+    found = process("onnx_complete.py", folder, *BEGINNINGS[1:3], "--max-words", 3)
+    assert [text for text, _ in found] == [want.text for want in model.complete(BEGINNINGS[1:3], beam_size=1, max_words=3)]
+    ((found,),) = process("onnx_complete.py", folder, BEGINNINGS[3], "--perplexity")
+    assert float(found) == pytest.approx(model.perplexity(BEGINNINGS[3]), rel=1e-3)
+
+
+# ---- readers ----
+
+
+def test_reader(reader):
+    model, folder = reader
+    check(model, folder)
+    facts = about(folder)
+    assert {file.name for file in folder.iterdir()} == {"reader.onnx", "tokenizer.json", "onnx.json"}
+    assert facts["class"] == "AttentionOverAttentionReader" and facts["tokenizer"] == "word"
+    assert facts["special_tokens"] == {"pad": 0, "unk": 1, "blank": 2} and facts["blank"] == "XXXXX"
+    assert facts["unknown_words"] == {"first_id": 30, "count": 3}
+    assert [*facts["meaning"]] == ["document", "query", "weights", "query_weights"]
+    assert facts["meaning"]["document"].startswith("XXXXX is special_tokens.blank, ")
+    graph = facts["graphs"]["reader.onnx"]
+    assert graph["inputs"]["document"] == "int64 (batch, words)" and graph["inputs"]["query_lengths"] == "int64 (batch)"
+    assert graph["outputs"] == {"weights": "float32 (batch, words)", "query_weights": "float32 (batch, query_words)"}
+    onnx.checker.check_model(onnx.load_model(folder / "reader.onnx"), full_check=True)
+
+
+def test_attention_sum_reader(tmp_path):
+    model = loud(build(AttentionOverAttentionReader, attention="sum", shared_encoder=False, num_unknown=4))
+    check(model, export_onnx(model, tmp_path / "graphs", "tiny"))
+
+
+@pytest.mark.parametrize("kind", ["word", "word_punct"])
+def test_the_example_answers_as_the_package_does(kind, reader, tmp_path, monkeypatch):
+    model, folder = copy.deepcopy(reader[0]), reader[1]
+    if kind != "word":
+        not_traced(monkeypatch, readers, folder)
+        model.tokenizer = Tokenizer.train(["the Rabbit did not say it isn't Alice, Alice or 'the rabbit'"], kind, 30, lowercase=True)
+        folder = export_onnx(model, tmp_path / "graphs", "tiny")
+    other = example("onnx_answer").Reader(folder)
+    for query, candidates in itertools.product(QUERIES, [None, ["Zog", "Alice", "Quux", "Cafe\u0301"], ["the", "Umbra"]]):
+        found, want = other.answer(STORY, query, candidates), model.answer(STORY, query, candidates)
+        assert found == pytest.approx(want.probabilities, abs=1e-5) and next(iter(found)) == want.answer
+    with pytest.raises(ValueError, match="give a document, and a query with XXXXX in place of the missing word"):
+        other.answer(STORY, "Who met Alice?")
+
+
+def test_the_example_answers_without_torch(reader, tmp_path):
+    model, folder = reader
+    (tmp_path / "story.txt").write_text(STORY, encoding="utf-8")
+    found = process("onnx_answer.py", folder, tmp_path / "story.txt", QUERIES[0], "--candidates", "Zog|Alice|Quux")
+    want = model.answer(STORY, QUERIES[0], ["Zog", "Alice", "Quux"])
+    assert {word: float(p) for word, p in found} == pytest.approx(want.probabilities, abs=1e-4) and found[0][0] == want.answer
+
+
 # ---- mistakes ----
 
 
 def test_what_has_no_onnx_form(tmp_path):
-    with pytest.raises(ValueError, match="TransformerNMT has no ONNX form: its memory or its state is no plain list of tensors"):
-        export_onnx(build(TransformerNMT), tmp_path / "graphs", "tiny")
     with pytest.raises(ValueError, match="ShowAttendTell has no ONNX form: decoding 'sample' draws where it looks; load it with"):
         export_onnx(build(ShowAttendTell, decoding="sample"), tmp_path / "graphs", "tiny")
     assert not any(tmp_path.iterdir())
 
 
 def test_what_torch_cannot_trace(tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx_export, "_traceable", copy.deepcopy)
+    monkeypatch.setattr(onnx_export, "traceable", copy.deepcopy)
     with pytest.raises(ValueError, match="AttentionClassifier has no ONNX form: torch cannot trace it .Could not"):
         export_onnx(build(AttentionClassifier), tmp_path / "graphs", "tiny")
     assert not any(tmp_path.iterdir())
@@ -286,7 +514,7 @@ def test_mistakes_at_the_command_line(toy_registry, capsys, monkeypatch):
     out = str(toy_registry / "out")
     assert fails("toy.v3", out) == "unknown model 'toy.v3'; nearest: toy.v2, toy.v10"
     assert fails("none.ckpt", out) == "none.ckpt: no such file or folder"
-    assert fails("toy.v2", out).startswith("Toy has no ONNX form: translators, captioners, AttentionClassifier, ")
+    assert fails("toy.v2", out).startswith("Toy has no ONNX form: translators, captioners, AttentionClassifier, HAN, ")
     (toy_registry / "mine").mkdir()
     for file in ("letter.txt", "onnx.json"):
         (toy_registry / "mine" / file).write_text("keep me")
@@ -315,8 +543,7 @@ def test_other_numbers_than_torch_are_refused(translator, tmp_path, monkeypatch)
     model, folder = translator
     shutil.copytree(folder, tmp_path / "graphs")
     (tmp_path / "graphs" / "step.onnx").write_bytes(b"")
-    written = about(folder)["graphs"]
-    monkeypatch.setattr(onnx_export, "_write_graph", lambda path, *_: shutil.copy(folder / path.name, path) and written[path.name])
+    not_traced(monkeypatch, encoder_decoder, folder)
     other = loud(copy.deepcopy(model), seed=1)
     with pytest.raises(ValueError, match=r"step.onnx: log_probs differs from torch by \d.*; at most 1e-04 is allowed"):
         export_onnx(other, tmp_path / "graphs", "other")
@@ -328,14 +555,12 @@ def test_other_numbers_than_torch_are_refused(translator, tmp_path, monkeypatch)
 
 # ---- every variant, and the bundled weights ----
 
-NO_FORM = {"AttentionOverAttentionReader", "KeyValuePredictLM", "TransformerNMT"}
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cls, options", CASES)
 def test_every_variant(cls, options, tmp_path):
     model = loud(build(cls, **options))
-    if cls.__name__ in NO_FORM or options.get("decoding") == "sample":
+    if options.get("decoding") == "sample":
         with pytest.raises(ValueError, match=f"{cls.__name__} has no ONNX form: "):
             export_onnx(model, tmp_path / "graphs", "tiny")
     else:
@@ -343,7 +568,7 @@ def test_every_variant(cls, options, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls, options", CLASSIFIERS)
+@pytest.mark.parametrize("cls, options", [*CLASSIFIERS, (TransformerNMT, {}), (KeyValuePredictLM, {}), (AttentionOverAttentionReader, {})])
 def test_the_same_weights_give_the_same_files(cls, options, tmp_path):
     model = loud(build(cls, **options))
     first, second = (export_onnx(model, tmp_path / name, "tiny") for name in "ab")
@@ -353,12 +578,12 @@ def test_the_same_weights_give_the_same_files(cls, options, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in registry.list_models() if registry.entry(name).repo_id is None])
 def test_bundled_weights(name, tmp_path):
-    """The same translations, captions and labels as by torch."""
+    """The same translations, captions, labels, texts and answers as by torch."""
     model = zoo.load(name)
     folder = export_onnx(model, tmp_path / "graphs", name)
     check(model, folder)
     if hasattr(model, "translate"):
-        other = example().Translator(folder)
+        other = example("onnx_translate").Translator(folder)
         texts = [text for text in SENTENCES if len(model.src_tokenizer.encode(text)) <= model.max_source_tokens]
         assert len(texts) > (40 if name.startswith(("luong", "bahdanau")) else 5)
         for beam_size in (1, model.config["beam_size"]):
@@ -367,7 +592,7 @@ def test_bundled_weights(name, tmp_path):
             assert [text for text, _ in found] == [want.text for want in wanted]
             np.testing.assert_allclose([score for _, score in found], [want.score for want in wanted], atol=1e-4)
     elif hasattr(model, "caption"):
-        other, size = example().Translator(folder), model.config["image_size"]
+        other, size = example("onnx_translate").Translator(folder), model.config["image_size"]
         for n in range(8):
             image = open_image(captions_fakes.picture(n, 300, 200))
             pixels = np.asarray(image.resize((size, size), PIL.Image.Resampling.BICUBIC)).transpose(2, 0, 1)[None]
@@ -375,6 +600,14 @@ def test_bundled_weights(name, tmp_path):
             other.encode = lambda _, start=start: tuple({name: start[name] for name in names} for names in (other.memory, other.state))
             assert other.target.decode(other.greedy([], 40)[0]) == model.caption(image, beam_size=1).text
             assert other.target.decode(other.beam([], 40, model.config["beam_size"])[0]) == model.caption(image).text
+    elif hasattr(model, "complete"):
+        other = example("onnx_complete").LanguageModel(folder)
+        assert [other.complete(text)[0] for text in SENTENCES] == [want.text for want in model.complete(SENTENCES, beam_size=1)]
+        assert [other.perplexity(text) for text in SENTENCES] == pytest.approx(model.perplexity(SENTENCES), rel=1e-4)
+    elif hasattr(model, "answer"):
+        other = example("onnx_answer").Reader(folder)
+        for query in QUERIES:
+            assert other.answer(STORY, query) == pytest.approx(model.answer(STORY, query).probabilities, abs=1e-4)
     else:
         texts = [" ".join(SENTENCES[n : n + 1 + n % 9]) for n in range(40)]
         encoded = [model.encode(text)[0] for text in texts]

@@ -1,0 +1,95 @@
+"""`zoo export --format onnx`: a model as ONNX graphs, to be run without torch and without this package.
+
+A translator or a captioner becomes an encoder and one step of its decoder (encoder_decoder.py), a language model a step that reads any
+number of words (language_models.py), a classifier (classifiers.py) or a reader (readers.py) one graph. Loops around them are the user's:
+examples/onnx_translate.py, onnx_complete.py and onnx_answer.py are some. Batch, length and number of hypotheses are free. `onnx.json`
+says what goes in and what comes out, which tokens are special, how this package would search, and the sha256 of every other file.
+
+What is traced is the models' own code, but for two things (tracing.py):
+
+* Recurrences, which run without pads here (zoo/layers/packed.py) or all steps at once (zoo/layers/scan.py), become ONNX's LSTM and GRU.
+  Those take the lengths of the rows: pads change nothing, and the backward direction begins where a row ends. Classifiers and
+  readers, whose words lie flat, are read padded instead.
+* Functions with a hand-written gradient become what they compute.
+"""
+
+import copy
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zoo import __version__
+from zoo.captioning import CaptioningModule
+from zoo.extras import require
+from zoo.hub import file_hashes
+from zoo.models.attention_over_attention import AttentionOverAttentionReader
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
+from zoo.module import ZooModule, put_in_place
+from zoo.onnx_export.classifiers import CLASSIFIERS, write_classifier
+from zoo.onnx_export.encoder_decoder import write_encoder_decoder
+from zoo.onnx_export.graphs import OPSET, no_form
+from zoo.onnx_export.language_models import write_language_model
+from zoo.onnx_export.readers import write_reader
+from zoo.onnx_export.tracing import traceable
+from zoo.translation import TranslationModule
+
+MANIFEST = "onnx.json"
+
+
+def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Path:
+    """Writes the graphs of a model, what is saved beside its weights (tokenizer, labels), and onnx.json.
+
+    Args:
+        model: a translator, a captioner, a classifier, a language model or a reader.
+        folder: where to: new, empty, or an earlier export, which is then replaced.
+        source: where the model comes from; noted in onnx.json.
+
+    Raises:
+        ValueError: a package is missing, the model has no ONNX form, `folder` holds something else, or onnxruntime gives other numbers
+            than torch.
+    """
+    require("onnx", "export to ONNX")
+    folder = Path(folder).absolute()
+    if folder.exists() and not _may_be_replaced(folder):
+        raise ValueError(f"{folder} exists and is no ONNX export; give a new or an empty folder")
+    model = copy.deepcopy(model).cpu().eval()
+    write = _writer(model)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        new.chmod(0o755)  # mkdtemp makes a private folder
+        with torch.no_grad():
+            manifest = write(model, traceable(model), new)
+        for name, text in model.assets().items():
+            (new / name).write_bytes(text.encode())
+        about = {"source": source, "class": type(model).__name__, "attention_zoo": __version__, "opset": OPSET}
+        text = json.dumps({**about, **manifest, "sha256": file_hashes(new)}, indent=2, ensure_ascii=False, allow_nan=False)
+        (new / MANIFEST).write_bytes(f"{text}\n".encode())
+        put_in_place(new, folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return folder
+
+
+def _may_be_replaced(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    names = [file.name for file in folder.iterdir()]
+    return not names or (MANIFEST in names and all(name.endswith((".json", ".onnx")) for name in names))
+
+
+def _writer(model: ZooModule) -> Callable[[Any, Any, Path], dict[str, Any]]:
+    """What writes the graphs of a model and gives what onnx.json says of them."""
+    if isinstance(model, (TranslationModule, CaptioningModule)):
+        return write_encoder_decoder
+    writers = dict.fromkeys(CLASSIFIERS, write_classifier)
+    writers |= {KeyValuePredictLM: write_language_model, AttentionOverAttentionReader: write_reader}
+    if type(model) not in writers:
+        raise no_form(model, f"translators, captioners, {', '.join(cls.__name__ for cls in writers)} have one")
+    return writers[type(model)]

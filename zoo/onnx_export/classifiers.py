@@ -1,0 +1,96 @@
+"""Classifiers of texts, of pairs of texts and of documents: classifier.onnx.
+
+Shapes: B batch, S length, N sentences of a document, W words of a sentence, H states of both directions, C classes.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.labeled_text import DocumentBatch, TextBatch
+from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.layers.packed import to_padded
+from zoo.models.attention_classifier import AttentionClassifier
+from zoo.models.han import HAN, ContextAttention
+from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.onnx_export.graphs import Graph, Tensors, check_graph, write_graph
+from zoo.text import PAD, UNK
+
+LAST = 2**30  # a position behind every text
+
+
+def _read_with_query(model: AttentionClassifier, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """tokens (B, S), lengths (B,) -> logits (B, C), weights (B, 1, S)."""
+    states, finals = model.encoder(model.embedding(tokens), lengths)
+    memory = model.attention.project(states, lengths_to_mask(lengths, tokens.size(1)))
+    query = finals[-1][0].unsqueeze(1)
+    context, weights = model.attention(query, memory, LAST)
+    hidden = torch.tanh(model.w_c(torch.cat([context, query], dim=-1))).squeeze(1)
+    return model.classifier(hidden), weights
+
+
+def _read_hops(model: StructuredSelfAttention, tokens: Tensor, lengths: Tensor, **second: Tensor) -> tuple[Tensor, ...]:
+    """tokens (B, S), lengths (B,), and of a pair tokens2, lengths2 -> logits (B, C), weights (B, hops, S) of each text."""
+    model.embed_text = partial(_embed_padded, model)
+    logits, weights = model.read(TextBatch(tokens, lengths, None, **second))
+    return logits, *weights
+
+
+def _embed_padded(model: StructuredSelfAttention, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    states, _ = model.encoder(model.embedding(tokens), lengths)
+    hops = model.attention.w_s2(torch.tanh(model.attention.w_s1(states)))  # (B, S, hops)
+    weights = masked_softmax(hops.transpose(1, 2), lengths_to_mask(lengths, tokens.size(1)).unsqueeze(1))
+    return torch.bmm(weights, states), weights
+
+
+def _read_documents(model: HAN, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """tokens (B, N, W), lengths (B, N) -> logits (B, C), weights of words (B, N, W) and of sentences (B, N)."""
+    shape, words, sentences = tokens.shape, lengths.flatten(), (lengths > 0).sum(1)
+    states, _ = model.word_encoder(model.embedding(tokens.flatten(0, 1)), words)  # (B N, W, H)
+    vectors, word_weights = _attend(model.word_attention, states, lengths_to_mask(words, shape[2]))
+    states, _ = model.sentence_encoder(vectors.unflatten(0, shape[:2]), sentences)  # (B, N, H)
+    documents, weights = _attend(model.sentence_attention, states, lengths_to_mask(sentences, shape[1]))
+    return model.classifier(documents), word_weights.unflatten(0, shape[:2]), weights
+
+
+def _attend(attention: ContextAttention, items: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """items (B, S, H), mask (B, S) -> sums (B, H), weights (B, S)."""
+    weights = masked_softmax(torch.matmul(torch.tanh(attention.project(items)), attention.context), mask)
+    return torch.matmul(weights.unsqueeze(1), items).squeeze(1), weights
+
+
+def padded_documents(batch: DocumentBatch) -> Tensors:
+    """What the graph of a document classifier takes: tokens (B, N, W), lengths (B, N) words of each sentence, 0 behind the last."""
+    real = lengths_to_mask(batch.document_lengths)
+    rows = to_padded(batch.words, lengths_to_mask(batch.sentence_lengths))  # (sentences, W)
+    return {"tokens": to_padded(rows, real), "lengths": to_padded(batch.sentence_lengths, real)}
+
+
+def write_classifier(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
+    """classifier.onnx."""
+
+    def example(size: int) -> tuple[Tensors, tuple[Tensor, ...]]:
+        batch = model.example_batch(size)
+        logits, weights = model.read(batch)
+        if isinstance(model, HAN):
+            return padded_documents(batch), (logits,)
+        return {name: x for name, x in batch._asdict().items() if x is not None and name != "labels"}, (logits, *weights)
+
+    (inputs, _), (others, expected) = example(6), example(4)
+    if isinstance(model, HAN):
+        read, outputs = _read_documents, ["logits", "word_attention", "sentence_attention"]
+        axes = {"tokens": ("batch", "sentences", "words"), "lengths": ("batch", "sentences")}
+    else:
+        read = _read_hops if isinstance(model, StructuredSelfAttention) else _read_with_query
+        outputs = ["logits", "attention", "attention2"][: len(expected)]
+        axes = {"tokens": ("batch", "length"), "lengths": ("batch",), "tokens2": ("batch", "length2"), "lengths2": ("batch",)}
+    graph = write_graph(folder / "classifier.onnx", Graph(traced, read), inputs, axes, outputs)
+    check_graph(folder / "classifier.onnx", others, expected)
+    found = {"task": "classification", "special_tokens": {"pad": PAD, "unk": UNK}, "labels": model.label_names}
+    return {**found, "multi_label": model.config["multi_label"], "graphs": {"classifier.onnx": graph}}
+
+
+CLASSIFIERS = {AttentionClassifier: _read_with_query, HAN: _read_documents, StructuredSelfAttention: _read_hops}

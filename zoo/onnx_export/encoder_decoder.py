@@ -1,0 +1,126 @@
+"""Translators and captioners: encoder.onnx, once for each text or image, and step.onnx, one step of a search.
+
+The state of a Transformer grows by a column at each step and has none at first.
+
+Shapes: B batch, S length, K hypotheses, V vocabulary.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zoo.captioning import MAX_WORDS, CaptioningModule
+from zoo.onnx_export.graphs import Tensors, check_graph, no_form, write_graph
+from zoo.text import BOS, EOS, PAD, UNK
+from zoo.translation import TranslationModule
+
+
+class _Encoder(nn.Module):
+    """What `encode` is given -> parts of the memory, and the state of one hypothesis (B, 1, ...)."""
+
+    def __init__(self, model: Any, parts: list[str]):
+        super().__init__()
+        self.model, self.parts = model, parts
+
+    def forward(self, inputs: Tensors) -> tuple[Tensor, ...]:
+        memory, state = self.model.encode(*inputs.values())
+        memory = _named(memory)
+        return *(memory[part] for part in self.parts), *(x.unsqueeze(1) for x in state)
+
+
+class _Step(nn.Module):
+    """tokens (B, K), position (), memory, state -> log-probabilities (B, K, V), state, weights (B, K, S) if there is attention.
+
+    Args:
+        model: translator or captioner.
+        memory: one of its memories.
+    """
+
+    def __init__(self, model: Any, memory: Any):
+        super().__init__()
+        self.model, self.kind = model, type(memory)
+        names = {id(x): name for name, x in _named(memory).items()}
+        self.parts = [names[id(x)] if isinstance(x, Tensor) else [names[id(y)] for y in x] for x in memory]  # the input that each is
+
+    def forward(self, inputs: Tensors) -> tuple[Tensor, ...]:
+        memory = self.kind(*(inputs[x] if isinstance(x, str) else tuple(inputs[y] for y in x) for x in self.parts))
+        state = tuple(x for name, x in inputs.items() if name.startswith("state_"))
+        logits, state, weights = self.model.stepper()(inputs["tokens"], state, memory, inputs["position"])
+        if isinstance(self.model, TranslationModule):
+            logits = self.model.embeddings.logits(logits)
+        return logits.float().log_softmax(-1), *state, *(() if weights is None else (weights,))
+
+
+def _named(memory: Any) -> Tensors:
+    """The parts of a memory, tensors or tuples of tensors, by name; a tensor that is two parts goes by the name of the first."""
+    found: dict[int, tuple[str, Tensor]] = {}
+    for field, part in memory._asdict().items():
+        parts = {f"memory_{field}": part} if isinstance(part, Tensor) else {f"memory_{field}_{n}": x for n, x in enumerate(part)}
+        for name, x in parts.items():
+            found.setdefault(id(x), (name, x))
+    return dict(found.values())
+
+
+def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
+    """encoder.onnx and step.onnx."""
+    if model.config.get("decoding") == "sample":
+        raise no_form(model, "decoding 'sample' draws where it looks; load it with decoding 'expectation' or 'argmax'")
+
+    def example(size: int, hypotheses: int, written: int) -> tuple[Tensors, Tensors, Any]:
+        """Inputs of the encoder, those of a step (if the state grows, the one after `written` others), and the memory."""
+        batch = model.example_batch(size)
+        inputs = {"images": batch.images} if isinstance(model, CaptioningModule) else {"tokens": batch.src, "lengths": batch.src_lengths}
+        memory, state = model.encode(*inputs.values())
+        tokens = (torch.arange(size * hypotheses) % 3 + BOS).view(size, hypotheses)
+        state, step = tuple(x.unsqueeze(1).repeat_interleave(hypotheses, 1) for x in state), model.stepper()
+        for t in range(written):
+            _, after, _ = step(tokens, state, memory, t)
+            if [x.shape for x in after] == [x.shape for x in state]:
+                break  # the first state is as good as any
+            state = after
+        states = {f"state_{n}": x for n, x in enumerate(state)}
+        return inputs, {"tokens": tokens, "position": torch.tensor(written), **_named(memory), **states}, memory
+
+    (inputs, given, memory), (other_inputs, other_given, _) = example(6, 3, 2), example(4, 2, 5)
+    parts, states = list(_named(memory)), [name for name in given if name.startswith("state_")]
+    expected = _Step(model, memory)(other_given)
+
+    axes = {"tokens": ("batch", "beam"), "position": (), **{part: _axes(given[part], other_given[part], "batch") for part in parts}}
+    axes |= {name: _axes(given[name], other_given[name], "batch", "beam", grows="written") for name in states}
+    after = [f"next_{name}" for name in states]
+    outputs = ["log_probs", *after, "attention"][: len(expected)]
+    step = write_graph(folder / "step.onnx", _Step(traced, memory), given, axes, outputs)
+    check_graph(folder / "step.onnx", other_given, expected)
+
+    kept = [name for name in parts if name in step["inputs"]]  # others have no influence
+    axes = {"tokens": ("batch", "length"), "lengths": ("batch",), "images": ("batch",)}
+    encoder = write_graph(folder / "encoder.onnx", _Encoder(traced, kept), inputs, axes, [*kept, *states])
+    check_graph(folder / "encoder.onnx", other_inputs, _Encoder(model, kept)(other_inputs))
+    graphs = {"encoder.onnx": encoder, "step.onnx": step}
+    return {**_search_settings(model), "memory": kept, "state": dict(zip(states, after, strict=True)), "graphs": graphs}
+
+
+def _axes(x: Tensor, other: Tensor, *first: str, grows: str = "length") -> tuple[str | None, ...]:
+    """Names of the first axes, and of those that differ between two examples."""
+    pairs = list(zip(x.shape, other.shape, strict=True))[len(first) :]
+    return *first, *(grows if n != m else None for n, m in pairs)
+
+
+def _search_settings(model: Any) -> dict[str, Any]:
+    """How this package searches: for at most source tokens * per_source_token (rounded down) + more tokens, EOS counted in both;
+    `max_source_tokens` is without EOS."""
+    if isinstance(model, CaptioningModule):
+        task, never, limit = "captioning", model.forbidden(), {"per_source_token": 0, "more": MAX_WORDS}
+    else:
+        size = model.config["tgt_vocab_size"]
+        unused = range(len(model.tgt_tokenizer) if model.tgt_tokenizer else size, size)
+        task, never, limit = "translation", [PAD, UNK, BOS, *unused], {"per_source_token": 1.5, "more": 10}
+    search = {"beam_size": model.config["beam_size"], "length_penalty": model.config["length_penalty"], "never": never, "max_length": limit}
+    found = {"task": task, "special_tokens": {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}, "search": search}
+    if task == "translation":
+        found["search"]["max_source_tokens"] = model.max_source_tokens
+    else:
+        found["images"] = "RGB; cut as preprocessing.json says under resize, then bicubic to size x size pixels; the graph normalises them"
+    return found

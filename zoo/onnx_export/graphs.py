@@ -1,0 +1,88 @@
+"""One graph: traced into a file, and compared with torch in onnxruntime."""
+
+import math
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from zoo.onnx_export.tracing import plain_functions
+
+OPSET = 18
+TOLERANCE = 1e-4  # between torch and onnxruntime, for an example batch
+
+Tensors = dict[str, Tensor]
+Axes = dict[str, tuple[str | None, ...]]  # input -> name of each axis, None: of fixed size
+
+
+class Graph(nn.Module):
+    """What a function of a model and of named tensors computes, as a module."""
+
+    def __init__(self, model: Any, compute: Callable[..., tuple[Tensor, ...]]):
+        super().__init__()
+        self.model, self.compute = model, compute
+
+    def forward(self, inputs: Tensors) -> tuple[Tensor, ...]:
+        return self.compute(self.model, **inputs)
+
+
+def no_form(model: Any, reason: str) -> ValueError:
+    return ValueError(f"{type(model).__name__} has no ONNX form: {reason}")
+
+
+def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outputs: list[str]) -> dict[str, Any]:
+    """Traces `module(inputs)`, which gives a tuple, into an ONNX file.
+
+    Args:
+        inputs: an example, in which axes of different names have any sizes from 2 up.
+        axes: for each input.
+        outputs: names of what the module gives.
+
+    Returns:
+        type and shape of each input that matters and of each output.
+    """
+    dims = {name: Dim(name) for row in axes.values() for name in row if name}
+    dynamic = {name: {n: dims[axis] for n, axis in enumerate(axes[name]) if axis} for name in inputs}
+    with plain_functions(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(LeafSpec|axis name)")  # torch's own affairs; a name may stand for several axes
+        try:
+            program = torch.onnx.export(
+                module.eval(), (), kwargs={"inputs": inputs}, dynamic_shapes={"inputs": dynamic}, input_names=[*inputs], output_names=outputs,
+                dynamo=True, opset_version=OPSET, verbose=False,
+            )  # fmt: skip
+        except torch.onnx.OnnxExporterError as error:
+            raise no_form(module.model, f"torch cannot trace it ({str(error.__cause__).strip().splitlines()[0]})") from error
+    graph = program.model.graph
+    for value in [value for value in graph.inputs if not value.uses()]:
+        graph.inputs.remove(value)
+    for part in (program.model, graph, *graph, *graph.inputs, *graph.outputs, *graph.initializers.values()):
+        part.metadata_props.clear()  # they name the files that were traced, with their folders
+    program.save(path)
+    return {
+        kind: {value.name: f"{value.dtype.numpy()} ({', '.join(map(str, value.shape))})" for value in values}
+        for kind, values in (("inputs", graph.inputs), ("outputs", graph.outputs))
+    }
+
+
+def meaning(graph: dict[str, Any], **texts: str) -> dict[str, str]:
+    """What is said of the inputs and outputs that a graph has."""
+    return {name: text for name, text in texts.items() if name in graph["inputs"] or name in graph["outputs"]}
+
+
+def check_graph(path: Path, inputs: Tensors, expected: tuple[Tensor, ...]) -> None:
+    """Raises ValueError unless onnxruntime gives what torch gave for the first outputs."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+    found = session.run(None, {name: inputs[name].numpy() for name in names})
+    for value, got, want in zip(session.get_outputs(), found, expected):
+        same = got.shape == want.shape
+        difference = np.abs(got.astype(np.float64) - want.double().numpy()).max(initial=0) if same else math.inf
+        if not difference <= TOLERANCE:  # nor NaN
+            raise ValueError(f"{path.name}: {value.name} differs from torch by {difference:.1e}; at most {TOLERANCE:.0e} is allowed")

@@ -1,0 +1,101 @@
+"""Language models: step.onnx, which reads any number of words of some texts and goes on from what it read before.
+
+Shapes: B texts, T words, L window, H and O outputs of a layer and of the top one, V vocabulary.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.layers.masking import lengths_to_mask
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
+from zoo.onnx_export.graphs import Graph, Tensors, check_graph, meaning, write_graph
+from zoo.text import BOS, EOS, PAD, UNK
+
+
+def _read(model: Any, tokens: Tensor, lengths: Tensor, **state: Tensor) -> tuple[Tensor, ...]:
+    """Reads on.
+
+    Args:
+        model: what `traceable` made of one.
+        tokens: (B, T).
+        lengths: (B,) words of each row that count.
+        state: hidden and cell state of each layer (B, H); the last outputs `past` (B, L, O) and how many of them exist, `known` (B,).
+
+    Returns:
+        log-probabilities (B, T, V) of the word that follows each, 0 behind the lengths; the state after the words that count; with
+        attention weights (B, T, L) on what was read 1, 2, ... L words before each.
+    """
+    layers = tuple(x for name, x in state.items() if name.startswith(("hidden", "cell")))
+    x, finals = model.cells(model.words(tokens), lengths, layers)  # (B, T, O)
+    after, known = [y for layer in finals for y in layer], state.get("known")
+    if "past" in state:
+        window = state["past"].size(1)
+        x = torch.cat([state["past"], x], dim=1)  # (B, L + T, O)
+        last = lengths.unsqueeze(1) + torch.arange(window)
+        after.append(x.gather(1, last.unsqueeze(-1).expand(-1, -1, x.size(-1))))
+    if known is not None:
+        after.append((known + lengths).clamp(max=window))
+    readouts, weights = model.reader(x.transpose(0, 1), known)
+    log_probs, shown = _as_outputs(model, readouts.transpose(0, 1), weights if weights is None else weights.transpose(0, 1), lengths)
+    return log_probs, *after, *shown
+
+
+def _as_outputs(model: Any, readouts: Tensor, weights: Tensor | None, lengths: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    real = lengths_to_mask(lengths, readouts.size(1)).unsqueeze(-1)
+    log_probs = model.words.logits(readouts).log_softmax(-1) * real
+    return log_probs, () if weights is None else (weights * real,)
+
+
+def _state_names(model: KeyValuePredictLM) -> list[str | None]:
+    """What each tensor of the state is called in the graph; None: it has no influence."""
+    attends = model.config["attention"] not in ("none", "ngram")
+    layers = [f"{part}_{n}" for n in range(len(model.cells)) for part in ("hidden", "cell")]
+    return [*layers, "past" if model.reader.length else None, "known" if attends else None]
+
+
+def write_language_model(model: KeyValuePredictLM, traced: Any, folder: Path) -> dict[str, Any]:
+    """step.onnx."""
+    names = _state_names(model)
+
+    def named(state: tuple[Tensor, ...]) -> Tensors:
+        return {name: x for name, x in zip(names, state, strict=True) if name}
+
+    def example(size: int, steps: int) -> tuple[Tensors, tuple[Tensor, ...]]:
+        """Texts in the middle; the first has no further word, the last as many as there can be."""
+        words = model.example_batch(size).inputs.repeat(1, 2)
+        before = torch.arange(size) % 4
+        _, _, state = model.read(words[:, :3], model.start(size), before)
+        tokens, lengths = words[:, 3 : 3 + steps], torch.arange(size) % (steps + 1)
+        readouts, weights, after = model.read(tokens, state, lengths)
+        log_probs, shown = _as_outputs(model, readouts, weights, lengths)
+        return {"tokens": tokens, "lengths": lengths, **named(state)}, (log_probs, *named(after).values(), *shown)
+
+    (inputs, expected), (others, wanted) = example(6, 5), example(4, 3)
+    first = named(model.start(1))
+    axes = {"tokens": ("batch", "words"), **{name: ("batch",) + (None,) * (x.dim() - 1) for name, x in inputs.items() if name != "tokens"}}
+    after = {name: f"next_{name}" for name in first}
+    outputs = ["log_probs", *after.values(), "attention"][: len(expected)]
+    graph = write_graph(folder / "step.onnx", Graph(traced, _read), inputs, axes, outputs)
+    check_graph(folder / "step.onnx", others, wanted)
+
+    size, tokenizer = model.config["vocab_size"], model.tokenizer
+    unused = range(len(tokenizer) if tokenizer else size, size)
+    return {
+        "task": "language modelling",
+        "special_tokens": {"pad": PAD, "unk": UNK, "eos": EOS},
+        "tokenizer": tokenizer and tokenizer.kind,
+        "meaning": meaning(
+            graph,
+            tokens="words; eos stands at the end of each line and before the first one",
+            lengths="words of each row that count, from none to all; the others come behind them",
+            log_probs="of the word that follows each; 0 behind the lengths",
+            attention="weights on what was read 1, 2, ... words before each; 0 where nothing was, and behind the lengths",
+        ),
+        "state": after,
+        "first_state": {name: {"type": str(x.numpy().dtype), "zeros": ["batch", *x.shape[1:]]} for name, x in first.items()},
+        "search": {"never": [PAD, UNK, BOS, *unused], "max_words": 20, "min_words": 1, "length_penalty": 1.0},
+        "graphs": {"step.onnx": graph},
+    }

@@ -1,0 +1,72 @@
+"""Readers of a document and a query with one word left out: reader.onnx.
+
+Shapes: B examples, D and L words of the longest document and query, H states of both directions.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.cloze_text import BLANK, BLANK_ID, ClozeBatch
+from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.layers.packed import segment_ids, to_padded
+from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention
+from zoo.onnx_export.graphs import Graph, Tensors, check_graph, meaning, write_graph
+from zoo.text import PAD, UNK
+
+
+def _read(model: Any, document: Tensor, document_lengths: Tensor, query: Tensor, query_lengths: Tensor) -> tuple[Tensor, ...]:
+    """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), rows of the embedding -> weights (B, D) of the words of
+    the documents, and but for the attention-sum reader those of the queries (B, L); 0 behind the lengths."""
+    documents, _ = model.encoders[0](model.embedding(document), document_lengths)
+    queries, finals = model.encoders[-1](model.embedding(query), query_lengths)
+    mask, query_mask = lengths_to_mask(document_lengths, document.size(1)), lengths_to_mask(query_lengths, query.size(1))
+    if model.config["attention"] == "sum":
+        scores = torch.matmul(documents, finals[-1][0].unsqueeze(2)).squeeze(2)
+        return (masked_softmax(scores, mask) * (query_lengths > 0).unsqueeze(1),)
+    return attend_over_attention(torch.bmm(documents, queries.transpose(1, 2)), mask, query_mask)
+
+
+def padded_questions(model: AttentionOverAttentionReader, batch: ClozeBatch) -> Tensors:
+    """What the graph of a reader takes."""
+    ids, starts, found = model.word_ids(batch), batch.word_counts.cumsum(0) - batch.word_counts, {}
+    for name in ("document", "query"):
+        numbers, lengths = getattr(batch, name), getattr(batch, f"{name}_lengths")
+        rows = ids[numbers + starts[segment_ids(lengths)]]
+        found |= {name: to_padded(rows, lengths_to_mask(lengths)), f"{name}_lengths": lengths}
+    return found
+
+
+def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path) -> dict[str, Any]:
+    """reader.onnx."""
+
+    def example(size: int) -> tuple[Tensors, tuple[Tensor, ...]]:
+        batch = model.example_batch(size)
+        lengths = batch.document_lengths, batch.query_lengths
+        weights = [to_padded(x, lengths_to_mask(n)) for x, n in zip(model(batch), lengths, strict=True) if x is not None]
+        return padded_questions(model, batch), tuple(weights)
+
+    (inputs, expected), (others, wanted) = example(6), example(4)
+    axes = {"document": ("batch", "words"), "query": ("batch", "query_words"), "document_lengths": ("batch",), "query_lengths": ("batch",)}
+    outputs = ["weights", "query_weights"][: len(expected)]
+    graph = write_graph(folder / "reader.onnx", Graph(traced, _read), inputs, axes, outputs)
+    check_graph(folder / "reader.onnx", others, wanted)
+    return {
+        "task": "reading",
+        "special_tokens": {"pad": PAD, "unk": UNK, "blank": BLANK_ID},
+        "tokenizer": model.tokenizer and model.tokenizer.kind,
+        "blank": BLANK,
+        "unknown_words": {"first_id": model.config["vocab_size"], "count": model.config["num_unknown"]},
+        "meaning": meaning(
+            graph,
+            document=f"{BLANK} is special_tokens.blank, a word of tokenizer.json has its id there; the other words of an example, told "
+            "apart as they are written and numbered from 0 in the order in which they occur in its document and then in its query, are "
+            "unknown_words.first_id + number % count, or special_tokens.unk if count is 0",
+            query=f"as the document, with {BLANK} in place of the missing word",
+            weights="the answer is the candidate, or word of the document, whose places have the largest sum; 0 behind the lengths",
+            query_weights="how much each word of the query counts; 0 behind the lengths",
+        ),
+        "graphs": {"reader.onnx": graph},
+    }

@@ -1,0 +1,185 @@
+"""What is traced instead of the package's own.
+
+Shapes: B batch, S length, T steps, L window, H hidden size of all directions.
+"""
+
+import copy
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zoo.layers import elementwise, recurrent, scores
+from zoo.layers.attention import AttentionMemory, LocalPredictiveStarAttention
+from zoo.layers.masking import masked_softmax
+from zoo.layers.window import window_mask
+from zoo.models import key_value_predict_lm as language_models
+from zoo.models import transformer
+from zoo.module import ZooModule
+
+State = tuple[Tensor, ...]
+
+
+class Recurrence(nn.Module):
+    """Layers of cells by ONNX's LSTM or GRU; called as a RecurrentEncoder is, or with a state to go on from.
+
+    Args:
+        layers: the cells of each layer, one for each direction.
+    """
+
+    def __init__(self, layers: Iterable[Iterable[recurrent.LSTMCell]]):
+        super().__init__()
+        layers = [[*layer] for layer in layers]
+        self.gru, self.directions = isinstance(layers[0][0], recurrent.GRUCell), len(layers[0])
+        order = [1, 0, 2] if self.gru else [0, 3, 1, 2]  # ONNX has z, r, n and i, o, f, g
+
+        def gates(x: Tensor) -> Tensor:
+            return x.unflatten(0, (len(order), -1))[order].flatten(0, 1)
+
+        self.weights = nn.ParameterList()  # of each layer: input, hidden, bias, all (directions, ...)
+        for layer in layers:
+            self.weights.append(torch.stack([gates(cell.weight_input) for cell in layer]))
+            self.weights.append(torch.stack([gates(cell.weight_hidden) for cell in layer]))
+            self.weights.append(torch.stack([torch.cat([gates(cell.bias), torch.zeros_like(cell.bias)]) for cell in layer]))
+        self.requires_grad_(False)
+
+    def forward(self, inputs: Tensor, lengths: Tensor, state: State = ()) -> tuple[Tensor, list[State]]:
+        """Reads a padded batch.
+
+        Args:
+            inputs: (B, S, I).
+            lengths: (B,).
+            state: of one direction: h (and c) of each layer in turn, (B, H) each; zeros if not given.
+
+        Returns:
+            (B, S, H), zero behind the lengths unless a row has none, and h (and c) of each layer after the last step, (B, H) each.
+        """
+        x, finals, real = inputs, [], lengths.unsqueeze(1) > 0
+        kind, width = ("GRU", 1) if self.gru else ("LSTM", 2)
+        # of a row without any step onnxruntime may leave the memory as it found it: it is given one, which is then forgotten
+        steps = lengths.clamp(min=1).int()
+        for n in range(len(self.weights) // 3):
+            weights, before = [self.weights[3 * n + i] for i in range(3)], state[width * n : width * (n + 1)]
+            size = weights[1].size(-1)
+            attributes = {"direction": "bidirectional" if self.directions == 2 else "forward", "hidden_size": size}
+            if self.gru:
+                attributes["linear_before_reset"] = 1
+            of_state = (self.directions, x.size(0), size)
+            shapes = [(x.size(1), *of_state), *[of_state] * width]
+            given = [x.transpose(0, 1), *weights, steps, *(y.unsqueeze(0) for y in before)]
+            outputs, *final = torch.onnx.ops.symbolic_multi_out(
+                kind, given, attributes, dtypes=[torch.float32] * len(shapes), shapes=shapes, version=14
+            )
+            x = outputs.permute(2, 0, 1, 3).flatten(2)  # from (S, directions, B, H of one)
+            final = [y.transpose(0, 1).flatten(1) for y in final]
+            finals.append(tuple(torch.where(real, y, old) for y, old in zip(final, before)) if before else tuple(y * real for y in final))
+        return x, finals
+
+
+class _LocationScore(scores.LocationScore):
+    """Without a question about the length, which the trace would answer once and for all."""
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        length, known = keys.size(1), self.w_a(query)
+        return nn.functional.pad(known, (0, length), value=torch.finfo(known.dtype).min)[..., :length]
+
+
+class _LocalPredictiveStarAttention(LocalPredictiveStarAttention):
+    """The D best of S positions and D more that are never chosen: D is then a fixed number, however short the text."""
+
+    def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        gate = torch.sigmoid(self.v_p(torch.tanh(self.w_p(memory))).squeeze(-1)) * mask
+        best = nn.functional.pad(gate, (0, self.window), value=-1.0).topk(self.window, dim=-1).indices
+        chosen = (best.unsqueeze(-1) == torch.arange(gate.size(1))).any(1)
+        return super(LocalPredictiveStarAttention, self).project(memory, mask & chosen)._replace(gate=gate)
+
+
+class _NGram(language_models._NGram):
+    """Without the built-in `len`, which would make the number of steps a constant; so is the next one."""
+
+    def forward(self, outputs: Tensor, known: Tensor | None) -> tuple[Tensor, None]:
+        steps, slices = outputs.size(0) - self.length, outputs.split(self.size, dim=-1)
+        shifted = [part.narrow(0, self.length - n, steps) for n, part in enumerate(slices)]
+        return torch.tanh(self.w_n(torch.cat(shifted, dim=-1))), None
+
+
+class _Attention(language_models._Attention):
+    """With a copy of each window instead of functions on views (zoo/layers/window.py)."""
+
+    def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+        parts, window = outputs.split(self.size, dim=-1), self.length
+        key, value, predict = parts[0], parts[min(1, len(parts) - 1)], parts[-1]
+        steps = outputs.size(0) - window
+        seen = torch.arange(steps).unsqueeze(1) + torch.arange(window - 1, -1, -1)  # (T, L), the nearest step first
+        hidden = torch.tanh(self.w_h(key[window:]).unsqueeze(1) + self.w_y(key)[seen])  # (T, L, B, K)
+        weights = masked_softmax(torch.matmul(hidden, self.w).transpose(1, 2), window_mask(known, steps, window))  # (T, B, L)
+        context = (weights.transpose(1, 2).unsqueeze(-1) * value[seen]).sum(1)
+        return torch.tanh(self.w_r(context) + self.w_x(predict[window:])), weights
+
+
+_TRACEABLE = {
+    scores.LocationScore: _LocationScore,
+    LocalPredictiveStarAttention: _LocalPredictiveStarAttention,
+    language_models._NGram: _NGram,
+    **dict.fromkeys((language_models._Attention, language_models._KeyValue, language_models._KeyValuePredict), _Attention),
+}
+
+
+def traceable(model: ZooModule) -> Any:
+    """A copy of a model whose parts have an ONNX form; the `cells` of a language model become one Recurrence."""
+    model = copy.deepcopy(model).requires_grad_(False)
+    for name, module in [*model.named_modules()]:
+        if isinstance(module, recurrent.RecurrentEncoder):
+            model.set_submodule(name, Recurrence(module.layers))
+        module.__class__ = _TRACEABLE.get(type(module), type(module))
+    if isinstance(model, language_models.KeyValuePredictLM):
+        model.cells = Recurrence([cell] for cell in model.cells)
+    return model
+
+
+def _lstm(gates: Tensor, hidden_gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    i, f, g, o = (gates + hidden_gates).chunk(4, -1)
+    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(cell), cell
+
+
+def _gru(gates: Tensor, hidden_gates: Tensor, hidden: Tensor) -> Tensor:
+    (r, z, n), (hidden_r, hidden_z, hidden_n) = gates.chunk(3, -1), hidden_gates.chunk(3, -1)
+    return torch.lerp(torch.tanh(n + torch.sigmoid(r + hidden_r) * hidden_n), hidden, torch.sigmoid(z + hidden_z))
+
+
+def _additive(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+    return torch.matmul(torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1)), v)
+
+
+def _fused_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, causal: bool) -> Tensor:
+    scores = queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5
+    return (scores.softmax(-1) if mask is None else masked_softmax(scores, mask)) @ values
+
+
+def _positions(count: int, size: int, first: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
+    """As torch.arange takes no tensor for where it begins."""
+    rates = torch.exp(torch.arange(0, size, 2) * (-math.log(10000) / size))
+    angles = (torch.arange(count) + first).unsqueeze(1) * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :size]
+
+
+_PLAIN = {elementwise._Tanh: torch.tanh, scores._AdditiveScore: _additive, recurrent._LSTMCell: _lstm, recurrent._GRUCell: _gru}
+
+
+@contextmanager
+def plain_functions() -> Iterator[None]:
+    """Lets functions with a hand-written gradient, and two of the Transformer, compute what they compute by torch's own operations."""
+    kept = transformer.fused_attention, transformer.positions
+    for function, instead in _PLAIN.items():
+        function.apply = staticmethod(instead)
+    transformer.fused_attention, transformer.positions = _fused_attention, _positions
+    try:
+        yield
+    finally:
+        transformer.fused_attention, transformer.positions = kept
+        for function in _PLAIN:
+            del function.apply
