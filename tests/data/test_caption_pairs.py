@@ -7,12 +7,6 @@ import pytest
 from zoo.data import TREC6, CaptionPairs
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZOO_DATA", raising=False)
-
-
 @pytest.fixture
 def root(tmp_path):
     labeled_fakes.invent(CaptionPairs, {}, tmp_path / "data")

@@ -24,8 +24,7 @@ OWN = {"folder": "photos", "captions": "captions.tsv"}
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+def _own_data(own_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_DATA", str(tmp_path / "data"))
     (tmp_path / "data").mkdir()
 

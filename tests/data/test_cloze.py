@@ -18,12 +18,6 @@ from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.text import UNK, Tokenizer
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZOO_DATA", raising=False)
-
-
 def ready(data, *stages):
     data.prepare_data()
     for stage in stages or ("fit", "test"):

@@ -14,12 +14,6 @@ from zoo.data.documents import _stripped
 from zoo.labeled_text import DocumentBatch, TextBatch
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZOO_DATA", raising=False)
-
-
 @pytest.fixture
 def root(tmp_path):
     for data_class in (IMDB, Reuters, TwentyNewsgroups):

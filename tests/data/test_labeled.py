@@ -17,12 +17,6 @@ from zoo.text import UNK, Tokenizer
 NAMES = ("red", "green", "blue")
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZOO_DATA", raising=False)
-
-
 class Invented(LabeledData):
     """Documents or pairs that exist in memory only; the first word of each is different."""
 

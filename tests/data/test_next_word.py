@@ -10,11 +10,6 @@ from zoo.models.attention_classifier import AttentionClassifier
 LINES = ["The cat sat on the mat .", "A dog sat on the cat .", "", "one", "The mat is on the dog ."]
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-
-
 def _write(path, lines):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)

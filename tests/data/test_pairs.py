@@ -34,12 +34,6 @@ def _write(path, lines):
     return str(path)
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZOO_DATA", raising=False)
-
-
 @pytest.fixture
 def multi30k(tmp_path):
     root = tmp_path / "root"

@@ -14,12 +14,6 @@ from zoo.text import EOS, PAD, UNK, Tokenizer
 LINES = ["the cat sat", "a <unk> sat on the mat", "", "the dog"]
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZOO_DATA", raising=False)
-
-
 @pytest.fixture
 def text(tmp_path):
     """103 words, each another one but for the ends of lines, of which the last word is one."""

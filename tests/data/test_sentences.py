@@ -9,12 +9,6 @@ from zoo.data import SICK, SST, TREC6
 from zoo.data.sentences import _phrases, _unescape
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZOO_DATA", raising=False)
-
-
 @pytest.fixture
 def root(tmp_path):
     for data_class in (SST, TREC6, SICK):

@@ -16,12 +16,6 @@ VECTORS = {"the": [1, 2, 3], "Film": [4, 5, 6], "FILM": [0, 0, 1], "New York": [
 TOKENIZER = Tokenizer.train(["the film new n't other"], "word_punct", 50, lowercase=True)
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("ZOO_DATA", raising=False)
-
-
 def _text(header, end=""):
     lines = [f"{len(VECTORS)} 3"] * header + [" ".join(map(str, [word, *row])) + end for word, row in VECTORS.items()]
     return "".join(f"{line}\n" for line in lines).encode()
