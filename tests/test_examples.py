@@ -1,0 +1,44 @@
+"""examples/, but for those of ONNX, which are in test_onnx.py."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import zoo
+
+CONSENSUS = Path(__file__).parent.parent / "examples" / "translate_by_consensus.py"
+NAMES = ["luong_general.multi30k_en_de", "bahdanau.multi30k_en_de"]
+
+
+@pytest.fixture(scope="module")
+def consensus():
+    spec = importlib.util.spec_from_file_location("translate_by_consensus", CONSENSUS)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_translation_that_the_others_are_like_wins(consensus):
+    best, value = consensus.chosen(["Ein Hund rennt.", "Eine Katze schläft.", "Ein Hund läuft."])
+    assert best == "Ein Hund rennt." and value == pytest.approx(0.287, abs=1e-3)
+    assert consensus.chosen(["Zwei Autos", "Ein Hund läuft.", "Ein Hund läuft."]) == ("Ein Hund läuft.", pytest.approx(0.5, abs=0.05))
+    assert consensus.chosen(["A", "A"]) == ("A", 0.0)  # too short for what is compared
+    assert consensus.agreement(*map(consensus.ngrams, ("abcab", "ABCAB"))) == 1
+
+
+def test_as_a_command():
+    lines = ["A dog runs in the snow.", "", "Two men play music."]
+    run = [sys.executable, str(CONSENSUS), *NAMES, "--beam-size", "2"]
+    pairs = subprocess.run(run, input="\n".join(lines), capture_output=True, text=True, check=True).stdout.splitlines()
+    found = [pair.split("\t") for pair in pairs]
+    models = [zoo.load(name) for name in NAMES]
+    for source, target in found:
+        assert target in {model.translate(source, beam_size=2, length_penalty=1.2).text for model in models}
+    assert [source for source, _ in found] == [lines[0], lines[2]]
+    nobody = subprocess.run([*run, "--min-agreement", "1.1"], input=lines[0], capture_output=True, text=True, check=True)
+    assert nobody.stdout == ""
+    alone = subprocess.run(run[:3], input="", capture_output=True, text=True)
+    assert alone.returncode == 2 and "two models or more" in alone.stderr
