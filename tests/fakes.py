@@ -1,7 +1,9 @@
-"""A model and a data module small enough for tests of the command line, the registry and the bundles; a power cut."""
+"""A model and a data module small enough for tests of the command line, the registry and the bundles; a power cut; examples/."""
 
+import importlib.util
 import os
 import signal
+from pathlib import Path
 
 import torch
 from lightning.pytorch import Callback, LightningDataModule
@@ -10,6 +12,16 @@ from torch.utils.data import DataLoader
 
 from zoo.module import ZooModule
 from zoo.translation import Translation
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def example(name):
+    """One of examples/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class Upper:

@@ -69,6 +69,7 @@ def test_files_that_do_not_fit(files, capsys, tmp_path):
     (files / "short").write_text("one line\n")
     assert "short has 1" in _fails(capsys, NAME, files / "de", files / "short")
     assert "expected source and target separated by a tab" in _fails(capsys, NAME, files / "de")
+    assert "0 lines for 3 pairs" in _fails(capsys, NAME, files / "both", "--gold", _written(files, ""))
     assert "2 lines for 3 pairs" in _fails(capsys, NAME, files / "both", "--gold", _written(files, "1-1\n1-1\n"))
     assert "a link joins words 8 and 1 of sentences of 7 and 8 words" in _fails(
         capsys, NAME, files / "both", "--gold", _written(files, "8-1\n\n\n")

@@ -1,24 +1,20 @@
 """examples/, but for those of ONNX, which are in test_onnx.py."""
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from fakes import EXAMPLES, example
 
 import zoo
 
-CONSENSUS = Path(__file__).parent.parent / "examples" / "translate_by_consensus.py"
+CONSENSUS = EXAMPLES / "translate_by_consensus.py"
 NAMES = ["luong_general.multi30k_en_de", "bahdanau.multi30k_en_de"]
 
 
 @pytest.fixture(scope="module")
 def consensus():
-    spec = importlib.util.spec_from_file_location("translate_by_consensus", CONSENSUS)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return example("translate_by_consensus")
 
 
 def test_the_translation_that_the_others_are_like_wins(consensus):

@@ -1,7 +1,6 @@
 """`zoo export --format onnx`: onnxruntime computes from the graphs what torch computes from the model, whatever the sizes."""
 
 import copy
-import importlib.util
 import itertools
 import json
 import math
@@ -18,6 +17,7 @@ import onnxruntime
 import PIL.Image
 import pytest
 import torch
+from fakes import EXAMPLES, example
 from model_cases import CASES, build
 from torch.nn.functional import pad
 
@@ -42,7 +42,6 @@ from zoo.onnx_export import encoder_decoder, export_onnx, language_models, reade
 from zoo.onnx_export.classifiers import padded_documents
 from zoo.text import UNK, Tokenizer, pad_batch
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
 SENTENCES = [
     f"{who} {does} {where}."
     for (who, does), where in zip(
@@ -60,14 +59,6 @@ STORY = (
 )
 QUERIES = ["'' I know Umbra and XXXXX , '' said Alice .", "XXXXX", "Then Plugh, Quux and the XXXXX didn't meet Zog!"]
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)
-
-
-def example(name):
-    """One of examples/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def process(name, *arguments):

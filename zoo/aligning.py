@@ -25,8 +25,8 @@ def run(options: argparse.Namespace) -> None:
         require("plots", "--plot")
     keep_freed_memory()
     pairs = list(read_pairs(Path(options.source), options.target and Path(options.target)))
-    gold = options.gold and read_gold_alignments(options.gold)
-    if gold:
+    gold = read_gold_alignments(options.gold) if options.gold else None
+    if gold is not None:
         _check(gold, pairs, options.gold)
     model = registry.load(options.name)
     if not hasattr(model, "align"):
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
     found = model.align(pairs)
     if options.plot and found:
         found[0].plot(options.plot)
-    if gold:
+    if gold is not None:
         diagonal = [diagonal_links(len(alignment.source_words), len(alignment.target_words)) for alignment in found]
         rows = {options.name: [alignment.links for alignment in found], "the diagonal": diagonal}
         print(_table({name: alignment_error_rate(links, gold) for name, links in rows.items()}))

@@ -256,9 +256,6 @@ class CaptioningModule(ScoredModule):
         scores.update([self.tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references)
         return loss
 
-    def decoding(self, validating: bool) -> str:
-        return f"beam {1 if validating else self.config['beam_size']}, length penalty {self.config['length_penalty']}, "
-
     def configure_optimizers(self) -> dict[str, Any]:
         if self.config["encoder_epoch"] is None:
             return adamw(self, self.config)

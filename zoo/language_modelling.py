@@ -190,11 +190,6 @@ class LanguageModelModule(ZooModule):
         self._carried[self.training] = tuple(x.detach() for x in state)
         return readouts, weights
 
-    def setup(self, stage: str) -> None:
-        super().setup(stage)
-        if self.trainer.datamodule is not None:
-            self.adapt(self.trainer.datamodule, stage)
-
     def adapt(self, data: Any, stage: str) -> None:
         """Takes the vocabulary of a data module: as it is, or the words that it adds to that of a pretrained model.
 

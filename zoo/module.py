@@ -82,6 +82,12 @@ class ZooModule(LightningModule):
         """A fixed input and the output these weights give for it; written once by `zoo export`, compared by a test."""
         return {}
 
+    def adapt(self, data: Any, stage: str) -> None:
+        """Takes vocabularies and labels of a data module.
+
+        A data module asks for it in its `setup`, as callbacks copy the model before its own.
+        """
+
     def check_extras(self, stage: str, validates: bool) -> None:
         """Raises ValueError if an extra is missing without which a run cannot be scored; `zoo fit` asks before it reads any data.
 
@@ -97,6 +103,8 @@ class ZooModule(LightningModule):
         if stage == "fit":
             self.train()
             self._random = None  # of a checkpoint that was loaded for something else; the one to resume from comes later
+        if self.trainer.datamodule is not None:
+            self.adapt(self.trainer.datamodule, stage)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Resumes the random numbers (of dropout) here, behind whatever else drew some since the checkpoint was read."""

@@ -168,10 +168,10 @@ class ReadingModule(ScoredModule):
             self.log("train/absent_answers", float(absent), reduce_fx="sum", on_step=False, on_epoch=True)
         return self.normalize_gradient(loss, count)
 
-    def new_scores(self) -> "Accuracy":
+    def new_scores(self) -> Accuracy:
         return Accuracy()
 
-    def score(self, batch: ClozeBatch, scores: "Accuracy", validating: bool) -> tuple[Tensor, int]:
+    def score(self, batch: ClozeBatch, scores: Accuracy, validating: bool) -> tuple[Tensor, int]:
         loss, count, probabilities = self._loss(batch)
         scores.update(self.is_right(probabilities, batch))
         return loss, count

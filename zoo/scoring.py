@@ -27,13 +27,6 @@ class ScoredModule(ZooModule):
 
     # ---- filled in by the task ----
 
-    def adapt(self, data: Any, stage: str) -> None:
-        """Takes vocabularies and labels of a data module.
-
-        A data module asks for it in its `setup`, as callbacks copy the model before its own.
-        """
-        raise NotImplementedError
-
     def new_scores(self) -> Scores:
         """Scores of nothing yet."""
         raise NotImplementedError
@@ -42,16 +35,7 @@ class ScoredModule(ZooModule):
         """Adds a batch to the scores. Returns its summed loss and number of items if `validating`. Autocast is off."""
         raise NotImplementedError
 
-    def decoding(self, validating: bool) -> str:
-        """How outputs are found, for the line above the scores."""
-        return ""
-
     # ---- the loops ----
-
-    def setup(self, stage: str) -> None:
-        super().setup(stage)
-        if self.trainer.datamodule is not None:
-            self.adapt(self.trainer.datamodule, stage)
 
     def on_validation_epoch_start(self) -> None:
         self._scores, self._val_loss = {"val": self.new_scores()}, Mean()
@@ -88,4 +72,10 @@ class ScoredModule(ZooModule):
         signatures = getattr(self._scores[name], "signatures", {})
         width = max(12, *map(len, values))
         lines = [f"  {key:{width}}{value:6.2f}  {signatures.get(key, '')}".rstrip() for key, value in values.items()]
-        self.print("\n".join([f"\n{name}, {self.decoding(validating)}fp32", *lines]))
+        self.print("\n".join([f"\n{name}, {self._decoding(validating)}fp32", *lines]))
+
+    def _decoding(self, validating: bool) -> str:
+        """How a model that searches finds its outputs."""
+        if "beam_size" not in self.config:
+            return ""
+        return f"beam {1 if validating else self.config['beam_size']}, length penalty {self.config['length_penalty']}, "

@@ -277,9 +277,6 @@ class TranslationModule(ScoredModule):
         scores.update([self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.tgt_text)
         return loss
 
-    def decoding(self, validating: bool) -> str:
-        return f"beam {1 if validating else self.config['beam_size']}, length penalty {self.config['length_penalty']}, "
-
     def configure_optimizers(self) -> dict[str, Any]:
         return adamw(self, self.config)
 

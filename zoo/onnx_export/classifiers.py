@@ -81,13 +81,12 @@ def write_classifier(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
 
     (inputs, _), (others, expected) = example(6), example(4)
     if isinstance(model, HAN):
-        read, outputs = _read_documents, ["logits", "word_attention", "sentence_attention"]
+        outputs = ["logits", "word_attention", "sentence_attention"]
         axes = {"tokens": ("batch", "sentences", "words"), "lengths": ("batch", "sentences")}
     else:
-        read = _read_hops if isinstance(model, StructuredSelfAttention) else _read_with_query
         outputs = ["logits", "attention", "attention2"][: len(expected)]
         axes = {"tokens": ("batch", "length"), "lengths": ("batch",), "tokens2": ("batch", "length2"), "lengths2": ("batch",)}
-    graph = write_graph(folder / "classifier.onnx", Graph(traced, read), inputs, axes, outputs)
+    graph = write_graph(folder / "classifier.onnx", Graph(traced, CLASSIFIERS[type(model)]), inputs, axes, outputs)
     check_graph(folder / "classifier.onnx", others, expected)
     found = {"task": "classification", "special_tokens": {"pad": PAD, "unk": UNK}, "labels": model.label_names}
     return {**found, "multi_label": model.config["multi_label"], "graphs": {"classifier.onnx": graph}}
