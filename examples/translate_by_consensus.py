@@ -5,6 +5,7 @@
 
 Prints source and translation with a tab between them. What two translations have in common is the Dice coefficient of their
 character n-grams (n = 2 to 6, lower case); the first model counts 1.15 times. Lines on which the models do not agree are left out.
+Beam search makes short translations: with a larger length penalty they are as long as those of people.
 """
 
 import argparse
@@ -14,7 +15,6 @@ from collections import Counter
 import zoo
 
 FIRST = 1.15  # weight of the first model
-LENGTH_PENALTY = 1.2
 
 
 def ngrams(text: str) -> Counter:
@@ -42,13 +42,17 @@ def main() -> None:
     parser.add_argument("models", nargs="+", help="two or more names of `zoo list`, or local-dir:FOLDER")
     parser.add_argument("--min-agreement", type=float, default=0.5, help="least agreement of the kept translation (default: %(default)s)")
     parser.add_argument("--beam-size", type=int, default=5)
+    parser.add_argument("--length-penalty", type=float, nargs="+", default=[1.2], help="one for all, or one for each (default: 1.2)")
     options = parser.parse_args()
     if len(options.models) < 2:
         parser.error("give two models or more, or there is nobody to agree with")
+    penalties = options.length_penalty * (len(options.models) if len(options.length_penalty) == 1 else 1)
+    if len(penalties) != len(options.models):
+        parser.error(f"give one length penalty, or one for each of {len(options.models)} models; got {len(penalties)}")
     lines = [line for line in sys.stdin.read().split("\n") if line.strip()]
     columns = []
-    for name in options.models:
-        found = zoo.load(name).translate(lines, beam_size=options.beam_size, length_penalty=LENGTH_PENALTY)
+    for name, penalty in zip(options.models, penalties, strict=True):
+        found = zoo.load(name).translate(lines, beam_size=options.beam_size, length_penalty=penalty)
         columns.append([translation.text for translation in found])
     for line, *translations in zip(lines, *columns, strict=True):
         best, value = chosen(translations)

@@ -27,14 +27,16 @@ def test_the_translation_that_the_others_are_like_wins(consensus):
 
 def test_as_a_command():
     lines = ["A dog runs in the snow.", "", "Two men play music."]
-    run = [sys.executable, str(CONSENSUS), *NAMES, "--beam-size", "2"]
+    run = [sys.executable, str(CONSENSUS), *NAMES, "--beam-size", "2", "--length-penalty", "0", "1.2"]
     pairs = subprocess.run(run, input="\n".join(lines), capture_output=True, text=True, check=True).stdout.splitlines()
     found = [pair.split("\t") for pair in pairs]
-    models = [zoo.load(name) for name in NAMES]
+    models = [(zoo.load(name), penalty) for name, penalty in zip(NAMES, (0, 1.2), strict=True)]
     for source, target in found:
-        assert target in {model.translate(source, beam_size=2, length_penalty=1.2).text for model in models}
+        assert target in {model.translate(source, beam_size=2, length_penalty=penalty).text for model, penalty in models}
     assert [source for source, _ in found] == [lines[0], lines[2]]
     nobody = subprocess.run([*run, "--min-agreement", "1.1"], input=lines[0], capture_output=True, text=True, check=True)
     assert nobody.stdout == ""
     alone = subprocess.run(run[:3], input="", capture_output=True, text=True)
     assert alone.returncode == 2 and "two models or more" in alone.stderr
+    three = subprocess.run([*run, "0.6"], input="", capture_output=True, text=True)
+    assert three.returncode == 2 and "one for each of 2 models; got 3" in three.stderr

@@ -310,6 +310,18 @@ def test_what_scores_must_know_of_the_text():
     assert [(data.tgt_lang, data.tokenized) for data, *_ in known] == [(lang, tok) for _, lang, tok in known]
 
 
+def test_multi30k_and_pairs_of_ones_own(multi30k, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "more.tsv").write_text("a zebra\tein Zebra\na fox\tein Fuchs\n", encoding="utf-8")
+    alone = _ready(Multi30k(root=str(multi30k), vocab_size=100))
+    data = _ready(Multi30k(root=str(multi30k), vocab_size=100, extra_pairs=["more.tsv"]))
+    assert list(data.train_pairs()) == [*alone.train_pairs(), ("a zebra", "ein Zebra"), ("a fox", "ein Fuchs")]
+    assert sum(len(batch.src) for batch in data.train_dataloader()) == 302
+    assert data.src_tokenizer.to_json() != alone.src_tokenizer.to_json() and data.val_pairs() == alone.val_pairs()
+    with pytest.raises(FileNotFoundError, match="extra_pairs: there is no file none.tsv"):
+        Multi30k(root=str(multi30k), extra_pairs=["none.tsv"]).prepare_data()
+
+
 def test_multi30k_bad_arguments():
     with pytest.raises(ValueError, match="src_lang and tgt_lang must be two of .*; got 'en' and 'ja'"):
         Multi30k("en", "ja")

@@ -127,6 +127,8 @@ class Multi30k(PublishedPairs):
         src_lang: "en", "de", "fr" or "cs".
         tgt_lang: another of these.
         form: "raw" text, or "tok": upstream's lowercased, normalised, Moses-tokenised text.
+        extra_pairs: files of your own with further training pairs, source and target separated by a tab (see `ParallelText`).
+            Relative names start from the working directory, not from `root`.
         **options: see `PairData`.
     """
 
@@ -141,6 +143,7 @@ class Multi30k(PublishedPairs):
         src_lang: Literal["en", "de", "fr", "cs"] = "en",
         tgt_lang: Literal["en", "de", "fr", "cs"] = "de",
         form: Literal["raw", "tok"] = "raw",
+        extra_pairs: list[str] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -149,7 +152,7 @@ class Multi30k(PublishedPairs):
             raise ValueError(f"src_lang and tgt_lang must be two of {languages}; got {src_lang!r} and {tgt_lang!r}")
         if form not in ("raw", "tok"):
             raise ValueError(f"form must be 'raw' or 'tok'; got {form!r}")
-        self.src_lang, self.tgt_lang, self.form = src_lang, tgt_lang, form
+        self.src_lang, self.tgt_lang, self.form, self.extra_pairs = src_lang, tgt_lang, form, extra_pairs or []
         self.tokenized = form == "tok"
         self.test_names = ["test_2016_flickr"]
         if "cs" not in (src_lang, tgt_lang):
@@ -160,16 +163,21 @@ class Multi30k(PublishedPairs):
         return [name for part in parts for name in self._names(part)]
 
     def signature(self) -> list[object]:
-        return [self.path(name) for name in self._names("train")]
+        return [*(self.path(name) for name in self._names("train")), *self._extra_files()]
 
     def train_pairs(self) -> Iterator[tuple[str, str]]:
-        return self._read("train")
+        yield from self._read("train")
+        for file in self._extra_files():
+            yield from read_pairs(file, None)
 
     def val_pairs(self) -> list[tuple[str, str]]:
         return list(self._read("val"))
 
     def test_sets(self) -> list[list[tuple[str, str]]]:
         return [list(self._read(name)) for name in self.test_names]
+
+    def _extra_files(self) -> list[Path]:
+        return [named_file(".", "extra_pairs", name) for name in self.extra_pairs]
 
     def _names(self, part: str) -> list[str]:
         stem = part if self.form == "raw" else f"tok/{part}.lc.norm.tok"
