@@ -61,6 +61,8 @@ def _invent(data_class, init_args, root):
         root.mkdir(parents=True, exist_ok=True)
         (root / init_args["train_src"]).write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")
         return
+    for name in init_args.get("extra_pairs", []):
+        (root.parent / name).write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")
     for split in ("train", "val", "test"):
         for name in getattr(data, "files", lambda split: [])(split):
             file = root / data.folder / name

@@ -100,6 +100,16 @@ TABLE: dict[str, Entry] = _table(
         },
     ),
     Entry(
+        "key_value.multi30k_en_de",
+        "zoo.models.key_value_nmt.KeyValueNMT",
+        {
+            "config.json": "f14931a9f77f306f0ed5687663c291d59dbfaddb5ddecbf14d315d1cd7c92578",
+            "golden.safetensors": "f985e4aa7f533d1e200a1d14944beca2178473d639c0877b8fab731a5c2d0d32",
+            "model.safetensors": "de8f4f58f8cd94a964324146c9197110a2672eb5a93c00bae6ebf8de6f2ef8e2",
+            "tokenizer.json": "88bdce467cdfb1b6425ba35fc8f6f035a5659d34496ba0bd53f1e8c5b47a1fca",
+        },
+    ),
+    Entry(
         "luong_dot.dates",
         "zoo.models.luong.LuongNMT",
         {
@@ -205,6 +215,16 @@ TABLE: dict[str, Entry] = _table(
             "labels.json": "e6fb15b60d5810ed2f0781f9a92b6baa2c71b7aeaf4a5e446fbc322791dc236d",
             "model.safetensors": "515f5e40c961302cc237645cfffbdc372470fb36819e24b5164e188653b96bf2",
             "tokenizer.json": "58e6f4cb41937a056c4573d5a30b944b7246d4c65ae5f09fea5d0a2edd513f97",
+        },
+    ),
+    Entry(
+        "transformer_tiny.multi30k_en_de",
+        "zoo.models.transformer.TransformerNMT",
+        {
+            "config.json": "0ffbc0a2d62c92f5db84e1f97b44fe5ef712df797cb294615956afc351739699",
+            "golden.safetensors": "5e30aaf5a65abc56523f57bf4a32cda8380e403e1a7d778712911a7f4c18424e",
+            "model.safetensors": "88fd1c6564d49a490091bff7f9ea529468093a6ac9a425e293e3e7c1c60c1bcc",
+            "tokenizer.json": "39aa46ec8da95747633c289c1e1151b2869ea0734814255944fa4974c7b84885",
         },
     ),
     Entry(
