@@ -299,7 +299,7 @@ class TranslationModule(ScoredModule):
         Args:
             texts: one sentence or many; an empty one gives an empty translation.
             beam_size: hypotheses kept; 1 is greedy search. The model's own setting (5) if not given.
-            n_best: alternatives in `Translation.n_best`, at most `beam_size`.
+            n_best: alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search ends with fewer different texts.
             length_penalty: alpha of the length normalisation; the model's own setting if not given.
             no_repeat_ngram: n > 0 forbids repeating any n-gram of tokens.
             allow_unk: let the model write unknown-word tokens.
@@ -320,6 +320,8 @@ class TranslationModule(ScoredModule):
         self._check_ready()
         ids = self.src_tokenizer.encode_batch(texts)
         self._check_lengths(ids)
+        beam_size = self.config["beam_size"] if beam_size is None else beam_size
+        searched = n_best > 1 and temperature is None  # several hypotheses may be one text, written in other pieces
         results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(texts)
         order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
         training = self.training
@@ -331,8 +333,8 @@ class TranslationModule(ScoredModule):
                 found = self._search(
                     batch.src.to(self.device),
                     batch.src_lengths.to(self.device),
-                    self.config["beam_size"] if beam_size is None else beam_size,
-                    n_best=n_best,
+                    beam_size,
+                    n_best=max(n_best, beam_size) if searched else n_best,
                     length_penalty=length_penalty,
                     no_repeat_ngram=no_repeat_ngram,
                     allow_unk=allow_unk,
@@ -340,7 +342,7 @@ class TranslationModule(ScoredModule):
                     top_k=top_k,
                 )
                 for i, n in enumerate(rows):
-                    results[n] = self._translation(found, i, ids[n])
+                    results[n] = self._translation(found, i, ids[n], n_best if searched else None)
         finally:
             self.train(training)
         return results[0] if one else results
@@ -399,11 +401,15 @@ class TranslationModule(ScoredModule):
         state = tuple(x.unsqueeze(1) for x in state)  # (B, 1, ...)
         return search(step, state, memory, beam_size=beam_size, **options)
 
-    def _translation(self, found: SearchResult, row: int, source: list[int]) -> Translation:
+    def _translation(self, found: SearchResult, row: int, source: list[int], different: int | None) -> Translation:
+        """One row of a search; `n_best` are all its hypotheses, or the `different` best texts among them."""
         n_best = []
         for n in range(found.tokens.size(1)):
             ids = found.tokens[row, n, : found.lengths[row, n]].tolist()
             n_best.append((self.tgt_tokenizer.decode(ids), float(found.scores[row, n])))
+        if different is not None:
+            texts = [text for text, _ in n_best]
+            n_best = [entry for n, entry in enumerate(n_best) if entry[0] not in texts[:n]][:different]
         best = found.tokens[row, 0, : found.lengths[row, 0]].tolist()
         weights = found.attn_weights
         return Translation(

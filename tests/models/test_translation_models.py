@@ -112,6 +112,18 @@ def test_translate_one_many_none_and_empty(translator):
         assert many[2].attention.shape == (len(many[2].tokens), len(many[2].source_tokens))
 
 
+def test_alternatives_differ_in_their_text(translator, monkeypatch):
+    """A subword model can write a word in several ways."""
+    wanted = translator.translate("a dog", beam_size=5, n_best=5).n_best
+    decode = translator.tgt_tokenizer.decode
+    monkeypatch.setattr(translator.tgt_tokenizer, "decode", lambda ids: decode(ids)[:2])
+    best = dict(reversed([(text[:2], score) for text, score in wanted]))  # of each text the best score
+    assert len(best) < 5
+    found = translator.translate("a dog", beam_size=5, n_best=3)
+    assert found.n_best == [(text, pytest.approx(score, rel=1e-4)) for text, score in sorted(best.items(), key=lambda e: -e[1])][:3]
+    assert found.text == found.n_best[0][0] and found.score == found.n_best[0][1]
+
+
 def test_translate_by_sampling(translator):
     torch.manual_seed(0)
     drawn = translator.translate("a dog", temperature=1.0, n_best=4)
