@@ -109,6 +109,12 @@ class Words(nn.Module):
         extend_embedding(self.table, known, size)
         extend_output(self.output, known, size, tied=self.output.weight is self.table.weight)
 
+    def expect(self, counts: Tensor) -> None:
+        """Lets a readout of 0 predict each word as often as it was counted, (at most V,); words that never were, as if once."""
+        bias = self.output.bias.detach()
+        bias.zero_()[: len(counts)] = counts.clamp(min=1).log()
+        bias.sub_(bias.logsumexp(0))
+
     def forward(self, ids: Tensor) -> Tensor:
         """Ids (...) -> (..., E)."""
         found = self.table(ids) * self.scale
@@ -193,13 +199,16 @@ class LanguageModelModule(ZooModule):
     def adapt(self, data: Any, stage: str) -> None:
         """Takes the vocabulary of a data module: as it is, or the words that it adds to that of a pretrained model.
 
-        A data module asks for it in its `setup`, as callbacks copy the model before its own.
+        A data module asks for it in its `setup`, as callbacks copy the model before its own. A model without a vocabulary is new: before
+        its training it learns how often each word occurs, which would else push its readouts into saturation first.
         """
         if self.tokenizer is None and len(data.tokenizer) > self.config["vocab_size"]:
             raise ValueError(
                 f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of {self.config['vocab_size']}; "
                 f"set the model's vocab_size to at least {len(data.tokenizer)}"
             )
+        if self.tokenizer is None and stage == "fit":
+            self.words.expect(data.word_counts())
         if self.tokenizer is not None and len(data.tokenizer) > len(self.tokenizer):
             self._give_rows(len(self.tokenizer), len(data.tokenizer))
         self.tokenizer = data.tokenizer
@@ -287,7 +296,7 @@ class LanguageModelModule(ZooModule):
             self._carried[True] = tuple(x.tensor_split(processes)[rank] for x in carried)
 
     def configure_optimizers(self) -> dict[str, Any]:
-        return adamw(self, self.config)
+        return adamw(self, self.config, betas=(0.0, 0.999))  # Melis, Dyer and Blunsom 2018 (arXiv:1707.05589)
 
     # ---- use ----
 

@@ -37,7 +37,12 @@ def longest_prefix(name: str, prefixes: Iterable[str]) -> str | None:
     return max(holding, key=len, default=None)
 
 
-def adamw(model: torch.nn.Module, config: dict[str, Any], rates: Mapping[str, float] | None = None) -> dict[str, Any]:
+def adamw(
+    model: torch.nn.Module,
+    config: dict[str, Any],
+    rates: Mapping[str, float] | None = None,
+    betas: tuple[float, float] = (0.9, 0.98),
+) -> dict[str, Any]:
     """What `configure_optimizers` returns.
 
     Parameters that take no gradient are among those of the optimiser, which leaves them alone, so they may be trained later.
@@ -46,13 +51,14 @@ def adamw(model: torch.nn.Module, config: dict[str, Any], rates: Mapping[str, fl
         model: its parameters are trained; if it has `learning_rates`, of the form of `rates`, they count before those.
         config: learning_rate, weight_decay, warmup_steps, total_steps (None: constant after the warm-up), cycles.
         rates: name of a module or parameter -> its peak rate, in place of `learning_rate`; see `longest_prefix`.
+        betas: decay of the averages of the gradient and of its square.
     """
     rates = {**(rates or {}), **getattr(model, "learning_rates", {})}
     groups = {None: {"params": []}, **{prefix: {"params": [], "lr": rate} for prefix, rate in rates.items()}}
     for name, parameter in model.named_parameters():
         groups[longest_prefix(name, rates)]["params"].append(parameter)
     used = [group for group in groups.values() if group["params"]]
-    optimizer = torch.optim.AdamW(used, lr=config["learning_rate"], betas=(0.9, 0.98), weight_decay=config["weight_decay"], fused=True)
+    optimizer = torch.optim.AdamW(used, lr=config["learning_rate"], betas=betas, weight_decay=config["weight_decay"], fused=True)
     # else the optimiser would unscale fp16 gradients itself, after clipping, and Lightning refuses to clip
     optimizer._step_supports_amp_scaling = False
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(config, step))

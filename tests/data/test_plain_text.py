@@ -118,6 +118,12 @@ def test_the_loader_goes_on_behind_any_batch(text):
         TrainLoader(TextStream(text, 6, 6, seed=4)).load_state_dict(whole.state_dict())
 
 
+def test_counts(text, monkeypatch):
+    monkeypatch.setattr("zoo.data.streams._COUNTED", 10)
+    counts, words = text.counts(200), text.ids.tolist()
+    assert counts.tolist() == [words.count(n) for n in range(200)] and counts[EOS] > 1
+
+
 def test_worker_processes_change_nothing(text):
     plain, workers = (TrainLoader(TextStream(text, 6, 5, seed=4), num_workers=n) for n in (0, 2))
     for a, b in zip(plain, workers, strict=True):

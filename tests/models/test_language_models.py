@@ -365,6 +365,22 @@ def test_a_training_learns_a_text(corpus):
     assert trainer.callback_metrics["val/perplexity"] < 2
 
 
+def test_a_new_model_begins_with_how_often_each_word_occurs(corpus):
+    model, data = build(vocab_size=16), corpus()
+    fit(model, data, max_steps=0)
+    words = [word for line in LINES for word in [*data.tokenizer.encode(line), EOS]]
+    counts = torch.tensor([float(max(1, words.count(n))) for n in range(16)])  # 4 rows are of no word
+    silent = model.words.logits(torch.zeros(8))
+    torch.testing.assert_close(silent.softmax(-1), counts / counts.sum())
+
+
+def test_a_trained_model_keeps_its_bias(corpus):
+    model = with_words(build())
+    before = model.words.output.bias.detach().clone()
+    fit(model, corpus(), max_steps=0)
+    assert torch.equal(model.words.output.bias, before)
+
+
 def test_a_vocabulary_larger_than_the_model(corpus):
     with pytest.raises(ValueError, match="a vocabulary of 13 words, the model one of 5; set the model's vocab_size to at least 13"):
         fit(KeyValuePredictLM(**{**KeyValuePredictLM.tiny, "vocab_size": 5}), corpus(), max_steps=1)

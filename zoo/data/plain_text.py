@@ -5,6 +5,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import torch
+from torch import Tensor
+
 from zoo.data.batches import TrainLoader
 from zoo.data.files import cache_folder, check_fraction, fingerprint, named_file, write_atomically
 from zoo.data.module import DataModule, Split
@@ -113,9 +116,9 @@ class RunningText(DataModule):
     def setup(self, stage: str) -> None:
         """Opens what `prepare_data` made; afterwards `tokenizer` is set."""
         self.tokenizer = self._tokenizer()
-        self._adapt_model(stage)
         if stage == "fit":
             self._train = self._text("train")
+        self._adapt_model(stage)
         if stage in ("fit", "validate"):
             self._val = self._text("val")
         if stage == "test":
@@ -142,6 +145,10 @@ class RunningText(DataModule):
     def test_dataloader(self) -> TextLoader:
         """The test text."""
         return self._loader(self._test, "test")
+
+    def word_counts(self) -> Tensor:
+        """How often each word of the vocabulary occurs in the training text, (V,) int64; after `setup("fit")`."""
+        return torch.from_numpy(self._train.counts(len(self.tokenizer)))
 
     # Helpers
 

@@ -13,6 +13,7 @@ from zoo.data.arrays import appearing_when_complete, chunks, token_type
 from zoo.text import EOS, PAD, UNK, LMBatch, Tokenizer
 
 _CHUNK = 8192  # lines tokenised at a time
+_COUNTED = 1 << 22  # words counted at a time
 
 
 class TextArray:
@@ -34,6 +35,13 @@ class TextArray:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def counts(self, vocab_size: int) -> np.ndarray:
+        """How often each word of a vocabulary occurs, (vocab_size,) int64."""
+        found = np.zeros(vocab_size, np.int64)
+        for first in range(0, len(self), _COUNTED):
+            found += np.bincount(self.ids[first : first + _COUNTED], minlength=vocab_size)
+        return found
 
     @staticmethod
     def build(folder: Path, lines: Iterable[str], tokenizer: Tokenizer, source: str) -> None:
