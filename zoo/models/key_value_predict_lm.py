@@ -8,8 +8,9 @@ Differs from the paper:
 * The window also holds outputs of the batch before (without gradient); at the beginning of a text it holds those that there are, and
   with none of them the context r is 0. The paper says nothing about either.
 * AdamW with warm-up and cosine and without momentum (Melis et al. 2018, arXiv:1707.05589); the output layer begins with how often each
-  word occurs. With momentum and without this beginning the outputs saturate in the first steps and long stay so. Dropout of words, inputs, outputs and recurrent weights (Merity et al. 2018, arXiv:1708.02182), the same
-  over time; the readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
+  word occurs. With momentum and without this beginning the outputs saturate in the first steps and long stay so.
+* Dropout of words, inputs, outputs and recurrent weights (Merity et al. 2018, arXiv:1708.02182), the same over time; the readout may be
+  projected to the embedding size and share its matrix with the embeddings (`tie_output`).
 * More than one layer: the attention sits on the top one.
 
 Shapes: B batch, T steps, L window, K size of a key, O = K, 2K, 3K or (N-1)K output size of the top layer, E embedding, V vocabulary.
