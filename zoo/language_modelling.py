@@ -284,7 +284,7 @@ class LanguageModelModule(ZooModule):
         """Adds what the training streams carry, of all processes in their order."""
         super().on_save_checkpoint(checkpoint)
         carried = self._carried.get(True, ())
-        checkpoint["zoo_carried"] = [self.all_gather(x).reshape(-1, *x.shape[1:]).cpu() for x in carried]
+        checkpoint["zoo_carried"] = [self.all_gather(x).reshape(len(x) * self.trainer.world_size, *x.shape[1:]).cpu() for x in carried]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Takes it back, each process its own streams; before that makes room for words that the training added."""

@@ -262,7 +262,7 @@ def fit(model, data, tmp_path=None, ckpt=None, **options):
     return trainer
 
 
-@pytest.mark.parametrize("attention", ["key_value_predict", "ngram"])
+@pytest.mark.parametrize("attention", ["key_value_predict", "ngram", "none"])
 def test_a_training_goes_on_exactly_in_the_middle_of_an_epoch(corpus, tmp_path, attention):
     options = dict(dropout=0.3, word_dropout=0.1, weight_dropout=0.2, warmup_steps=3)
     whole = build(attention, **options)
