@@ -1,5 +1,6 @@
 """`zoo align`: links of given translations, and how many are wrong."""
 
+import gzip
 import json
 
 import pytest
@@ -76,10 +77,17 @@ def test_files_that_do_not_fit(files, capsys, tmp_path):
     )
     assert "expected i-j (sure) or ipj" in _fails(capsys, NAME, files / "both", "--gold", _written(files, "x\n\n\n"))
     assert "nowhere: no such file" in _fails(capsys, NAME, files / "nowhere")
+    assert _fails(capsys, NAME, files).endswith(f"{files}: Is a directory")
+    (files / "latin").write_bytes("ein Mädchen\ta girl\n".encode("latin-1"))
+    assert "latin, line 1: byte 0xe4 (number 6 of the line) is not utf-8 text; save the file as utf-8" in _fails(capsys, NAME, files / "latin")
+    (files / "cut.gz").write_bytes(gzip.compress(b"a\tb\n")[:-6])
+    assert "cut.gz: not a complete .gz file" in _fails(capsys, NAME, files / "cut.gz")
+    assert "wrong, line 1: byte 0xff" in _fails(capsys, NAME, files / "both", "--gold", _written(files, b"\xff\n"))
+    assert "give one of them" in _fails(capsys, NAME, files / "both", "--json", "--gold", _written(files, "\n\n\n"))
 
 
 def _written(folder, text):
-    (folder / "wrong").write_text(text)
+    (folder / "wrong").write_bytes(text if isinstance(text, bytes) else text.encode())
     return folder / "wrong"
 
 

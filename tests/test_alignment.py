@@ -11,7 +11,7 @@ from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, rea
 from zoo.models.bahdanau import BahdanauNMT
 from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.models.tutorial_attention import TutorialAttentionNMT
-from zoo.text import Tokenizer, pad_batch
+from zoo.text import PairBatch, Tokenizer, pad_batch
 
 TEXT = ["a black dog runs in the snow .", "two men play in the park ."]
 
@@ -118,3 +118,17 @@ def test_diagonal():
     assert diagonal_links(4, 4) == {(0, 0), (1, 1), (2, 2), (3, 3)}
     assert diagonal_links(2, 4) == {(0, 0), (0, 1), (1, 2), (1, 3)}
     assert diagonal_links(0, 3) == diagonal_links(3, 0) == set()
+
+
+# ---- a source that is too long ----
+
+
+def test_the_tutorial_model_refuses_sources_that_it_cannot_see_whole():
+    model = TutorialAttentionNMT(**{**TutorialAttentionNMT.tiny, "max_length": 4})
+    batch = model.example_batch(8)
+    assert batch.src_lengths.max() > 4
+    with pytest.raises(ValueError, match=rf"a source has {batch.src_lengths.max()} tokens, its end included, and the model attends to the first 4: leave"):
+        model.loss(batch)
+    few = batch.src_lengths <= 4
+    padded = PairBatch(*(part[few] if isinstance(part, torch.Tensor) else part for part in batch))  # pads behind position 4 are none
+    model.loss(padded)

@@ -106,7 +106,7 @@ def test_from_training_to_the_page(place, within, capsys):
     assert max(scores["bleu"] for scores in dot["training"]["validation"]) >= 0 and dot["device"] == "cpu"
 
     page = (place / "out" / "README.md").read_text(encoding="utf-8")
-    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| [`")}
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
     assert rows.keys() == {"dot", "none"}
     assert f"{dot['parameters'] / 1e6:.2f} M" in rows["dot"] and rows["none"].count("–") == 4  # feeding and three of attention
     assert "* `dot`: Dot score." in page and "Budget: 2 epochs, 40 steps" in page and dot["signature"] in page
@@ -145,6 +145,29 @@ def test_a_job_that_fails_stops_no_other(place, within, capsys):
     assert "`none`" in page and "`dot`" not in page
 
 
+def test_a_page_beside_its_recipes_links_them(place, within):
+    assert main(["compare", *options(place, "--epochs", "1", "--only", "dot", "--page", str(place / "recipes"))]) == 0
+    page = (place / "recipes" / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((\S+?)\)", page)
+    assert {"base.yaml", "dot.yaml"} <= set(links) and all((place / "recipes" / link).is_file() for link in links)
+    assert "--recipes FOLDER --epochs 1" in page
+
+
+def test_a_damaged_training_is_named(place, within, capsys):
+    assert main(["compare", *options(place, "--epochs", "1", "--only", "dot")]) == 0
+    folder = place / "out" / "dot" / "seed1"
+    (folder / "result.json").unlink()
+    training = (folder / "training.json").read_text()
+    (folder / "training.json").write_text(training[:20])
+    line, _ = fails(capsys, *options(place, "--epochs", "1"))
+    assert line == f"{folder / 'training.json'} is damaged: delete {folder} to train this anew"
+    (folder / "training.json").write_text(training)
+    (best,) = folder.rglob("best.ckpt")
+    best.unlink()
+    line, _ = fails(capsys, *options(place, "--epochs", "1"))
+    assert line == f"{best} of a finished training is missing: delete {folder} to train this anew"
+
+
 def test_message_of_a_failed_process(place):
     plan = comparison.Plan(place / "recipes", place / "out", None, 1, "cpu", 1, 0)
     job, runner = comparison.Job(plan, "dot", 1), comparison.Runner(plan, 1)
@@ -159,6 +182,7 @@ def test_message_of_a_failed_process(place):
 
 def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     assert fails(capsys, *options(place, "--only", "dit"))[0] == "no mechanism 'dit' (nearest: dot); there are dot, none"
+    assert fails(capsys, *options(place, "--seeds", "-1"))[0] == "--seeds must be at least 0; got -1"
     assert fails(capsys, *options(place, "--jobs", "0"))[0] == "--jobs must be at least 1; got 0"
     assert fails(capsys, *options(place, "--epochs", "0"))[0] == "--epochs must be at least 1; got 0"
     assert "holds no base.yaml" in fails(capsys, *options(place)[:2], "--recipes", place / "nowhere")[0]
@@ -297,8 +321,9 @@ def test_page_of_several_seeds(tmp_path, capsys):
     _write(tmp_path / "out", _result("dot", 1, 30.0), _result("dot", 2, 32.0), fed, _result("none", 1, 20.0))
     assert main(["compare", "--out", str(tmp_path / "out"), "--report", "--page", str(tmp_path / "page")]) == 0
     page = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| [`")]
-    assert [row[0] for row in rows] == ["[`dot`](dot_input_feeding.yaml)", "[`dot`](dot.yaml)", "[`none`](none.yaml)"], "best first"
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    assert [row[0] for row in rows] == ["`dot`", "`dot`", "`none`"] and [row[1] for row in rows] == ["yes", "no", "–"], "best first"
+    assert "Multi30k (en to de)" in page and "--recipes" not in page
     assert [row[1] for row in rows] == ["yes", "no", "–"] and [row[2] for row in rows] == ["1", "2", "1"]
     assert rows[1][4] == "31.0 ± 1.4" and rows[0][4] == "33.0" and "standard deviation over seeds" in page
     assert "--seeds 1 2" in page and (tmp_path / "page" / "bleu_against_cost.png").is_file()

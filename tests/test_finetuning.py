@@ -32,6 +32,7 @@ from zoo.vocabulary import place_vectors
 
 TEXTS = ["a dog runs in the snow", "a man sees the dog", "the snow is white , isn't it ?"]
 RUN, STEPS = "runs/tiny", 8
+RECIPES = Path(__file__).parent.parent / "recipes"
 
 
 # ---- tokenizers ----
@@ -212,6 +213,20 @@ def test_labels_in_python(caplog):
 
 
 # ---- whole trainings ----
+
+
+@pytest.mark.parametrize(
+    "recipe, options, message",
+    [
+        ("finetune_classification", ["--data.train", "t.tsv", "--model.name", "luong_dot.dates"], "LabeledText is data for models that classify; LuongNMT"),
+        ("finetune_translation", ["--data.train_src", "t.tsv", "--data.tgt_lang", "de", "--model.name", "han.imdb"], "ParallelText is data for models that translate; HAN"),
+        ("luong_dot.dates", ["--weights", "han.imdb"], "Dates is data for models that translate; HAN"),
+    ],
+)
+def test_a_weight_for_another_task(folder, capsys, recipe, options, message):
+    (folder / "t.tsv").write_text("text\tlabel\n" + "".join(f"good {n}\tyes\nbad {n}\tno\n" for n in range(30)))
+    assert main(["test" if "--weights" in options else "fit", "--config", str(RECIPES / f"{recipe}.yaml"), *options, "--trainer.accelerator", "cpu"]) == 2
+    assert message in capsys.readouterr().err
 
 
 @pytest.fixture

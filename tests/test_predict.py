@@ -243,6 +243,7 @@ def test_queries_as_json_lines(reader, capsys, monkeypatch):
         ('{"query": "XXXXX"}', "each line must be a JSON object with the fields document, query"),
         ('{"document": 3, "query": "XXXXX"}', "'document' of a line must be a string; got 3"),
         ('{"document": "a", "query": "XXXXX", "candidates": "a"}', "'candidates' of a line must be a list of strings; got 'a'"),
+        ('{"document": "a", "query": "XXXXX", "candidate": ["a"]}', "a line has the fields document, query and candidates; got candidate"),
         ('{"document": "a", "query": "b"}', "question 1: the query must have XXXXX in place of the missing word; got 'b'"),
     ],
 )
@@ -251,7 +252,10 @@ def test_lines_that_are_no_questions(reader, capsys, monkeypatch, line, message)
     assert fails(capsys, "predict", "reader").startswith(message)
 
 
-def test_mistakes_with_queries(reader, zoo_of, capsys):
+def test_mistakes_with_queries(reader, zoo_of, capsys, tmp_path):
+    for nothing in ("story.txt", str(tmp_path)):
+        wrong = fails(capsys, "predict", "reader", "XXXXX", "--document", nothing)
+        assert wrong == f"--document {nothing}: there is no such file; give a text file, or the document itself"
     assert fails(capsys, "predict", "reader", "XXXXX") == "reader answers queries about a document: give --document FILE"
     wrong = fails(capsys, "predict", "reader", "XXXXX", "--document", STORY, "--beam-size", "2")
     assert wrong == "reader answers queries: --beam-size is for translation and captions"

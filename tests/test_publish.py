@@ -238,8 +238,15 @@ def test_bad_arguments(client, source, repo, message):
 def test_card_without_front_matter(client, folder):
     (folder / "README.md").write_text("# Mine")
     assert "README.md must start with YAML front matter" in fails(client.zoo("publish", str(folder), REPO, "--dry-run"))
+    assert "the scores of a card must be a list; got 3" in _card(client, folder, b"---\nscores: 3\n---\n# Mine\n")
+    assert "README.md is not UTF-8 text" in _card(client, folder, "---\nname: a\n---\n# Für mich\n".encode("latin-1"))
     (folder / "README.md").write_text("---\nscores: [5]\n---\n# Mine\n")
     assert "must have metric, value and split; got 5" in fails(client.zoo("publish", str(folder), REPO, "--dry-run"))
+
+
+def _card(client, folder, content):
+    (folder / "README.md").write_bytes(content)
+    return fails(client.zoo("publish", str(folder), REPO, "--dry-run"))
 
 
 def test_help_has_an_example(capsys):

@@ -23,6 +23,8 @@ def run(options: argparse.Namespace) -> None:
     """
     if options.plot:
         require("plots", "--plot")
+    if options.gold and options.json:
+        raise ValueError("--gold prints the error rate and --json the links: give one of them")
     keep_freed_memory()
     pairs = list(read_pairs(Path(options.source), options.target and Path(options.target)))
     gold = read_gold_alignments(options.gold) if options.gold else None

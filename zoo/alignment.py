@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from zoo.module import check_batch_size
 from zoo.text import Tokenizer, pad_batch
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Alignment:
 @torch.no_grad()
 def align(model: "TranslationModule", pairs: Pair | Sequence[Pair], batch_size: int) -> Alignment | list[Alignment]:
     """Implements `TranslationModule.align`."""
+    check_batch_size(batch_size)
     one = isinstance(pairs, tuple)
     checked = [_words(pair) for pair in ([pairs] if one else pairs)]
     pieces = [(_pieces(model.src_tokenizer, source), _pieces(model.tgt_tokenizer, target)) for source, target in checked]

@@ -83,21 +83,21 @@ def main(argv: list[str] | None = None) -> int:
         else:
             options = _parsed(args)
             options.run(options)
-    except (ValueError, FileNotFoundError) as error:
+    except BrokenPipeError:  # `zoo list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ValueError, OSError) as error:
         if os.environ.get("ZOO_DEBUG"):
             raise
         print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `zoo list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
     return 0
 
 
 def _one_line(error: Exception) -> str:
-    if isinstance(error, FileNotFoundError) and error.filename:
-        return f"{error.filename}: no such file or folder"
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {'no such file or folder' if isinstance(error, FileNotFoundError) else error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__
 
 

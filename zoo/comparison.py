@@ -77,6 +77,14 @@ class Job:
     def check(self) -> None:
         """Raises ValueError if the recipe cannot be read, or the folder holds the same job with other settings."""
         new = self.settings  # in any case, so that every recipe is read
+        if (self.folder / TRAINING).is_file() and not (self.folder / RESULT).is_file():
+            best = self.folder / BASE / "checkpoints" / "best.ckpt"
+            try:
+                json.loads((self.folder / TRAINING).read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise ValueError(f"{self.folder / TRAINING} is damaged: delete {self.folder} to train this anew") from error
+            if not best.is_file():
+                raise ValueError(f"{best} of a finished training is missing: delete {self.folder} to train this anew")
         for file in (self.folder / RESULT, self.folder / JOB):
             if file.is_file():
                 known = _settings(file)
@@ -282,6 +290,8 @@ def plan(options: argparse.Namespace) -> tuple[Plan, list[Job]]:
     for option in ("epochs", "jobs", "threads"):
         if (value := getattr(options, option)) is not None and value < 1:
             raise ValueError(f"--{option} must be at least 1; got {value}")
+    if min(options.seeds) < 0:
+        raise ValueError(f"--seeds must be at least 0; got {min(options.seeds)}")
     gpus = torch.cuda.device_count()
     device = options.device or ("cuda" if gpus else "cpu")
     if device == "cuda" and not gpus:
@@ -313,7 +323,7 @@ def run(options: argparse.Namespace) -> None:
 
     require("plots", "`zoo compare`")
     recipes, out, failed = Path(options.recipes or RECIPES), Path(options.out), []
-    mechanisms(recipes)
+    mechanisms(recipes, options.only or ())
     if not options.report:
         require("scores", "`zoo compare`")
         common, jobs = plan(options)

@@ -28,7 +28,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.losses import linear_cross_entropy, linear_cross_entropy_rows
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
-from zoo.module import ZooModule, check_assets
+from zoo.module import ZooModule, check_assets, check_batch_size, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.text import EOS, PAD, UNK, LMBatch, Tokenizer
 from zoo.vocabulary import extend_embedding, extend_output
@@ -47,11 +47,11 @@ class Completion:
 
     text: str  # all of it
     continuation: str  # what was added
-    score: float  # length-normalised log-probability of what was added
+    score: float  # length-normalised log-probability of what was added; -inf if nothing can follow under the rules of the search
     tokens: list[str]  # all words as the model knows them, ends of lines included
     given: int  # so many of them are the user's
     attention: Tensor | None  # (len(tokens), L) weights when the word was predicted, on 1, 2, ... L steps back; None without attention
-    n_best: list[tuple[str, float]]  # (text, score), best first
+    n_best: list[tuple[str, float]]  # (text, score), best first; those drawn at random as drawn
 
     def plot(self, path: str | os.PathLike) -> Path:
         """Draws what each word was predicted from into an image file (format by its ending) and returns the path."""
@@ -67,13 +67,13 @@ class Completion:
         found = {
             "text": self.text,
             "continuation": self.continuation,
-            "score": self.score,
+            "score": finite(self.score),
             "tokens": self.tokens,
             "given": self.given,
             "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
         }
         if len(self.n_best) > 1:
-            found["n_best"] = [{"text": text, "score": score} for text, score in self.n_best]
+            found["n_best"] = [{"text": text, "score": score} for text, score in self.n_best if math.isfinite(score)]
         return found
 
 
@@ -337,6 +337,7 @@ class LanguageModelModule(ZooModule):
             ValueError: no tokenizer, or an option outside its range.
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
+        check_batch_size(batch_size)
         one, texts = self._checked(texts, "complete")
         if not 0 <= min_words <= max_words or max_words < 1:
             raise ValueError(f"max_words must be at least 1, and min_words from 0 to max_words; got {max_words} and {min_words}")
@@ -374,6 +375,7 @@ class LanguageModelModule(ZooModule):
             ValueError: no tokenizer.
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
+        check_batch_size(batch_size)
         one, texts = self._checked(texts, "perplexity")
         rows = [self._encode(text.removesuffix("\n")) for text in texts]
         results = [math.nan] * len(texts)

@@ -14,6 +14,7 @@ import ctypes
 import inspect
 import json
 import logging
+import math
 import os
 import reprlib
 import shutil
@@ -294,6 +295,17 @@ def _exchanged(a: Path, b: Path) -> bool:
 def _generator(device: str) -> Any:
     """The module that holds the default random generator of a kind of device."""
     return torch.random if device == "cpu" else torch.get_device_module(device)
+
+
+def finite(score: float) -> float | None:
+    """None, which JSON can say, for a score that is none: of a hypothesis that does not exist."""
+    return score if math.isfinite(score) else None
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raises ValueError for a `batch_size` below 1."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
 
 
 def check_assets(assets: dict[str, str], *names: str) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -102,6 +103,8 @@ def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
     if options.document == "-" and not options.text:
         raise ValueError("--document - reads the document from standard input: give the queries on the command line")
     if options.document is not None:
+        if not re.search(r"\s", options.document) and not Path(options.document).is_file() and options.document != "-":
+            raise ValueError(f"--document {options.document}: there is no such file; give a text file, or the document itself")
         common["document"] = _content(options.document)
     if options.candidates is not None:
         common["candidates"] = [word.strip() for word in options.candidates.split("|")]
@@ -122,13 +125,15 @@ def _question(line: str, common: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"each line must be a JSON object with the fields document, query and, if wanted, candidates; {error}") from error
     if not isinstance(fields, dict) or not {"document", "query"} <= fields.keys() | common.keys():
         raise ValueError(f"each line must be a JSON object with the fields document, query and, if wanted, candidates; got {line:.100}")
+    if unknown := sorted(fields.keys() - {"document", "query", "candidates"}):
+        raise ValueError(f"a line has the fields document, query and candidates; got {', '.join(unknown)}")
     for name in ("document", "query"):
         if not isinstance(fields.get(name, ""), str):
             raise ValueError(f"{name!r} of a line must be a string; got {fields[name]!r:.50}")
     candidates = fields.get("candidates")
     if candidates is not None and not (isinstance(candidates, list) and all(isinstance(word, str) for word in candidates)):
         raise ValueError(f"'candidates' of a line must be a list of strings; got {candidates!r:.50}")
-    return {name: value for name, value in fields.items() if name in ("document", "query", "candidates") and value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _content(text: str) -> str:

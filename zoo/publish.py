@@ -122,7 +122,7 @@ def prepare(source: str, repo_id: str, card: Path | None = None) -> Bundle:
     else:
         registry.entry(source)  # the nearest names
     config = hub.read_config(folder)
-    text = card.read_text(encoding="utf-8") if card else None
+    text = hub.read_text(card) if card else None
     pictures = {name: card.parent / name for name in _pictures(text) if (card.parent / name).is_file()} if card else {}
 
     names = {hub.CONFIG, *config["sha256"], *({hub.GOLDEN} if (folder / hub.GOLDEN).is_file() else ())}
@@ -222,6 +222,8 @@ def _for_the_hub(front: dict[str, Any], model: "ZooModule", name: str) -> tuple[
         "tags": list(dict.fromkeys([*tags, LIBRARY, "attention", "pytorch-lightning", type(model).__name__])),
     }
     front = {key: value for key, value in front.items() if value not in (None, [])}
+    if not isinstance(scores, list):
+        raise ValueError(f"the scores of a card must be a list; got {scores!r}")
     for score in scores:
         if not isinstance(score, dict) or not {"metric", "value", "split"} <= score.keys():
             raise ValueError(f"each of the scores of a card must have metric, value and split; got {score}")

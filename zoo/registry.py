@@ -10,6 +10,7 @@ import reprlib
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo import hub
@@ -255,7 +256,8 @@ def entry(name: str) -> Entry:
     """
     if name not in TABLE:
         nearest = get_close_matches(name, TABLE, n=3, cutoff=0)
-        raise ValueError(f"unknown model '{name}'; nearest: {', '.join(nearest) or 'none, the registry is empty'}")
+        folder = f"; for the folder of that name: local-dir:{name}" if Path(name).is_dir() else ""
+        raise ValueError(f"unknown model '{name}'; nearest: {', '.join(nearest) or 'none, the registry is empty'}{folder}")
     return TABLE[name]
 
 

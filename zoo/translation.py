@@ -11,6 +11,7 @@ and owns `embeddings` (Embeddings), whose output layer turns readouts into score
 Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size, V target vocabulary.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from zoo.extras import require
 from zoo.layers.losses import linear_cross_entropy
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CorpusScore
-from zoo.module import check_assets
+from zoo.module import check_assets, check_batch_size, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import EOS, PAD, UNK, PairBatch, Tokenizer, pad_batch
@@ -43,7 +44,7 @@ class Translation:
     source_tokens: list[str]
     tokens: list[str]  # target tokens, the end of the sentence included
     attention: Tensor | None  # (len(tokens), len(source_tokens)) weights; None for a model without attention
-    n_best: list[tuple[str, float]] = field(default_factory=list)  # (text, score), best first
+    n_best: list[tuple[str, float]] = field(default_factory=list)  # (text, score), best first; those drawn at random as drawn
 
     def plot(self, path: str | os.PathLike) -> Path:
         """Draws the alignment heat map into an image file (format by its ending) and returns the path."""
@@ -60,13 +61,13 @@ class Translation:
         attention = self.attention
         found = {
             "text": self.text,
-            "score": self.score,
+            "score": finite(self.score),
             "source_tokens": self.source_tokens,
             "tokens": self.tokens,
             "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
         }
         if len(self.n_best) > 1:
-            found["n_best"] = [{"text": text, "score": score} for text, score in self.n_best]
+            found["n_best"] = [{"text": text, "score": score} for text, score in self.n_best if math.isfinite(score)]
         return found
 
 
@@ -314,6 +315,7 @@ class TranslationModule(ScoredModule):
             ValueError: no tokenizer, a text longer than 1,000 tokens, or an option outside its range.
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
+        check_batch_size(batch_size)
         one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else list(texts)
         if wrong := next((t for t in texts if not isinstance(t, str)), None):
             raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")

@@ -486,6 +486,14 @@ def test_json_and_picture(tmp_path):
         with_words(build("none")).complete("the").plot(tmp_path / "b.png")
 
 
+def test_what_cannot_go_on_has_no_score():
+    """There are fewer words than may not be repeated."""
+    found = with_words(build()).complete("the cat", min_words=50, max_words=60, no_repeat_ngram=1, n_best=2)
+    assert found.score == -math.inf
+    values = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert values["score"] is None and values["n_best"] == []
+
+
 def test_the_command_line(monkeypatch, capsys, tmp_path):
     model = with_words(build())
     monkeypatch.setattr(registry, "load", lambda name: model)
@@ -513,6 +521,9 @@ def test_mistakes():
         model.complete("a", max_words=0)
     with pytest.raises(ValueError, match="n_best must be between 1 and beam_size = 2; got 3"):
         model.complete("a", n_best=3, beam_size=2)
+    for method in (model.complete, model.perplexity):
+        with pytest.raises(ValueError, match="batch_size must be at least 1; got 0"):
+            method(["a"], batch_size=0)
     with pytest.raises(ValueError, match="attention must be one of 'none', 'ngram', .*; got 'dot'"):
         build("dot")
     for options, message in (

@@ -112,6 +112,12 @@ def test_translate_one_many_none_and_empty(translator):
         assert many[2].attention.shape == (len(many[2].tokens), len(many[2].source_tokens))
 
 
+def test_a_batch_is_at_least_one_sentence(translator):
+    for call in (lambda: translator.translate(["a dog"], batch_size=0), lambda: translator.align([("a", "b")], batch_size=-1)):
+        with pytest.raises(ValueError, match="batch_size must be at least 1; got"):
+            call()
+
+
 def test_alternatives_differ_in_their_text(translator, monkeypatch):
     """A subword model can write a word in several ways."""
     wanted = translator.translate("a dog", beam_size=5, n_best=5).n_best

@@ -10,8 +10,6 @@ from captions_fakes import picture
 from serving_fakes import IMAGES, QUESTIONS, TEXTS, build, in_base64, loaded, near, serving, without
 
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
-from zoo.serving import worker
-from zoo.serving.base import Job, Task
 
 
 def test_translations_are_those_of_the_model(translator):
@@ -65,13 +63,6 @@ def test_a_large_photo_waits_as_the_small_image_that_the_model_sees(captioner):
     assert item.size == (6, 6) and item.mode == "RGB"
     model = captioner.api.task.model
     assert model.caption(item).to_dict() == model.caption(picture(5, 300, 200)).to_dict()
-
-
-def test_hypotheses_that_do_not_exist_are_left_out():
-    result = SimpleNamespace(n_best=[("a", -1.0), ("", -float("inf"))])
-    result.to_dict = lambda: {"text": "a", "n_best": [{"text": text, "score": score} for text, score in result.n_best]}
-    _, content, _ = worker._answer(Task(None, 0), Job(["x"], (), attention=False, one=True), [result], 1)
-    assert json.loads(content) == {"text": "a", "n_best": [{"text": "a", "score": -1.0}]}
 
 
 # ---- language models ----

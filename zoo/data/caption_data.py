@@ -77,6 +77,7 @@ class CaptionData(DataModule):
         tokenizer: set by `setup`: that of the model, if it has one, else of kind "word_punct", lowercase.
     """
 
+    verb = "caption"
     test_names: ClassVar[list[str]] = ["test"]
 
     def __init__(

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from zoo.data.caption_arrays import Record
 from zoo.data.caption_data import CaptionData
-from zoo.data.files import check_fraction, data_root, draw, named_file
+from zoo.data.files import check_fraction, data_root, draw, named_file, read_lines
 from zoo.data.image_files import FolderImages, ImageFiles, TarImages, state_of
 from zoo.data.module import Split
 from zoo.data.published import Published
-from zoo.data.tables import read_table, read_text_lines
+from zoo.data.tables import read_table
 
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif"}
 
@@ -91,8 +91,8 @@ class Flickr8k(_PublishedCaptions):
                     captions.setdefault(image, []).append(caption)
         else:
             token, names = map(self.path, self.files(split))
-            captions = {name.strip(): [] for name in read_text_lines(names) if name.strip()}
-            for number, line in enumerate(read_text_lines(token), 1):
+            captions = {name.strip(): [] for name in read_lines(names) if name.strip()}
+            for number, line in enumerate(read_lines(token), 1):
                 name, tab, caption = line.partition("\t")
                 if line and not (tab and "#" in name):
                     raise ValueError(f"{token}, line {number}: expected image#number, a tab and a caption; got {line[:50]!r}")
@@ -130,7 +130,7 @@ class _Karpathy(_PublishedCaptions):
         path = self.path(self.files("train")[0])
         records: dict[Split, list[Record]] = {"train": [], "val": [], "test": []}
         try:
-            for image in json.loads("\n".join(read_text_lines(path)))["images"]:
+            for image in json.loads("\n".join(read_lines(path)))["images"]:
                 name = "/".join(filter(None, (image.get("filepath"), image["filename"])))
                 split = "train" if image["split"] == "restval" else image["split"]
                 records[split].append(Record(name, [sentence["raw"] for sentence in image["sentences"]]))
@@ -284,7 +284,7 @@ class ImageCaptions(CaptionData):
 
     @cached_property
     def _records(self) -> dict[Split, list[Record]]:
-        header = next(read_text_lines(self._table, self.encoding), "").split("\t")
+        header = next(read_lines(self._table, self.encoding), "").split("\t")
         columns = ["image", "caption", *(["split"] if "split" in header else [])]
         captions: dict[str, list[str]] = {}
         splits: dict[str, str] = {}

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from zoo.data.cloze_arrays import ClozeArrays, Question, fresh_text
-from zoo.data.files import cache_folder, check_fraction, data_root, draw, fingerprint, named_file, write_atomically
+from zoo.data.files import cache_folder, check_fraction, data_root, draw, fingerprint, named_file, read_lines, write_atomically
 from zoo.data.labeled_arrays import Encoding, Example, LabeledArrays
 from zoo.data.module import SortedData, Split
 from zoo.data.published import Published
-from zoo.data.tables import read_table, read_text_lines
+from zoo.data.tables import read_table
 from zoo.data.vectors import check_word_vectors, load_vectors, save_vectors
 from zoo.cloze_text import BLANK
 from zoo.text import Tokenizer
@@ -54,6 +54,7 @@ class ClozeData(SortedData):
         tokenizer: set by `setup`: that of the model, if it has one.
     """
 
+    verb = "answer"
     test_names: ClassVar[list[str]] = ["test"]
 
     def __init__(
@@ -242,7 +243,7 @@ class CBT(_PublishedCloze):
     def examples(self, split: Split) -> Iterator[Question]:
         path = self.path(self.files(split)[0])
         document: list[str] = []
-        for number, line in enumerate(read_text_lines(path), 1):
+        for number, line in enumerate(read_lines(path), 1):
             if not line.strip():
                 continue
             index, _, text = line.partition(" ")
@@ -290,7 +291,7 @@ class CBTLike(_PublishedCloze):
 
     def examples(self, split: Split) -> Iterator[Question]:
         table, books = map(self.path, self.files(split))
-        lines = list(map(_with_brackets, read_text_lines(books)))
+        lines = list(map(_with_brackets, read_lines(books)))
         rows = read_table(table, ["start", "pos", "answer", "candidates"], lists=["candidates"])
         for row, (start, pos, answer, candidates) in enumerate(rows):
             first, place = (int(x) if x.isdecimal() else -1 for x in (start, pos))
@@ -302,7 +303,7 @@ class CBTLike(_PublishedCloze):
 
     def training_text(self) -> Iterator[str]:
         """The books, each line once."""
-        lines = read_text_lines(self.path(self.files("train")[1]))
+        lines = read_lines(self.path(self.files("train")[1]))
         return (_with_brackets(line) for line in lines if not line.startswith("_BOOK_TITLE_"))
 
 
@@ -334,7 +335,7 @@ class CNNDailyMail(ClozeData):
 
     def examples(self, split: Split) -> Iterator[Question]:
         for path in self._files(split):
-            blocks = [block for block in "\n".join(read_text_lines(path)).split("\n\n") if block.strip()]
+            blocks = [block for block in "\n".join(read_lines(path)).split("\n\n") if block.strip()]
             if len(blocks) not in (4, 5) or "\n" in blocks[3].strip():
                 raise ValueError(
                     f"{path}: expected address, story, query, answer and names with blank lines between them; got {len(blocks)} parts"

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from zoo.data.download import RemoteFile
-from zoo.data.files import data_root, draw, fingerprint, write_atomically
+from zoo.data.files import data_root, draw, fingerprint, read_lines, write_atomically
 from zoo.data.labeled import LabeledData
 from zoo.data.labeled_arrays import Example
 from zoo.data.module import Split
 from zoo.data.published import PublishedTexts
-from zoo.data.tables import read_table, read_text_lines
+from zoo.data.tables import read_table
 
 
 class IMDB(PublishedTexts):
@@ -332,7 +332,7 @@ class LabeledText(LabeledData):
             if not files:
                 raise ValueError(f"{label} holds no file: put the texts of this class there, or remove the folder")
             for path in files:
-                yield Example("\n".join(read_text_lines(path, self.encoding)), None, (label.name,))
+                yield Example("\n".join(read_lines(path, self.encoding)), None, (label.name,))
 
     def _all_splits(self) -> list[Split]:
         return ["train", "val", *(["test"] if self.paths["test"] else [])]

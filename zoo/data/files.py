@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,12 +47,37 @@ def named_file(root: str | None, argument: str, name: str) -> Path:
     return path
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    r"""Lines of a UTF-8 file, plain, .gz or .xz, without their line end; only "\n" and "\r\n" end a line."""
+def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
+    r"""Lines of a file, plain, .gz or .xz, without their line end; only "\n" and "\r\n" end a line.
+
+    Args:
+        path: the file.
+        encoding: one in which a line end is one byte, if the user can choose it; else UTF-8.
+
+    Raises:
+        ValueError: the file is no text in this encoding, or is damaged.
+    """
     opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
-    with opener(path, "rt", encoding="utf-8", newline="\n") as file:
-        for line in file:
-            yield line.rstrip("\r\n")
+    try:
+        with opener(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                text = _decode(line, encoding, f"{path}, line {number}")
+                yield text.removeprefix("\ufeff") if number == 1 else text
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
+        raise ValueError(f"{path}: not a complete {path.suffix} file: {error}") from error
+
+
+def _decode(line: bytes, encoding: str | None, where: str) -> str:
+    try:
+        text = line.decode(encoding or "utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where}: byte 0x{line[error.start]:02x} (number {error.start + 1} of the line) is not {encoding or 'utf-8'} text; "
+            + ("if the file is text, pass its encoding=, for example 'latin-1'" if encoding else "save the file as utf-8")
+        ) from error
+    if "\0" in text:
+        raise ValueError(f"{where}: holds a zero byte, so this is a binary file, or text in an encoding like utf-16")
+    return text.rstrip("\r\n")
 
 
 def read_pairs(src: Path, tgt: Path | None) -> Iterator[tuple[str, str]]:

@@ -62,6 +62,7 @@ class LabeledData(SortedData):
         labels: set by `setup`: names of the labels in the order of their ids.
     """
 
+    verb = "classify"
     structure: Literal["document", "text"] = "text"
     pair: bool = False
     multi_label: bool = False

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import lightning.pytorch as pl
 
@@ -23,9 +23,11 @@ class DataModule(pl.LightningDataModule):
     """Base class of the data modules.
 
     Attributes:
+        verb: the method of the models that it is data for.
         changes_model: a training may give a pretrained model the words and labels of the data; one that is resumed may not.
     """
 
+    verb: ClassVar[str]
     changes_model: bool = True
     cache: Path
     extend_vocabulary: int
@@ -64,8 +66,15 @@ class DataModule(pl.LightningDataModule):
         return True
 
     def _adapt_model(self, stage: str) -> None:
-        """Tells the model, before any callback looks at it, that vocabulary and labels are set."""
+        """Tells the model, before any callback looks at it, that vocabulary and labels are set.
+
+        Raises:
+            ValueError: it is a model for another task.
+        """
         if adapt := self._of_model("adapt"):
+            if self._of_model(self.verb) is None:
+                model = type(self.trainer.lightning_module).__name__
+                raise ValueError(f"{type(self).__name__} is data for models that {self.verb}; {model} does not: give other data or another model")
             adapt(self, stage)
 
     def _extended(

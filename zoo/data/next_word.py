@@ -6,11 +6,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from zoo.data.files import draw, named_file
+from zoo.data.files import draw, named_file, read_lines
 from zoo.data.labeled import LabeledData
 from zoo.data.labeled_arrays import Example
 from zoo.data.module import Split
-from zoo.data.tables import read_text_lines
 from zoo.text import Tokenizer
 
 
@@ -71,7 +70,7 @@ class NextWord(LabeledData):
         return self._names
 
     def _lines(self, split: Split) -> Iterator[list[str]]:
-        for line in read_text_lines(self._path(split), self.encoding):
+        for line in read_lines(self._path(split), self.encoding):
             if self.paths["val"] is None and split != "test":
                 if (draw(line, self.split_seed) < self.val_fraction) != (split == "val"):
                     continue

@@ -49,6 +49,7 @@ class PairData(DataModule):
         tokenized: the text is tokenised already, so scores must not tokenise it again.
     """
 
+    verb = "translate"
     test_names: list[str] = ["test"]
     tgt_lang: str = "en"
     tokenized: bool = False

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from zoo.data.batches import TrainLoader
-from zoo.data.files import cache_folder, check_fraction, fingerprint, named_file, write_atomically
+from zoo.data.files import cache_folder, check_fraction, fingerprint, named_file, read_lines, write_atomically
 from zoo.data.module import DataModule, Split
 from zoo.data.published import Published
 from zoo.data.streams import TextArray, TextLoader, TextStream
-from zoo.data.tables import read_table, read_text_lines
+from zoo.data.tables import read_table
 from zoo.text import KINDS, Tokenizer
 
 _FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
@@ -49,6 +49,7 @@ class RunningText(DataModule):
         tokenizer: set by `setup`: that of the model, if it has one.
     """
 
+    verb = "complete"
     test_names: ClassVar[list[str]] = ["test"]
 
     def __init__(
@@ -216,7 +217,7 @@ class PublishedText(Published, RunningText):
         return str(self.file(split))
 
     def lines(self, split: Split) -> Iterator[str]:
-        return read_text_lines(self.file(split))
+        return read_lines(self.file(split))
 
     def _advice(self, name: str) -> str:
         return f"it. It comes from {self.upstream}"
@@ -329,10 +330,10 @@ class PlainText(RunningText):
         return f"{self._path(split)}{f', the last {self.val_fraction:.2%} of it' if split == 'val' and self._is_cut(split) else ''}"
 
     def lines(self, split: Split) -> Iterator[str]:
-        lines = read_text_lines(self._path(split), self.encoding)
+        lines = read_lines(self._path(split), self.encoding)
         if not self._is_cut(split):
             return lines
-        total = sum(1 for _ in read_text_lines(self._path(split), self.encoding))
+        total = sum(1 for _ in read_lines(self._path(split), self.encoding))
         held_out = max(1, round(total * self.val_fraction))
         if total < 2:
             raise ValueError(f"{self._path(split)}: one line cannot be divided into training and validation; give val= a file")

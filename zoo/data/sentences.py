@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
+from zoo.data.files import read_lines
 from zoo.data.labeled_arrays import Example
 from zoo.data.module import Split
 from zoo.data.published import PublishedTexts
-from zoo.data.tables import has_column, read_table, read_text_lines
+from zoo.data.tables import has_column, read_table
 
 # Names of the splits inside the files.
 _SPLITS: dict[Split, str] = {"train": "train", "val": "dev", "test": "test"}
@@ -49,7 +50,7 @@ class SST(PublishedTexts):
                 seen.add(text.lower())
                 yield Example(text, None, (_named(self.known_labels, label),))
         if self.phrases and split == "train":
-            for tree in read_text_lines(self.path("sst_trees.train.txt")):
+            for tree in read_lines(self.path("sst_trees.train.txt")):
                 for label, text in _phrases(tree):
                     names = self._phrase_labels(label)
                     if names and text.lower() not in seen:

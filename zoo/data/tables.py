@@ -1,54 +1,20 @@
 """Texts with labels as people keep them: tab-separated tables, JSON lines, a folder for each class."""
 
-import gzip
 import json
-import lzma
 import math
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-
-def read_text_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """Lines of a file, plain, .gz or .xz, as `files.read_lines`, but with messages for a user's own file.
-
-    Args:
-        path: the file.
-        encoding: one in which a line end is one byte.
-
-    Raises:
-        ValueError: the file is no text in this encoding, or is damaged.
-    """
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
-    try:
-        with opener(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                text = _decode(line, encoding, f"{path}, line {number}")
-                yield text.removeprefix("\ufeff") if number == 1 else text
-    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
-        raise ValueError(f"{path}: not a complete {path.suffix} file: {error}") from error
-
-def _decode(line: bytes, encoding: str, where: str) -> str:
-    try:
-        text = line.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{where}: byte 0x{line[error.start]:02x} (number {error.start + 1} of the line) is not {encoding} text; "
-            "if the file is text, pass its encoding=, for example 'latin-1'"
-        ) from error
-    if "\0" in text:
-        raise ValueError(f"{where}: holds a zero byte, so this is a binary file, or text in an encoding like utf-16")
-    return text.rstrip("\r\n")
-
+from zoo.data.files import read_lines
 
 Bounds = Mapping[str, tuple[float, float]]  # column of numbers -> the least and the greatest
 
 
 def has_column(path: Path, column: str) -> bool:
     """Whether the header of a tab-separated table names a column."""
-    return column in next(read_text_lines(path), "").split("\t")
+    return column in next(read_lines(path), "").split("\t")
 
 
 def read_table(
@@ -67,7 +33,7 @@ def read_table(
     Raises:
         ValueError: a column is missing, a line does not fit, or the file cannot be read; says the line.
     """
-    lines = read_text_lines(path, encoding)
+    lines = read_lines(path, encoding)
     compressed = path.suffix in (".gz", ".xz")
     is_json = Path(path.stem if compressed else path).suffix == ".jsonl"
     rows = (_json_rows if is_json else _tab_rows)(path, lines, columns, lists, numbers or {})

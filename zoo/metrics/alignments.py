@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.data.files import read_lines
+
 Links = set[tuple[int, int]]
 
 
@@ -19,10 +21,10 @@ def read_gold_alignments(path: str | Path) -> list[GoldAlignment]:
     """Reads the format of the RWTH and Hansards references: a line a sentence of `i-j` (sure) and `ipj` (possible), from 1.
 
     Raises:
-        ValueError: an item of another form.
+        ValueError: an item of another form, or no text.
     """
     gold = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_lines(Path(path)), 1):
         sure, possible = set(), set()
         for item in line.split():
             separator = "-" if "-" in item else "p"

@@ -7,7 +7,7 @@ layer reads s_t. Encoder: a GRU, s_0 is its last state.
 Differs from the tutorial:
 * Positions behind the end of a source get no weight (there they draw weight from real words to zeros), so padding changes nothing.
 * Batches, tied embeddings if asked for, AdamW with warm-up and cosine instead of single sentences and SGD.
-* A source longer than `max_length` is refused where text comes in, as the decoder would not see its end; the tutorial filters its data.
+* A source longer than `max_length` is refused, as the decoder would not see its end; the tutorial filters its data.
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden.
 """
@@ -82,6 +82,11 @@ class TutorialAttentionNMT(TranslationModule):
         self.dropout = Dropout(dropout)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
+        if src.size(1) > (most := self.config["max_length"]) and (longest := int(src_lengths.max())) > most:
+            raise ValueError(
+                f"a source has {longest} tokens, its end included, and the model attends to the first {most}: leave longer ones out "
+                f"(in training max_length {most - 1} of the data does so), or train with a larger max_length of the model"
+            )
         memory, finals = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)  # (B, S, H)
         return self.attention.project(self.dropout(memory), lengths_to_mask(src_lengths, src.size(1))), finals[0]
 

@@ -1,6 +1,5 @@
 """What the tasks of all models share: a request that was checked, its fields, options and limits, and what the answer shows."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -63,8 +62,6 @@ class Task:
     def shown(self, result: Any, attention: bool) -> dict[str, Any]:
         """What the answer says of a result."""
         found = result.to_dict()
-        if "n_best" in found:  # where fewer outputs are possible than were asked for, the rest has no score
-            found["n_best"] = [entry for entry, (_, score) in zip(found["n_best"], result.n_best, strict=True) if math.isfinite(score)]
         return found if attention else {name: value for name, value in found.items() if name not in self.about_attention}
 
     def limits(self) -> dict[str, float]:
