@@ -117,6 +117,10 @@ def write_files(folder):
     for name in ("train.tsv", "test.tsv", "reviews.tsv"):
         rows = [(labeled_fakes.document(rng, n % 3).replace("\n", " "), f"class{n % 3}") for n in range(60)]
         labeled_fakes.table(folder / name, ("text", "label"), rows)
+    (folder / "book.txt").write_text("".join(f"The old man and {line}.\n" for line in lines * 4))
+    questions = [("Ann met the dog. The dog ran home.", "Then XXXXX ran home.", "dog", "Ann|dog"), ("Bob saw Eve.", "XXXXX saw Eve.", "Bob", "Bob|Eve")]
+    rows = [(f"{document} It was {n}.", *rest) for n in range(20) for document, *rest in questions]
+    labeled_fakes.table(folder / "questions.tsv", ("document", "query", "answer", "candidates"), rows)
     rows = ["image\tcaption\n"]
     for images in captions_fakes.sample((24, 0, 0), captions=2).values():
         for name, (content, texts) in images.items():
