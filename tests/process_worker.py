@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import captions_fakes
+import cloze_fakes
 import labeled_fakes
 import torch
 from lightning import seed_everything
@@ -13,8 +14,9 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
-from zoo.data import Dates, ImageCaptions, LabeledText
+from zoo.data import Cloze, Dates, ImageCaptions, LabeledText
 from zoo.models import show_attend_tell
+from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
@@ -22,7 +24,7 @@ from zoo.training import AtomicCheckpointIO
 
 STEPS = 50
 TRAINED, EVALUATED = (1, 1), (7, 1)  # items of validation and test: 7 is no multiple of two or three, of 1 most processes have none
-TASKS = ("translation", "classification", "captioning")
+TASKS = ("translation", "classification", "captioning", "reading")
 _CREATES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -63,6 +65,12 @@ def write_files(folder):
             rng = labeled_fakes.random.Random(f"{split} {size}")
             rows = [(f"class{n % 3}", labeled_fakes.sentence(rng, n % 3)) for n in range(size)]
             labeled_fakes.table(root / f"{split}.tsv", ("label", "text"), rows)
+            rows = []
+            for n in range(size):
+                a, b, c = rng.sample(cloze_fakes.NAMES, 3)
+                query, answer = ((f"{a} met XXXXX", b), (f"XXXXX met {b}", a))[n % 2]
+                rows.append((f"{a} met {b} and {b} saw {c} . " * (1 + n % 3), query, answer, "|".join((a, b, c))))
+            labeled_fakes.table(root / f"questions.{split}.tsv", ("document", "query", "answer", "candidates"), rows)
         options = {"folder": "images", "captions": "captions.tsv"}
         captions_fakes.invent(ImageCaptions, options, root, captions_fakes.sample((24, val, test)))
 
@@ -74,6 +82,8 @@ def _data(task, root, world, batch):
         return Dates(train_size=200, val_size=val, test_size=test, **options)
     if task == "classification":
         return LabeledText("train.tsv", "val.tsv", "test.tsv", root=str(root), min_frequency=1, **options)
+    if task == "reading":
+        return Cloze(*(f"questions.{split}.tsv" for split in ("train", "val", "test")), root=str(root), **options)
     return ImageCaptions("images", "captions.tsv", root=str(root), min_frequency=1, **options)
 
 
@@ -83,6 +93,8 @@ def _model(task):
         return LuongNMT(80, 20, embedding_size=8, hidden_size=8, **options)
     if task == "classification":
         return StructuredSelfAttention(60, 3, embedding_size=8, hidden_size=8, attention_size=6, hops=2, mlp_size=8, **options)
+    if task == "reading":
+        return AttentionOverAttentionReader(40, num_unknown=0, embedding_size=8, hidden_size=8, **options)
     sizes = {"image_size": 32, "feature_size": 8, "embedding_size": 8, "hidden_size": 8, "attention_size": 4}
     options["learning_rate"] = 1e-3  # where gradients are nearly 0, Adam makes steps of their noise
     return ShowAttendTell(40, "hard", layer="blocks.2", expected_share=0.0, beam_size=2, **sizes, **options)
