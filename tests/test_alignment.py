@@ -120,6 +120,25 @@ def test_diagonal():
     assert diagonal_links(0, 3) == diagonal_links(3, 0) == set()
 
 
+# ---- what is no pair ----
+
+
+@pytest.mark.parametrize(
+    "pairs, message",
+    [
+        (None, r"a pair \(source, target\) or a list of such tuples; got NoneType"),
+        (["a b"], r"a pair \(source, target\) or a list of such tuples; got str"),
+        ([("a", None)], "texts, or lists of words; got NoneType"),
+        (([1, 2], ["a"]), "texts, or lists of words; got int in the list"),
+    ],
+)
+def test_what_is_no_pair(pairs, message):
+    model = build(BahdanauNMT, src_vocab_size=40, tgt_vocab_size=40).eval()
+    model.src_tokenizer = model.tgt_tokenizer = Tokenizer.train(TEXT, "word", 40)
+    with pytest.raises(TypeError, match=f"align takes {message}"):
+        model.align(pairs)
+
+
 # ---- a source that is too long ----
 
 

@@ -248,6 +248,8 @@ def test_checkpoint_mistakes(recipe, capsys, tmp_path):
     for verb in ("validate", "test"):
         message = fails(capsys, verb, "--config", file, "--ckpt_path", "best")
         assert message.startswith("runs/toy/checkpoints/best.ckpt does not exist: train first")
+        message = fails(capsys, verb, "--config", file)
+        assert message == f"{verb} of what? give --weights NAME, or --ckpt_path best (or last, or a file)"
     assert "Checkpoint file not found: no.ckpt" in fails(capsys, "fit", "--config", file, "--ckpt_path", "no.ckpt")
     (tmp_path / "half.ckpt").write_bytes(b"PK\x03\x04 and then the disk was full")
     for verb in ("fit", "test"):

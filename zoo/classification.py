@@ -23,7 +23,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from zoo import strict_json
 from zoo.labeled_text import DocumentBatch, TextBatch, collate_documents, collate_texts, encode_document, groups_of_similar_size
 from zoo.metrics import ClassScores
-from zoo.module import check_assets
+from zoo.module import as_list, check_assets
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import UNK, Tokenizer
@@ -328,7 +328,7 @@ class ClassificationModule(ScoredModule):
             TypeError: `texts` is something else.
         """
         one = isinstance(texts, (str, tuple))
-        texts = [texts] if one else list(texts)
+        texts = [texts] if one else as_list(texts, "classify")
         encoded = [self.encode(text) for text in self._checked(texts)]
         results: list[Any] = [None] * len(texts)
         for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):

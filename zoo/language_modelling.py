@@ -28,7 +28,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.losses import linear_cross_entropy, linear_cross_entropy_rows
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
-from zoo.module import ZooModule, check_assets, check_batch_size, finite
+from zoo.module import ZooModule, as_list, check_assets, check_batch_size, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.text import EOS, PAD, UNK, LMBatch, Tokenizer
 from zoo.vocabulary import extend_embedding, extend_output
@@ -396,7 +396,7 @@ class LanguageModelModule(ZooModule):
         return results[0] if one else results
 
     def _checked(self, texts: str | Sequence[str], what: str) -> tuple[bool, list[str]]:
-        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else list(texts)
+        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else as_list(texts, what)
         for text in texts:
             if not isinstance(text, str):
                 raise TypeError(f"{what} takes a string or a list of strings; got {type(text).__name__} in the list")

@@ -20,6 +20,7 @@ import reprlib
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import nullcontext
 from difflib import get_close_matches
 from pathlib import Path
@@ -300,6 +301,17 @@ def _generator(device: str) -> Any:
 def finite(score: float) -> float | None:
     """None, which JSON can say, for a score that is none: of a hypothesis that does not exist."""
     return score if math.isfinite(score) else None
+
+
+def as_list(values: Any, verb: str, what: str = "a string or a list of strings") -> list[Any]:
+    """What a model was asked about, as a list.
+
+    Raises:
+        TypeError: it is no collection; says that `verb` takes `what`.
+    """
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{verb} takes {what}; got {type(values).__name__}")
+    return list(values)
 
 
 def check_batch_size(batch_size: int) -> None:

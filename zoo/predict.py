@@ -200,16 +200,20 @@ def _lines(stream: Iterable[str]) -> Iterator[list[str]]:
 # ---- tasks ----
 
 
+def _n_best(options: argparse.Namespace) -> int:
+    return 1 if options.n_best is None else options.n_best
+
+
 def _translate(model: Any, texts: list[str], options: argparse.Namespace) -> list[Any]:
     if options.html:
         raise ValueError(f"{options.name} translates and writes no HTML; use --plot")
-    return model.translate(texts, beam_size=options.beam_size, n_best=options.n_best or 1)
+    return model.translate(texts, beam_size=options.beam_size, n_best=_n_best(options))
 
 
 def _complete(model: Any, texts: list[str], options: argparse.Namespace) -> list[Any]:
     if options.html:
         raise ValueError(f"{options.name} completes texts and writes no HTML; use --plot")
-    return model.complete(texts, beam_size=options.beam_size, n_best=options.n_best or 1)
+    return model.complete(texts, beam_size=options.beam_size, n_best=_n_best(options))
 
 
 def _caption(model: Any, files: list[str], options: argparse.Namespace) -> list[Any]:
@@ -222,13 +226,13 @@ def _caption(model: Any, files: list[str], options: argparse.Namespace) -> list[
             opened[n] = open_image(file)
         except ImageError as error:
             tqdm.write(f"zoo: {error}", file=sys.stderr)
-    found = model.caption(list(opened.values()), beam_size=options.beam_size, n_best=options.n_best or 1)
+    found = model.caption(list(opened.values()), beam_size=options.beam_size, n_best=_n_best(options))
     captions = dict(zip(opened, found, strict=True))
     return [captions.get(n) for n in range(len(files))]
 
 
 def _search_line(result: Any, options: argparse.Namespace) -> str:
-    if (options.n_best or 1) > 1:
+    if _n_best(options) > 1:
         return "\n".join(f"{score:.4f}\t{hypothesis}" for hypothesis, score in result.n_best)
     return result.text
 

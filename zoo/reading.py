@@ -21,7 +21,7 @@ from zoo.labeled_text import groups_of_similar_size
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
-from zoo.module import check_assets
+from zoo.module import as_list, check_assets
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import EOS, UNK, Tokenizer
@@ -207,8 +207,8 @@ class ReadingModule(ScoredModule):
         if self.tokenizer is None:
             raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
         one = isinstance(query, str)
-        queries = [query] if one else list(query)
-        documents = [document] * len(queries) if isinstance(document, str) else list(document)
+        queries = [query] if one else as_list(query, "answer")
+        documents = [document] * len(queries) if isinstance(document, str) else as_list(document, "answer")
         choices = [candidates] if one else [None] * len(queries) if candidates is None else list(candidates)
         for name, values in (("documents", documents), ("lists of candidates", choices)):
             if len(values) != len(queries):
@@ -269,6 +269,8 @@ class ReadingModule(ScoredModule):
         by_candidate = found.split(batch.candidate_counts.tolist())
         for (words, asked, given), w, v, p in zip(questions, by_document, by_query, by_candidate, strict=True):
             probabilities = dict(zip(given or dict.fromkeys(words), p.tolist(), strict=True))
+            if not given and len(probabilities) > 1:
+                probabilities.pop(BLANK, None)  # a document may hold the mark as well
             best = max(probabilities, key=probabilities.__getitem__)
             if not given:
                 probabilities = dict(sorted(probabilities.items(), key=lambda item: -item[1]))

@@ -136,6 +136,8 @@ class TrainingCLI(LightningCLI):
             config.ckpt_path = str(path)
         elif config.ckpt_path == "last" and (path := self.run_folder / "checkpoints" / "last.ckpt").is_file():
             config.ckpt_path = str(path)  # without one Lightning says so and begins anew
+        elif self.config.subcommand != "fit" and not config.ckpt_path and not config.weights and config.model.class_path != "zoo.load":
+            raise ValueError(f"{self.config.subcommand} of what? give --weights NAME, or --ckpt_path best (or last, or a file)")
         if config.ckpt_path:  # now, and not only after the data was prepared
             _check_readable(config.ckpt_path)
 

@@ -26,7 +26,7 @@ from zoo.extras import require
 from zoo.layers.losses import linear_cross_entropy
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CorpusScore
-from zoo.module import check_assets, check_batch_size, finite
+from zoo.module import as_list, check_assets, check_batch_size, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import EOS, PAD, UNK, PairBatch, Tokenizer, pad_batch
@@ -316,7 +316,7 @@ class TranslationModule(ScoredModule):
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
         check_batch_size(batch_size)
-        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else list(texts)
+        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else as_list(texts, "translate")
         if wrong := next((t for t in texts if not isinstance(t, str)), None):
             raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
         self._check_ready()

@@ -273,6 +273,11 @@ def test_without_candidates_any_word_may_be_the_answer(reader):
     assert list(found.probabilities)[0] == found.answer and list(found.probabilities.values()) == sorted(found.probabilities.values())[::-1]
 
 
+def test_the_mark_of_the_missing_word_is_no_answer(reader):
+    found = reader.answer(f"{DOCUMENT} XXXXX", QUERY)
+    assert "XXXXX" not in found.probabilities and found.probabilities
+
+
 def test_unknown_words_only(reader):
     found = reader.answer("Foo Bar Foo", "Baz XXXXX", ["Foo", "Bar"])
     assert found.answer in ("Foo", "Bar") and sum(found.probabilities.values()) == pytest.approx(1)

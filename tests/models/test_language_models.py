@@ -515,6 +515,8 @@ def test_mistakes():
     with_words(model)
     with pytest.raises(TypeError, match="complete takes a string or a list of strings; got int in the list"):
         model.complete(["a", 1])
+    with pytest.raises(TypeError, match="complete takes a string or a list of strings; got NoneType$"):
+        model.complete(None)
     with pytest.raises(TypeError, match="perplexity takes a string or a list of strings; got NoneType in the list"):
         model.perplexity([None])
     with pytest.raises(ValueError, match="max_words must be at least 1, and min_words from 0 to max_words; got 0 and 1"):
