@@ -82,7 +82,7 @@ def test_files_that_do_not_fit(files, capsys, tmp_path):
     assert "latin, line 1: byte 0xe4 (number 6 of the line) is not utf-8 text; save the file as utf-8" in _fails(capsys, NAME, files / "latin")
     (files / "cut.gz").write_bytes(gzip.compress(b"a\tb\n")[:-6])
     assert "cut.gz: not a complete .gz file" in _fails(capsys, NAME, files / "cut.gz")
-    assert "wrong, line 1: byte 0xff" in _fails(capsys, NAME, files / "both", "--gold", _written(files, b"\xff\n"))
+    assert "wrong is not utf-8 text (byte 0xff); save" in _fails(capsys, NAME, files / "both", "--gold", _written(files, b"\xff\n"))
     assert "give one of them" in _fails(capsys, NAME, files / "both", "--json", "--gold", _written(files, "\n\n\n"))
 
 

@@ -1,7 +1,7 @@
 """Word alignments read off the attention of a translator that is made to write a given translation."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from zoo.module import as_list, check_batch_size
 from zoo.text import Tokenizer, pad_batch
 
 if TYPE_CHECKING:
     from zoo.translation import TranslationModule
 
 Pair = tuple[str | Sequence[str], str | Sequence[str]]
-_PAIRS, _SIDE = "a pair (source, target) or a list of such tuples", "texts, or lists of words"
+PAIRS, _SIDE = "a pair (source, target) or a list of such tuples", "texts, or lists of words"
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,8 @@ class Alignment:
 @torch.no_grad()
 def align(model: "TranslationModule", pairs: Pair | Sequence[Pair], batch_size: int) -> Alignment | list[Alignment]:
     """Implements `TranslationModule.align`."""
-    check_batch_size(batch_size)
     one = isinstance(pairs, tuple)
-    checked = [_words(pair) for pair in ([pairs] if one else as_list(pairs, "align", _PAIRS))]
+    checked = [_words(pair) for pair in ([pairs] if one else pairs)]
     pieces = [(_pieces(model.src_tokenizer, source), _pieces(model.tgt_tokenizer, target)) for source, target in checked]
     model._check_lengths([sum(source, []) for source, _ in pieces])
     results = [Alignment(source, target, torch.zeros(len(target), len(source)), []) for source, target in checked]
@@ -70,8 +68,11 @@ def align(model: "TranslationModule", pairs: Pair | Sequence[Pair], batch_size: 
 
 def _words(pair: Pair) -> tuple[list[str], list[str]]:
     if not isinstance(pair, tuple) or len(pair) != 2:
-        raise TypeError(f"align takes {_PAIRS}; got {type(pair).__name__}")
-    source, target = (side.split() if isinstance(side, str) else as_list(side, "align", _SIDE) for side in pair)
+        raise TypeError(f"align takes {PAIRS}; got {type(pair).__name__}")
+    for side in pair:
+        if not isinstance(side, Iterable):
+            raise TypeError(f"align takes {_SIDE}; got {type(side).__name__}")
+    source, target = (side.split() if isinstance(side, str) else list(side) for side in pair)
     if wrong := [word for word in source + target if not isinstance(word, str)]:
         raise TypeError(f"align takes {_SIDE}; got {type(wrong[0]).__name__} in the list")
     return source, target

@@ -30,14 +30,9 @@ from typing import Any
 
 import yaml
 
-from zoo.comparison_measures import JOB, RESULT, TRAINING
+from zoo.comparison_measures import BASE, JOB, PACKAGE, RECIPES, RESULT, TRAINING
 from zoo.data.files import fingerprint, write_atomically
 from zoo.extras import require
-
-PACKAGE = Path(__file__).parent
-# Beside the package in a checkout, inside it in an installed wheel.
-RECIPES = PACKAGE / "comparison_recipes" if (PACKAGE / "comparison_recipes").is_dir() else PACKAGE.parent / "recipes" / "comparison"
-BASE = "base"
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,10 @@ from zoo.registry import model_class
 from zoo.text import PairBatch
 from zoo.translation import Translation, TranslationModule
 
+PACKAGE = Path(__file__).parent
+# Beside the package in a checkout, inside it in an installed wheel.
+RECIPES = PACKAGE / "comparison_recipes" if (PACKAGE / "comparison_recipes").is_dir() else PACKAGE.parent / "recipes" / "comparison"
+BASE = "base"  # recipe of what all have in common
 TRAINING, RESULT, JOB = "training.json", "result.json", "job.json"
 WARM_UP = 20  # first steps of a process that are not timed
 BINS = 4  # of source lengths

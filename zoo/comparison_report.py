@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from zoo.comparison import BASE, RECIPES
-from zoo.comparison_measures import RESULT
+from zoo.comparison_measures import BASE, RECIPES, RESULT
 from zoo.data.files import write_atomically
 from zoo.extras import require
 from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED

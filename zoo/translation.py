@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from zoo.alignment import Alignment, Pair, align
+from zoo.alignment import PAIRS, Alignment, Pair, align
 from zoo.extras import require
 from zoo.layers.losses import linear_cross_entropy
 from zoo.layers.search import SearchResult, check_search, search
@@ -365,7 +365,8 @@ class TranslationModule(ScoredModule):
             TypeError: `pairs` is something else.
         """
         self._check_ready()
-        return align(self, pairs, batch_size)
+        check_batch_size(batch_size)
+        return align(self, pairs if isinstance(pairs, tuple) else as_list(pairs, "align", PAIRS), batch_size)
 
     def _check_ready(self) -> None:
         if self.src_tokenizer is None or self.tgt_tokenizer is None:

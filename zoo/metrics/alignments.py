@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from zoo.data.files import read_lines
-
 Links = set[tuple[int, int]]
 
 
@@ -23,8 +21,12 @@ def read_gold_alignments(path: str | Path) -> list[GoldAlignment]:
     Raises:
         ValueError: an item of another form, or no text.
     """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not utf-8 text (byte 0x{error.object[error.start]:02x}); save the file as utf-8") from error
     gold = []
-    for number, line in enumerate(read_lines(Path(path)), 1):
+    for number, line in enumerate(lines, 1):
         sure, possible = set(), set()
         for item in line.split():
             separator = "-" if "-" in item else "p"
