@@ -44,7 +44,8 @@ class Reader:
         for name, text in (("document", words), ("query", asked)):
             inputs |= {name: np.array([[ids[word] for word in text]]), f"{name}_lengths": np.array([len(text)])}
         weights = self.session.run(["weights"], inputs)[0][0]
-        found = dict.fromkeys(words if candidates is None else candidates, 0.0)
+        choices = [word for word in words if word != self.blank] or words if candidates is None else candidates
+        found = dict.fromkeys(choices, 0.0)
         for word, weight in zip(words, weights.tolist(), strict=True):
             if word in found:
                 found[word] += weight
@@ -93,7 +94,12 @@ if __name__ == "__main__":
     parser.add_argument("query", help="a sentence with XXXXX in place of the missing word")
     parser.add_argument("--candidates", help="words with | between them; all words of the document if not given")
     options = parser.parse_args()
-    candidates = [word.strip() for word in options.candidates.split("|")] if options.candidates else None
-    found = Reader(options.folder).answer(Path(options.document).read_text(encoding="utf-8"), options.query, candidates)
-    for word, probability in list(found.items())[:5]:
-        print(f"{word}\t{probability:.4f}")
+    if not Path(options.folder, "onnx.json").is_file():
+        parser.error(f"{options.folder} holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote")
+    try:
+        candidates = [word.strip() for word in options.candidates.split("|")] if options.candidates else None
+        found = Reader(options.folder).answer(Path(options.document).read_text(encoding="utf-8"), options.query, candidates)
+        for word, probability in list(found.items())[:5]:
+            print(f"{word}\t{probability:.4f}")
+    except (ValueError, OSError) as error:
+        parser.error(str(error))

@@ -107,9 +107,14 @@ if __name__ == "__main__":
     parser.add_argument("--max-words", type=int)
     parser.add_argument("--perplexity", action="store_true")
     options = parser.parse_args()
-    model = LanguageModel(options.folder)
-    for text in options.texts:
-        if options.perplexity:
-            print(f"{model.perplexity(text):.4f}")
-        else:
-            print("{}\t{:.4f}".format(*model.complete(text, options.max_words)))
+    if not Path(options.folder, "onnx.json").is_file():
+        parser.error(f"{options.folder} holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote")
+    try:
+        model = LanguageModel(options.folder)
+        for text in options.texts:
+            if options.perplexity:
+                print(f"{model.perplexity(text):.4f}")
+            else:
+                print("{}\t{:.4f}".format(*model.complete(text, options.max_words)))
+    except (ValueError, OSError) as error:
+        parser.error(str(error))

@@ -97,6 +97,13 @@ if __name__ == "__main__":
     parser.add_argument("texts", nargs="+")
     parser.add_argument("--beam-size", type=int)
     options = parser.parse_args()
-    translator = Translator(options.folder)
-    for text in options.texts:
-        print("{}\t{:.4f}".format(*translator.translate(text, options.beam_size)))
+    if not Path(options.folder, "onnx.json").is_file():
+        parser.error(f"{options.folder} holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote")
+    if options.beam_size is not None and options.beam_size < 1:
+        parser.error(f"--beam-size must be at least 1; got {options.beam_size}")
+    try:
+        translator = Translator(options.folder)
+        for text in options.texts:
+            print("{}\t{:.4f}".format(*translator.translate(text, options.beam_size)))
+    except (ValueError, OSError) as error:
+        parser.error(str(error))

@@ -468,6 +468,7 @@ def test_the_example_answers_as_the_package_does(kind, reader, tmp_path, monkeyp
     for query, candidates in itertools.product(QUERIES, [None, ["Zog", "Alice", "Quux", "Cafe\u0301"], ["the", "Umbra"]]):
         found, want = other.answer(STORY, query, candidates), model.answer(STORY, query, candidates)
         assert found == pytest.approx(want.probabilities, abs=1e-5) and next(iter(found)) == want.answer
+    assert other.answer(f"{STORY} XXXXX", QUERIES[0]) == pytest.approx(model.answer(f"{STORY} XXXXX", QUERIES[0]).probabilities, abs=1e-5)
     with pytest.raises(ValueError, match="give a document, and a query with XXXXX in place of the missing word"):
         other.answer(STORY, "Who met Alice?")
 
@@ -481,6 +482,22 @@ def test_the_example_answers_without_torch(reader, tmp_path):
 
 
 # ---- mistakes ----
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        ("translate", ["nowhere", "a"], "nowhere holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote"),
+        ("complete", ["nowhere", "a"], "nowhere holds no onnx.json"),
+        ("answer", ["GRAPHS", "story.txt", "XXXXX"], "No such file or directory: 'story.txt'"),
+        ("answer", ["GRAPHS", __file__, "no mark"], "a query with XXXXX in place of the missing word"),
+    ],
+)
+def test_mistakes_with_the_examples(name, arguments, message, reader, tmp_path):
+    arguments = [str(reader[1]) if word == "GRAPHS" else word for word in arguments]
+    command = [sys.executable, str(EXAMPLES / f"onnx_{name}.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
 
 
 def test_what_has_no_onnx_form(tmp_path):
