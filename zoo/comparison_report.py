@@ -305,5 +305,4 @@ def write_report(out: Path, recipes: Path, folder: Path) -> Path:
     rows = read_results(out)
     plot(rows, folder / PLOT)
     write_atomically(folder / PAGE, page(rows, recipes, linked=folder.resolve() == recipes.resolve()))
-    (folder / PAGE).chmod(0o644)  # write_atomically makes a private file
     return folder / PAGE

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from zoo.data import Dates, Multi30k, ParallelText, Tatoeba
+from zoo.data.files import write_atomically
 from zoo.data.synthetic import free_form
 from zoo.text import Tokenizer
 
@@ -447,3 +448,8 @@ def test_dates_forms():
 def test_dates_bad_sizes():
     with pytest.raises(ValueError, match="train_size, val_size and test_size must be at least 1"):
         Dates(val_size=0)
+
+
+def test_written_files_are_for_all(tmp_path):
+    write_atomically(tmp_path / "folder" / "a.txt", "text")
+    assert (tmp_path / "folder" / "a.txt").stat().st_mode & 0o777 == 0o644 and [f.name for f in (tmp_path / "folder").iterdir()] == ["a.txt"]

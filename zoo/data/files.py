@@ -141,4 +141,5 @@ def write_atomically(path: Path, text: str) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
+    os.chmod(temporary, 0o644)  # mkstemp makes a private file
     os.replace(temporary, path)
