@@ -9,6 +9,7 @@ import math
 import os
 import random
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -322,10 +323,15 @@ def test_page_of_several_seeds(tmp_path, capsys):
     assert main(["compare", "--out", str(tmp_path / "out"), "--report", "--page", str(tmp_path / "page")]) == 0
     page = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
-    assert [row[0] for row in rows] == ["`dot`", "`dot`", "`none`"] and [row[1] for row in rows] == ["yes", "no", "–"], "best first"
+    assert [row[0] for row in rows] == ["`dot`", "`dot`", "`none`"], "best first"
     assert "Multi30k (en to de)" in page and "--recipes" not in page
     assert [row[1] for row in rows] == ["yes", "no", "–"] and [row[2] for row in rows] == ["1", "2", "1"]
     assert rows[1][4] == "31.0 ± 1.4" and rows[0][4] == "33.0" and "standard deviation over seeds" in page
+    shutil.copytree(RECIPES, tmp_path / "recipes")
+    beside = ["--recipes", str(tmp_path / "recipes"), "--page", str(tmp_path / "recipes")]
+    assert main(["compare", "--out", str(tmp_path / "out"), "--report", *beside]) == 0
+    linked = [line.split("|")[1].strip() for line in (tmp_path / "recipes" / "README.md").read_text(encoding="utf-8").splitlines() if "| [`" in line]
+    assert linked == ["[`dot`](dot_input_feeding.yaml)", "[`dot`](dot.yaml)", "[`none`](none.yaml)"], "best first"
     assert "--seeds 1 2" in page and (tmp_path / "page" / "bleu_against_cost.png").is_file()
 
 

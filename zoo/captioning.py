@@ -10,7 +10,6 @@ Shapes: N images, S pixels a side, L positions (a square, row by row), C channel
 """
 
 import hashlib
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,7 @@ from zoo.images import CaptionBatch, ImageTransform, open_image
 from zoo.layers.losses import linear_cross_entropy_rows
 from zoo.layers.search import SearchResult, Step, check_search, search
 from zoo.metrics import CaptionScores, CiderD, right_words
-from zoo.module import check_assets, check_batch_size, finite
+from zoo.module import check_assets, check_batch_size, existing, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
@@ -70,7 +69,7 @@ class Caption:
         """As JSON-able values; `n_best` only if there are several."""
         attention = [[[round(w, 4) for w in row] for row in step] for step in self.attention.tolist()]
         found = {"text": self.text, "score": finite(self.score), "tokens": self.tokens, "attention": attention}
-        return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in self.n_best if math.isfinite(pair[1])]}
+        return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in existing(self.n_best)]}
 
 
 class CaptioningModule(ScoredModule):

@@ -28,7 +28,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.losses import linear_cross_entropy, linear_cross_entropy_rows
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
-from zoo.module import ZooModule, as_list, check_assets, check_batch_size, finite
+from zoo.module import ZooModule, as_list, check_assets, check_batch_size, existing, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.text import EOS, PAD, UNK, LMBatch, Tokenizer
 from zoo.vocabulary import extend_embedding, extend_output
@@ -73,7 +73,7 @@ class Completion:
             "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
         }
         if len(self.n_best) > 1:
-            found["n_best"] = [{"text": text, "score": score} for text, score in self.n_best if math.isfinite(score)]
+            found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
         return found
 
 

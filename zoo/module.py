@@ -303,6 +303,11 @@ def finite(score: float) -> float | None:
     return score if math.isfinite(score) else None
 
 
+def existing(hypotheses: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Those of (text, score) that have a score: there may be fewer than were asked for."""
+    return [(text, score) for text, score in hypotheses if math.isfinite(score)]
+
+
 def as_list(values: Any, verb: str, what: str = "a string or a list of strings") -> list[Any]:
     """What a model was asked about, as a list.
 

@@ -11,7 +11,6 @@ and owns `embeddings` (Embeddings), whose output layer turns readouts into score
 Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size, V target vocabulary.
 """
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from zoo.extras import require
 from zoo.layers.losses import linear_cross_entropy
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CorpusScore
-from zoo.module import as_list, check_assets, check_batch_size, finite
+from zoo.module import as_list, check_assets, check_batch_size, existing, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import EOS, PAD, UNK, PairBatch, Tokenizer, pad_batch
@@ -67,7 +66,7 @@ class Translation:
             "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
         }
         if len(self.n_best) > 1:
-            found["n_best"] = [{"text": text, "score": score} for text, score in self.n_best if math.isfinite(score)]
+            found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
         return found
 
 
@@ -411,8 +410,10 @@ class TranslationModule(ScoredModule):
             ids = found.tokens[row, n, : found.lengths[row, n]].tolist()
             n_best.append((self.tgt_tokenizer.decode(ids), float(found.scores[row, n])))
         if different is not None:
-            texts = [text for text, _ in n_best]
-            n_best = [entry for n, entry in enumerate(n_best) if entry[0] not in texts[:n]][:different]
+            scores: dict[str, float] = {}
+            for text, score in n_best:
+                scores.setdefault(text, score)
+            n_best = list(scores.items())[:different]
         best = found.tokens[row, 0, : found.lengths[row, 0]].tolist()
         weights = found.attn_weights
         return Translation(

@@ -9,7 +9,11 @@ import torch
 from captions_fakes import picture
 from serving_fakes import IMAGES, QUESTIONS, TEXTS, build, in_base64, loaded, near, serving, without
 
+from zoo.captioning import Caption
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
+from zoo.serving import worker
+from zoo.serving.base import Job, Task
+from zoo.translation import Translation
 
 
 def test_translations_are_those_of_the_model(translator):
@@ -63,6 +67,15 @@ def test_a_large_photo_waits_as_the_small_image_that_the_model_sees(captioner):
     assert item.size == (6, 6) and item.mode == "RGB"
     model = captioner.api.task.model
     assert model.caption(item).to_dict() == model.caption(picture(5, 300, 200)).to_dict()
+
+
+def test_hypotheses_that_do_not_exist_are_left_out():
+    nothing = ("", -float("inf"))
+    result = Translation("a", -1.0, [], [], None, [("a", -1.0), nothing])
+    _, content, _ = worker._answer(Task(None, 0), Job(["x"], (), attention=False, one=True), [result], 1)
+    assert json.loads(content)["n_best"] == [{"text": "a", "score": -1.0}]
+    caption = Caption("a", -1.0, [], torch.zeros(0, 2, 2), [("a", -1.0), nothing])
+    assert caption.to_dict()["n_best"] == [["a", -1.0]]
 
 
 # ---- language models ----
