@@ -102,6 +102,8 @@ def test_bad_input(model, files, tmp_path):
         model.caption("nowhere.jpg")
     with pytest.raises(TypeError, match="an image must be a path, bytes or a PIL image; got int"):
         model.caption([3])
+    with pytest.raises(TypeError, match="caption takes an image .* or a list of them; got int"):
+        model.caption(3)
     with pytest.raises(ValueError, match="beam_size must be at least 1; got 0"):
         model.caption(files[0], beam_size=0)
     model.tokenizer = None

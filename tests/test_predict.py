@@ -191,6 +191,24 @@ def test_an_empty_folder(captioner, tmp_path, capsys):
     assert fails(capsys, "predict", "captioner", str(tmp_path / "empty")).startswith(f"the folder {tmp_path / 'empty'} holds no images (.bmp, ")
 
 
+def test_where_nothing_can_be_written_nothing_is_loaded(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(registry, "load", lambda name: pytest.fail("loaded first"))
+    assert "the name of a picture must end in one of .avif, .eps, " in fails(capsys, "predict", "any", "a", "--plot", str(tmp_path / "x.abc"))
+    assert fails(capsys, "predict", "any", "a", "--plot", str(tmp_path / "x")).endswith(f"got {str(tmp_path / 'x')!r}")
+    assert fails(capsys, "predict", "any", "a", "--plot", str(tmp_path / "no" / "x.png")) == f"{tmp_path / 'no'}: no such file or folder"
+    assert fails(capsys, "predict", "any", "a", "--html", str(tmp_path / "no" / "x.html")) == f"{tmp_path / 'no'}: no such file or folder"
+    assert fails(capsys, "predict", "any", "a", "--html", str(tmp_path)) == f"{tmp_path} is a folder; give a file"
+    (tmp_path / "a.txt").write_text("ein Hund\ta dog\n", encoding="utf-8")
+    assert "must end in one of" in fails(capsys, "align", "any", str(tmp_path / "a.txt"), "--plot", str(tmp_path / "x.abc"))
+
+
+def test_a_folder_is_no_text(han, tmp_path, capsys, monkeypatch):
+    assert fails(capsys, "predict", "han", str(tmp_path)) == f"{tmp_path} is a folder; give text files, e.g. {tmp_path}/*.txt"
+    (tmp_path / "good").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", "han", "good"]) == 0, "a word that is the name of a folder by chance"
+
+
 # ---- queries about documents ----
 
 STORY = "a good film . it is bad"

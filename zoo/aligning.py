@@ -10,6 +10,7 @@ from zoo.allocator import keep_freed_memory
 from zoo.data.files import read_pairs
 from zoo.extras import require
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
+from zoo.plots.style import check_file
 
 
 def run(options: argparse.Namespace) -> None:
@@ -19,10 +20,11 @@ def run(options: argparse.Namespace) -> None:
         options: name, source, target, gold, json, plot.
 
     Raises:
-        ValueError: the model aligns nothing, the files do not fit together, or --plot lacks its extra.
+        ValueError: the model aligns nothing, the files do not fit together, or --plot names no picture or lacks its extra.
     """
     if options.plot:
         require("plots", "--plot")
+        check_file(options.plot)
     if options.gold and options.json:
         raise ValueError("--gold prints the error rate and --json the links: give one of them")
     keep_freed_memory()

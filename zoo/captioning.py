@@ -11,7 +11,7 @@ Shapes: N images, S pixels a side, L positions (a square, row by row), C channel
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -297,6 +297,8 @@ class CaptioningModule(ScoredModule):
         self._check_ready()
         check_batch_size(batch_size)
         one = isinstance(images, (str, os.PathLike, bytes, bytearray, memoryview, Image))
+        if not one and not isinstance(images, Iterable):
+            raise TypeError(f"caption takes an image (a path, bytes or a PIL image) or a list of them; got {type(images).__name__}")
         sources = iter([images] if one else images)
         results: list[Caption] = []
         training = self.training

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from zoo import registry
 from zoo.allocator import keep_freed_memory
 from zoo.extras import require
+from zoo.plots.style import check_file
 
 LINES_AT_ONCE = 64  # of standard input, answered as one call
 IMAGES_AT_ONCE = 16
@@ -29,11 +30,15 @@ def run(options: argparse.Namespace) -> None:
         options: name, text (list), json, plot, html, beam_size, n_best.
 
     Raises:
-        ValueError: an option or a text does not suit the model, or --plot lacks its extra; or, after all others were answered, an image
-            cannot be read.
+        ValueError: an option or a text does not suit the model, or --plot names no picture or lacks its extra; or, after all others
+            were answered, an image cannot be read.
+        FileNotFoundError: there is no folder for the picture or page.
     """
     if options.plot:
         require("plots", "--plot")
+        check_file(options.plot)
+    if options.html:
+        check_file(options.html, picture=False)
     keep_freed_memory()
     model = registry.load(options.name)
     if hasattr(model, "translate"):
@@ -144,6 +149,8 @@ def _content(text: str) -> str:
     except (OSError, ValueError):  # too long for a name, or no name at all
         return text
     if not is_file:
+        if "/" in text and _is_folder(text):  # a word may be the name of a folder by chance
+            raise ValueError(f"{text} is a folder; give text files, e.g. {text.rstrip('/')}/*.txt")
         return text
     data = Path(text).read_bytes()
     try:

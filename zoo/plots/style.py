@@ -1,12 +1,34 @@
 """Colours, sizes and the spelling of tokens that all pictures and pages share."""
 
 import unicodedata
+from os import PathLike
+from pathlib import Path
 
 DPI, MAX_PIXELS = 160, 8000
 INK, MUTED, GRID = "#26323f", "#5d6a77", "#e4e8ec"
 # White for no attention at all, so that the alignment stands alone; dark end still tells 0.9 from 1.
 COLOURS = ["#ffffff", "#dbe9f1", "#a9cfe0", "#6aaecb", "#2f86ae", "#145f8c", "#0a3a5f"]
 CONTRAST = 4.5  # of text and what is behind it (WCAG 2, level AA); black or white reaches it on every colour
+
+
+def check_file(path: str | PathLike, picture: bool = True) -> None:
+    """Refuses a file that a picture or page cannot be written to, before the work that it would show.
+
+    Raises:
+        ValueError: the ending names no format of pictures, or it is a folder.
+        FileNotFoundError: there is no such folder.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give a file")
+    if picture:
+        from matplotlib.backend_bases import FigureCanvasBase
+
+        endings = sorted(FigureCanvasBase.get_supported_filetypes())
+        if path.suffix.lower().lstrip(".") not in endings:
+            raise ValueError(f"the name of a picture must end in one of .{', .'.join(endings)}; got {str(path)!r}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(2, "no such folder", str(path.parent))
 
 
 def shade(fraction: float, colours: list[str] = COLOURS) -> str:
