@@ -142,6 +142,16 @@ TABLE: dict[str, Entry] = _table(
         },
     ),
     Entry(
+        "luong_general.tatoeba_de_en",
+        "zoo.models.luong.LuongNMT",
+        {
+            "config.json": "4e813fcf7828bfaff860f81ea3fba18f43fa7fc4fb2c86f55bb66f19c38a87dc",
+            "golden.safetensors": "2445856c83ec0aa49d79b6284c5c8dd3395041a48f2cffe0e311526cac8e2f82",
+            "model.safetensors": "6be17947a023e47ec917042ffa922b82968bb2a911fd160520aa2e959c29a348",
+            "tokenizer.json": "f1da40697f0bb4e209f5e7ed078cd6f4a76bb7a48e6e45b1a77f1a72530dee4d",
+        },
+    ),
+    Entry(
         "luong_textbook.dates",
         "zoo.models.luong.LuongNMT",
         {
