@@ -42,8 +42,8 @@ def test_raw_input_gives_an_answer(name):
     elif hasattr(model, "translate"):
         assert re.search(r"\w", model.translate(text).text)
     elif hasattr(model, "answer"):
-        result = model.answer("Alice met Bob. Bob ran home.", "Then XXXXX ran.", ["Alice", "Bob"])
-        assert result.answer in ("Alice", "Bob") and sum(result.probabilities.values()) > 0.2
+        result = model.answer("Alice met a dog. The dog ran after Alice.", "Then XXXXX ran home.", ["Alice", "dog"])  # a name and a noun
+        assert result.answer in ("Alice", "dog") and sum(result.probabilities.values()) > 0.2
     else:
         result = model.classify((text, text) if model.config.get("pair") else text)
         assert list(result.probabilities) == model.label_names and any(result.tokens)

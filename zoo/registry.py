@@ -69,6 +69,16 @@ TABLE: dict[str, Entry] = _table(
         },
     ),
     Entry(
+        "attention_over_attention.cbtlike_cn",
+        "zoo.models.attention_over_attention.AttentionOverAttentionReader",
+        {
+            "config.json": "a6cb244d114ce2a508eeed4f3831bf9146113685003578e3ecc9dda8c91eb08f",
+            "golden.safetensors": "83f159ec80d2033574048f360ff6014a2493d3cbe39cd53c256fbbf8b041f98a",
+            "model.safetensors": "531e7b8ae553168b7affe561183389e0420bd0549e71ff1969c113ebd040f7a5",
+            "tokenizer.json": "b36e12f359d644ef84ac3bfbb708ffc53c39fa2ac72c33ed75b0509f58623b69",
+        },
+    ),
+    Entry(
         "bahdanau.multi30k_en_de",
         "zoo.models.bahdanau.BahdanauNMT",
         {
