@@ -1,4 +1,4 @@
-"""Colours, sizes and the spelling of tokens that all pictures and pages share."""
+"""Colours, sizes and the spelling of tokens that all pictures and pages share, and which files they can be written to."""
 
 import unicodedata
 from os import PathLike
