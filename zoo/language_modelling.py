@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout
-from zoo.layers.losses import linear_cross_entropy, linear_cross_entropy_rows
+from zoo.layers.losses import linear_cross_entropy, linear_cross_entropy_rows, sampled_linear_cross_entropy
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
 from zoo.module import ZooModule, as_list, check_assets, check_batch_size, existing, finite
@@ -88,11 +88,23 @@ class Words(nn.Module):
         readout_size: D, size of the readouts.
         tie_output: the output layer is the embedding matrix; readouts of another size are first projected to E.
         word_dropout: share of the vocabulary left out of the inputs of a training batch, whole words (Gal and Ghahramani 2016).
+        sampled_words: words in the softmax of a training batch besides those to be predicted (`sampled_linear_cross_entropy`); all
+            if not given.
     """
 
-    def __init__(self, vocab_size: int, embedding_size: int, readout_size: int, tie_output: bool, word_dropout: float):
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int,
+        readout_size: int,
+        tie_output: bool,
+        word_dropout: float,
+        sampled_words: int | None = None,
+    ):
         super().__init__()
-        self.scale = embedding_size**0.5
+        if sampled_words is not None and sampled_words < 2:
+            raise ValueError(f"sampled_words must be at least 2, or null for the whole vocabulary; got {sampled_words}")
+        self.scale, self.sampled_words = embedding_size**0.5, sampled_words
         self.table = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
         nn.init.normal_(self.table.weight, std=1 / self.scale)
         self.table.weight.detach()[PAD] = 0
@@ -127,8 +139,11 @@ class Words(nn.Module):
         return self.output(self.bridge(readouts))
 
     def loss(self, readouts: Tensor, labels: Tensor) -> Tensor:
-        """Summed cross-entropy of readouts (N, D) and labels (N,)."""
-        return linear_cross_entropy(self.bridge(readouts), self.output.weight, self.output.bias, labels)
+        """Summed cross-entropy of readouts (N, D) and labels (N,); in training an estimate if words are sampled."""
+        layer = self.bridge(readouts), self.output.weight, self.output.bias, labels
+        if self.training and self.sampled_words:
+            return sampled_linear_cross_entropy(*layer, self.sampled_words)
+        return linear_cross_entropy(*layer)
 
     def losses(self, readouts: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of each of readouts (N, D) with labels (N,) -> (N,), without a gradient."""

@@ -100,6 +100,17 @@ def test_equations(attention):
                 torch.testing.assert_close(weights[b], want_weights, rtol=1e-4, atol=1e-5)
 
 
+def test_sampled_words_are_for_the_training_only():
+    whole, model = build(dropout=0.0), build(dropout=0.0, sampled_words=4)
+    batch = LMBatch(ids(2, 6), ids(2, 6, seed=1), first=True)
+    assert torch.equal(model.loss(batch)[0], whole.loss(batch)[0])  # while it is scored
+    torch.manual_seed(0)
+    losses = {round(float(model.train().loss(batch)[0]), 4) for _ in range(5)}
+    assert len(losses) > 1  # each draws anew
+    with pytest.raises(ValueError, match="sampled_words must be at least 2, or null for the whole vocabulary; got 1"):
+        build(sampled_words=1)
+
+
 @pytest.mark.parametrize("attention", ["attention", "key_value", "key_value_predict"])
 def test_weights_sum_to_one_where_something_was_read(attention):
     model = build(attention, window=6)  # longer than the text

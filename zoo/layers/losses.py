@@ -1,5 +1,7 @@
 """Losses over large vocabularies."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -80,3 +82,33 @@ def linear_cross_entropy_rows(
     dtype = product_dtype(weight)
     with torch.autocast(x.device.type, enabled=False):
         return _LinearCrossEntropy.apply(x, weight, bias, labels, label_smoothing, dtype)
+
+
+def sampled_linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, sampled: int) -> Tensor:
+    """`linear_cross_entropy` with a part of the vocabulary in the softmax, for training (cf. Jean et al. 2015, arXiv:1412.2007).
+
+    The labels of all rows are in it, the first `sampled // 2` of the vocabulary (so order it by frequency), and as many of the others,
+    drawn anew at each call. Each of those stands for all others that were not drawn: the sum of the softmax is right on average.
+
+    Args:
+        x, weight, bias, labels: as there.
+        sampled: words besides the labels, at least 2; with V or more it is the whole softmax.
+
+    Returns:
+        A scalar.
+    """
+    vocab = len(weight)
+    if sampled >= vocab:
+        return linear_cross_entropy(x, weight, bias, labels)
+    sure = torch.zeros(vocab, dtype=torch.bool, device=x.device)
+    sure[: sampled // 2] = True
+    sure[labels] = True
+    others = (~sure).nonzero().squeeze(-1)
+    drawn = others[torch.randperm(len(others), device=x.device)[: sampled - sampled // 2]]
+    words = torch.cat([sure.nonzero().squeeze(-1), drawn])
+    stands_for = torch.zeros_like(words, dtype=bias.dtype)
+    if len(drawn):
+        stands_for[-len(drawn) :] = math.log(len(others) / len(drawn))
+    place = torch.empty_like(sure, dtype=torch.int64)
+    place[words] = torch.arange(len(words), device=x.device)
+    return linear_cross_entropy(x, weight.index_select(0, words), bias[words] + stands_for, place[labels])

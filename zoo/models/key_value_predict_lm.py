@@ -119,6 +119,7 @@ class KeyValuePredictLM(LanguageModelModule):
         input_dropout: on the embeddings.
         word_dropout: share of the vocabulary that a training batch does not see in its inputs.
         weight_dropout: on the recurrent weights (Wan et al. 2013), one draw a batch.
+        sampled_words: words in the softmax of a training batch, besides those to be predicted; all if not given.
         locked_dropout: the same dropout at all steps of a batch.
         learning_rate: peak rate of AdamW.
         warmup_steps: optimiser steps of linear warm-up.
@@ -145,6 +146,7 @@ class KeyValuePredictLM(LanguageModelModule):
         input_dropout: float = 0.0,
         word_dropout: float = 0.0,
         weight_dropout: float = 0.0,
+        sampled_words: int | None = None,
         locked_dropout: bool = True,
         learning_rate: float = 2e-3,
         warmup_steps: int = 200,
@@ -164,7 +166,7 @@ class KeyValuePredictLM(LanguageModelModule):
         self.reader = READERS[attention](hidden_size, window, ngram)
         self.output_size = self.reader.parts * hidden_size
         sizes = [inner_size or self.output_size] * (num_layers - 1) + [self.output_size]
-        self.words = Words(vocab_size, embedding_size, hidden_size, tie_output, word_dropout)
+        self.words = Words(vocab_size, embedding_size, hidden_size, tie_output, word_dropout, sampled_words)
         self.cells = nn.ModuleList(LSTMCell(size, out) for size, out in zip([embedding_size, *sizes], sizes))
         make = LockedDropout if locked_dropout else Dropout
         self.input_dropout, self.inner_dropout, self.dropout = make(input_dropout), make(inner_dropout), make(dropout)
