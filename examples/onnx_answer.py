@@ -43,7 +43,8 @@ class Reader:
         inputs = {}
         for name, text in (("document", words), ("query", asked)):
             inputs |= {name: np.array([[ids[word] for word in text]]), f"{name}_lengths": np.array([len(text)])}
-        weights = self.session.run(["weights"], inputs)[0][0]
+        inputs["not_in_query"] = np.array([[word not in asked for word in words]])
+        weights = self.session.run(["weights"], {value.name: inputs[value.name] for value in self.session.get_inputs()})[0][0]
         choices = [word for word in words if word != self.blank] or words if candidates is None else candidates
         found = dict.fromkeys(choices, 0.0)
         for word, weight in zip(words, weights.tolist(), strict=True):

@@ -218,7 +218,7 @@ def check_reader(model, folder):
         with torch.no_grad():
             weights = dict(zip(["weights", "query_weights"], model(batch)))
         inputs = readers.padded_questions(model, batch)
-        inputs |= {name: pad(inputs[name], (0, pads)) for name in ("document", "query")}
+        inputs = {name: pad(x, (0, pads)) if x.dim() == 2 else x for name, x in inputs.items()}
         found = run(folder, "reader", inputs)
         assert found.keys() == {name for name, x in weights.items() if x is not None}
         for name, lengths in [("weights", batch.document_lengths), ("query_weights", batch.query_lengths)][: len(found)]:
@@ -452,15 +452,22 @@ def test_reader(reader):
     onnx.checker.check_model(onnx.load_model(folder / "reader.onnx"), full_check=True)
 
 
-def test_attention_sum_reader(tmp_path):
-    model = loud(build(AttentionOverAttentionReader, attention="sum", shared_encoder=False, num_unknown=4))
-    check(model, export_onnx(model, tmp_path / "graphs", "tiny"))
+@pytest.mark.parametrize("exclude", [False, True])
+def test_attention_sum_reader(exclude, tmp_path):
+    options = dict(shared_encoder=False, num_unknown=4, exclude_query_words=exclude)
+    model = loud(build(AttentionOverAttentionReader, attention="sum", **options))
+    folder = export_onnx(model, tmp_path / "graphs", "tiny")
+    check(model, folder)
+    assert ("not_in_query" in about(folder)["meaning"]) == exclude
 
 
-@pytest.mark.parametrize("kind", ["word", "word_punct"])
+@pytest.mark.parametrize("kind", ["word", "word_punct", "excluding"])
 def test_the_example_answers_as_the_package_does(kind, reader, tmp_path, monkeypatch):
     model, folder = copy.deepcopy(reader[0]), reader[1]
-    if kind != "word":
+    if kind == "excluding":
+        model.config["exclude_query_words"] = True
+        folder = export_onnx(model, tmp_path / "graphs", "tiny")
+    if kind == "word_punct":
         not_traced(monkeypatch, readers, folder)
         model.tokenizer = Tokenizer.train(["the Rabbit did not say it isn't Alice, Alice or 'the rabbit'"], kind, 30, lowercase=True)
         folder = export_onnx(model, tmp_path / "graphs", "tiny")

@@ -137,6 +137,29 @@ def test_an_empty_document_or_query_counts_nothing_and_hurts_nobody(attention):
     assert model.loss(nothing)[1] == 0 and not model.is_right(model.word_probabilities(weights, nothing), nothing).any()
 
 
+@pytest.mark.parametrize("attention", ["over_attention", "sum"])
+@torch.no_grad()
+def test_words_of_the_query_may_be_no_answers(attention):
+    model = build(AttentionOverAttentionReader, vocab_size=60, attention=attention).eval()
+    model.embedding.weight.mul_(10)
+    documents, queries = [[5, 6, 7, 5, 8], [9, 9, 10], [], [11]], [[7, 20, 5], [9, 10, 21], [9], []]
+    batch = collate(documents, queries, answers=[6, 9, 9, 11])
+    before = model(batch)
+    model.config["exclude_query_words"] = True
+    after = model(batch)
+    assert attention == "sum" or torch.equal(after[1], before[1])
+    was, now = before[0].tolist(), after[0].tolist()
+    assert now[:5] == pytest.approx([0, was[1] / (was[1] + was[4]), 0, 0, was[4] / (was[1] + was[4])], rel=1e-4)
+    assert now[5:] == pytest.approx(was[5:], rel=1e-4)  # the second document has no other words; the last query no words
+
+
+def test_excluded_words_leave_finite_gradients():
+    model = build(AttentionOverAttentionReader, vocab_size=60, exclude_query_words=True).train()
+    loss, count = model.loss(collate([[5, 6], [7, 8], [9]], [[5], [7, 8], [9]], answers=[5, 7, 9]))  # the first answer is excluded
+    loss.backward()
+    assert count == 3 and all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
 # ---- pointer sums, candidates, answers ----
 
 

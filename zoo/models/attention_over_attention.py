@@ -12,6 +12,7 @@ Differs from the papers:
   in training shuffled for each example (Hermann et al. 2015 did so to all names beforehand), so that unknown words can be told
   apart; in training words the vocabulary knows are made unknown at random, with all their occurrences;
 - words are compared as they are written, not by their ids, so that unknown words can be answers;
+- `exclude_query_words`: a sentence seldom names somebody twice, but its words look for themselves in the document;
 - AdamW, optional ready word vectors, dropout on the states.
 
 Shapes: B examples, W distinct words in all, P and Q words of all documents and queries, D and L those of the longest, H states of both
@@ -51,6 +52,21 @@ def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Ten
     return torch.bmm(alpha, importance.unsqueeze(2)).squeeze(2) * document_mask, importance
 
 
+def outside_query(batch: ClozeBatch) -> Tensor:
+    """Which words of the documents their queries do not have, (P,) bool."""
+    starts = batch.word_counts.cumsum(0) - batch.word_counts
+    free = torch.ones(len(batch.words), dtype=torch.bool, device=batch.words.device)
+    free[batch.query + starts[segment_ids(batch.query_lengths)]] = False
+    return free[batch.document + starts[segment_ids(batch.document_lengths)]]
+
+
+def keep_weights(weights: Tensor, kept: Tensor) -> Tensor:
+    """Weights (B, D) of the words that are `kept`, (B, D) bool, in proportion, with the sum of all; all as they are if none is kept."""
+    chosen = weights * kept
+    total = chosen.sum(1, keepdim=True)
+    return torch.where(total > 0, chosen / total.masked_fill(total == 0, 1) * weights.sum(1, keepdim=True), weights)
+
+
 class AttentionOverAttentionReader(ReadingModule):
     """Reader of a document and a query with one word left out; the answer is a word of the document.
 
@@ -63,6 +79,8 @@ class AttentionOverAttentionReader(ReadingModule):
         embedding_size: E.
         hidden_size: GRU states of each direction.
         num_layers: GRU layers.
+        exclude_query_words: words that the query has besides the blank are no answers: what they get in the document goes to the others, in
+            proportion. For questions whose answer is never in the rest of the query.
         dropout: on embeddings and states.
         word_dropout: share of the distinct words of an example that are made unknown in training, in all places where they occur.
         candidate_dropout: the same for the candidates, which are mostly names that later texts do not have.
@@ -84,6 +102,7 @@ class AttentionOverAttentionReader(ReadingModule):
         embedding_size: int = 128,
         hidden_size: int = 128,
         num_layers: int = 1,
+        exclude_query_words: bool = False,
         dropout: float = 0.2,
         word_dropout: float = 0.0,
         candidate_dropout: float = 0.0,
@@ -113,12 +132,17 @@ class AttentionOverAttentionReader(ReadingModule):
         lengths, query_lengths = batch.document_lengths, batch.query_lengths
         if self.config["attention"] == "sum":
             scores = torch.einsum("ph,ph->p", documents, last[segment_ids(lengths)])
-            return segment_softmax(scores, lengths) * (query_lengths > 0)[segment_ids(lengths)], None
-        mask, query_mask = lengths_to_mask(lengths), lengths_to_mask(query_lengths)
-        scores = torch.bmm(to_padded(documents, mask), to_padded(queries, query_mask).transpose(1, 2))  # M (B, D, L), Eq. 4
-        with torch.autocast(scores.device.type, enabled=False):  # the probabilities are sums of many small weights
-            weights, query_weights = attend_over_attention(scores, mask, query_mask)
-        return weights[mask], query_weights[query_mask]
+            weights, query_weights = segment_softmax(scores, lengths) * (query_lengths > 0)[segment_ids(lengths)], None
+        else:
+            mask, query_mask = lengths_to_mask(lengths), lengths_to_mask(query_lengths)
+            scores = torch.bmm(to_padded(documents, mask), to_padded(queries, query_mask).transpose(1, 2))  # M (B, D, L), Eq. 4
+            with torch.autocast(scores.device.type, enabled=False):  # the probabilities are sums of many small weights
+                weights, query_weights = attend_over_attention(scores, mask, query_mask)
+            weights, query_weights = weights[mask], query_weights[query_mask]
+        if self.config["exclude_query_words"]:
+            mask = lengths_to_mask(lengths)
+            weights = keep_weights(to_padded(weights, mask), to_padded(outside_query(batch), mask))[mask]
+        return weights, query_weights
 
     def encode(self, batch: ClozeBatch) -> tuple[Tensor, Tensor, Tensor]:
         """States of the documents (P, H) and of the queries (Q, H), and the last ones of both directions of the queries (B, H)."""

@@ -12,21 +12,26 @@ from torch import Tensor
 from zoo.cloze_text import BLANK, BLANK_ID, ClozeBatch
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import segment_ids, to_padded
-from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention
+from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention, keep_weights, outside_query
 from zoo.onnx_export.graphs import Graph, Tensors, check_graph, meaning, write_graph
 from zoo.text import PAD, UNK
 
 
-def _read(model: Any, document: Tensor, document_lengths: Tensor, query: Tensor, query_lengths: Tensor) -> tuple[Tensor, ...]:
-    """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), rows of the embedding -> weights (B, D) of the words of
-    the documents, and but for the attention-sum reader those of the queries (B, L); 0 behind the lengths."""
+def _read(
+    model: Any, document: Tensor, document_lengths: Tensor, query: Tensor, query_lengths: Tensor, not_in_query: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), rows of the embedding, and for a model that excludes
+    words of the query not_in_query (B, D) bool -> weights (B, D) of the words of the documents, and but for the attention-sum reader
+    those of the queries (B, L); 0 behind the lengths."""
     documents, _ = model.encoders[0](model.embedding(document), document_lengths)
     queries, finals = model.encoders[-1](model.embedding(query), query_lengths)
     mask, query_mask = lengths_to_mask(document_lengths, document.size(1)), lengths_to_mask(query_lengths, query.size(1))
     if model.config["attention"] == "sum":
         scores = torch.matmul(documents, finals[-1][0].unsqueeze(2)).squeeze(2)
-        return (masked_softmax(scores, mask) * (query_lengths > 0).unsqueeze(1),)
-    return attend_over_attention(torch.bmm(documents, queries.transpose(1, 2)), mask, query_mask)
+        weights, others = masked_softmax(scores, mask) * (query_lengths > 0).unsqueeze(1), ()
+    else:
+        weights, *others = attend_over_attention(torch.bmm(documents, queries.transpose(1, 2)), mask, query_mask)
+    return weights if not_in_query is None else keep_weights(weights, not_in_query), *others
 
 
 def padded_questions(model: AttentionOverAttentionReader, batch: ClozeBatch) -> Tensors:
@@ -36,6 +41,8 @@ def padded_questions(model: AttentionOverAttentionReader, batch: ClozeBatch) -> 
         numbers, lengths = getattr(batch, name), getattr(batch, f"{name}_lengths")
         rows = ids[numbers + starts[segment_ids(lengths)]]
         found |= {name: to_padded(rows, lengths_to_mask(lengths)), f"{name}_lengths": lengths}
+    if model.config["exclude_query_words"]:
+        found["not_in_query"] = to_padded(outside_query(batch), lengths_to_mask(batch.document_lengths))
     return found
 
 
@@ -50,6 +57,8 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
 
     (inputs, expected), (others, wanted) = example(6), example(4)
     axes = {"document": ("batch", "words"), "query": ("batch", "query_words"), "document_lengths": ("batch",), "query_lengths": ("batch",)}
+    if "not_in_query" in inputs:
+        axes["not_in_query"] = axes["document"]
     outputs = ["weights", "query_weights"][: len(expected)]
     graph = write_graph(folder / "reader.onnx", Graph(traced, _read), inputs, axes, outputs)
     check_graph(folder / "reader.onnx", others, wanted)
@@ -65,6 +74,7 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
             "apart as they are written and numbered from 0 in the order in which they occur in its document and then in its query, are "
             "unknown_words.first_id + number % count, or special_tokens.unk if count is 0",
             query=f"as the document, with {BLANK} in place of the missing word",
+            not_in_query="true on the words of the document that its query does not have, compared as they are written",
             weights="the answer is the candidate, or word of the document, whose places have the largest sum; 0 behind the lengths",
             query_weights="how much each word of the query counts; 0 behind the lengths",
         ),
