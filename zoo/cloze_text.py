@@ -44,6 +44,10 @@ class ClozeBatch(NamedTuple):
     candidate_counts: Tensor
     answers: Tensor | None
 
+    def first_words(self) -> Tensor:
+        """Place of each example's first distinct word in `words`, (B,)."""
+        return self.word_counts.cumsum(0) - self.word_counts
+
     def select(self, rows: Rows) -> "ClozeBatch":
         """The batch of some of the examples.
 

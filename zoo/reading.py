@@ -112,12 +112,12 @@ class ReadingModule(ScoredModule):
 
     def word_probabilities(self, weights: Tensor, batch: ClozeBatch) -> Tensor:
         """P(w), the sum of the weights of all places of a word in the document, for each distinct word of each example, (W,)."""
-        index = batch.document + _first_words(batch)[segment_ids(batch.document_lengths)]
+        index = batch.document + batch.first_words()[segment_ids(batch.document_lengths)]
         return weights.new_zeros(len(batch.words)).index_add(0, index, weights)
 
     def candidate_probabilities(self, probabilities: Tensor, batch: ClozeBatch) -> Tensor:
         """P(w) of the candidates, (C,); 0 for those that are not in the document."""
-        index = batch.candidates + _first_words(batch)[segment_ids(batch.candidate_counts)]
+        index = batch.candidates + batch.first_words()[segment_ids(batch.candidate_counts)]
         nowhere = len(probabilities)
         return nn.functional.pad(probabilities, (0, 1))[index.masked_fill(batch.candidates < 0, nowhere)]
 
@@ -140,7 +140,7 @@ class ReadingModule(ScoredModule):
         weights, _ = self(batch)
         probabilities = self.word_probabilities(weights, batch)
         there = batch.answers >= 0
-        index = (batch.answers + _first_words(batch))[there]
+        index = (batch.answers + batch.first_words())[there]
         loss = -probabilities[index].clamp(min=torch.finfo(torch.float32).tiny).log().sum()
         return loss, len(index), probabilities
 
@@ -309,8 +309,3 @@ class ReadingModule(ScoredModule):
             weights, _ = self(batch)
         self.train(training)
         return {**{name: x for name, x in batch._asdict().items() if name != "answers"}, "weights": weights}
-
-
-def _first_words(batch: ClozeBatch) -> Tensor:
-    """Place of the first distinct word of each example among those of all, (B,)."""
-    return batch.word_counts.cumsum(0) - batch.word_counts

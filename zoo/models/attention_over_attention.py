@@ -54,7 +54,7 @@ def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Ten
 
 def outside_query(batch: ClozeBatch) -> Tensor:
     """Which words of the documents their queries do not have, (P,) bool."""
-    starts = batch.word_counts.cumsum(0) - batch.word_counts
+    starts = batch.first_words()
     free = torch.ones(len(batch.words), dtype=torch.bool, device=batch.words.device)
     free[batch.query + starts[segment_ids(batch.query_lengths)]] = False
     return free[batch.document + starts[segment_ids(batch.document_lengths)]]
@@ -146,7 +146,7 @@ class AttentionOverAttentionReader(ReadingModule):
 
     def encode(self, batch: ClozeBatch) -> tuple[Tensor, Tensor, Tensor]:
         """States of the documents (P, H) and of the queries (Q, H), and the last ones of both directions of the queries (B, H)."""
-        starts = batch.word_counts.cumsum(0) - batch.word_counts
+        starts = batch.first_words()
         texts = (batch.document, batch.document_lengths), (batch.query, batch.query_lengths)
         tokens = torch.cat([numbers + starts[segment_ids(lengths)] for numbers, lengths in texts])
         ids = self.word_ids(batch)
@@ -168,7 +168,7 @@ class AttentionOverAttentionReader(ReadingModule):
     def word_ids(self, batch: ClozeBatch) -> Tensor:
         """Row of the embedding for each distinct word of each example, (W,)."""
         ids, owner = batch.words, segment_ids(batch.word_counts)
-        starts = batch.word_counts.cumsum(0) - batch.word_counts
+        starts = batch.first_words()
         if self.training:
             dropped = torch.rand(ids.shape, device=ids.device) < self.config["word_dropout"]
             choice = (batch.candidates + starts[segment_ids(batch.candidate_counts)])[batch.candidates >= 0]

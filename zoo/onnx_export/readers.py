@@ -36,7 +36,7 @@ def _read(
 
 def padded_questions(model: AttentionOverAttentionReader, batch: ClozeBatch) -> Tensors:
     """What the graph of a reader takes."""
-    ids, starts, found = model.word_ids(batch), batch.word_counts.cumsum(0) - batch.word_counts, {}
+    ids, starts, found = model.word_ids(batch), batch.first_words(), {}
     for name in ("document", "query"):
         numbers, lengths = getattr(batch, name), getattr(batch, f"{name}_lengths")
         rows = ids[numbers + starts[segment_ids(lengths)]]
