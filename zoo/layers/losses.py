@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from zoo.layers.steps import product_dtype
+from zoo.layers.steps import product_dtype, wants_gradient
 
 _ROWS = 256  # rows whose scores exist at one time: few enough for the cache, enough for a full-speed product
 
@@ -16,10 +16,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
     gradient ever exists as a whole, in the precision of the products."""
 
     @staticmethod
-    def forward(ctx, x, weight, bias, labels, smoothing, dtype):
+    def forward(ctx, x, weight, bias, labels, smoothing, dtype, train):
         vocab = weight.size(0)
         xs, w, b = x.to(dtype), weight.to(dtype), bias.to(dtype)
-        train = any(ctx.needs_input_grad)
         grads = xs.new_empty(len(x), vocab) if train else None
         d_bias = torch.zeros_like(bias, dtype=torch.float32)
         loss = x.new_zeros((), dtype=torch.float32)
@@ -53,7 +52,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         xs, w, grads, d_bias = ctx.saved_tensors
         d_x = torch.mm(grads, w).to(ctx.dtypes[0]).mul_(grad)
         d_weight = torch.mm(grads.t(), xs).to(ctx.dtypes[1]).mul_(grad)
-        return d_x, d_weight, d_bias.to(ctx.dtypes[2]) * grad, None, None, None
+        return d_x, d_weight, d_bias.to(ctx.dtypes[2]) * grad, None, None, None, None
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
@@ -79,9 +78,9 @@ def linear_cross_entropy_rows(
     x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, label_smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """`linear_cross_entropy`, and -log p of each label, (N,) without label smoothing and without a gradient."""
-    dtype = product_dtype(weight)
+    dtype, train = product_dtype(weight), wants_gradient(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):
-        return _LinearCrossEntropy.apply(x, weight, bias, labels, label_smoothing, dtype)
+        return _LinearCrossEntropy.apply(x, weight, bias, labels, label_smoothing, dtype, train)
 
 
 def sampled_linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, sampled: int) -> Tensor:

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import embedding_bag
 
 from zoo.layers.elementwise import tanh_
-from zoo.layers.steps import product_dtype
+from zoo.layers.steps import product_dtype, wants_gradient
 
 
 class Packing(NamedTuple):
@@ -118,7 +118,7 @@ class _GRUScan(torch.autograd.Function):
     """Gates in torch's order r, z, n; n = tanh(W x + r (U h)); h' = (1 - z) n + z h. Starts from zeros."""
 
     @staticmethod
-    def forward(ctx, table, index, inverse, weight, counts, dtype):
+    def forward(ctx, table, index, inverse, weight, counts, dtype, train):
         size, directions = weight.size(-1), len(weight)
         hidden_weight, minus_one = weight.transpose(1, 2).to(dtype, copy=True), weight.new_tensor(-1.0, dtype=torch.float32)
         hidden_weight[..., 2 * size :] *= 2  # tanh(x) = 2 sigmoid(2x) - 1
@@ -127,7 +127,7 @@ class _GRUScan(torch.autograd.Function):
         rz = _gather(table[:, : 2 * size].contiguous(), index)  # the gates r, z
         new = _gather(2 * table[:, 2 * size :], index)  # n, twice until the sigmoid
         states = torch.empty_like(new)
-        inner = torch.empty_like(new) if any(ctx.needs_input_grad) else None  # U_n h, for the backward pass
+        inner = torch.empty_like(new) if train else None  # U_n h, for the backward pass
         gates, candidates, after = (_blocks(x, counts, directions) for x in (rz, new, states))
         kept = [None] * len(counts) if inner is None else _blocks(inner, counts, directions)
         hidden = None
@@ -189,14 +189,14 @@ class _GRUScan(torch.autograd.Function):
                 whole[..., 2 * size :] = through
                 kept.add_(_product(whole, hidden_weight))
         d_weight = _weight_gradient([block[5] for block in blocks], [block[3] for block in blocks], weight, ctx.dtype)
-        return _scatter(d_gates, index, inverse, ctx.table), None, None, d_weight, None, None
+        return _scatter(d_gates, index, inverse, ctx.table), None, None, d_weight, None, None, None
 
 
 class _LSTMScan(torch.autograd.Function):
     """Gates in torch's order i, f, g, o; c' = f c + i g; h' = o tanh(c'). Starts from zeros. Returns all h and all c."""
 
     @staticmethod
-    def forward(ctx, table, index, inverse, weight, counts, dtype):
+    def forward(ctx, table, index, inverse, weight, counts, dtype, train):
         size, directions = weight.size(-1), len(weight)
         gates = _gather(table, index)  # becomes i, f, g, o
         hidden_weight, minus_one = weight.transpose(1, 2).to(dtype).contiguous(), gates.new_tensor(-1.0)
@@ -260,7 +260,7 @@ class _LSTMScan(torch.autograd.Function):
             else:
                 d_f.zero_()
         d_weight = _weight_gradient(outs, hiddens, weight, ctx.dtype)
-        return _scatter(d_gates, index, inverse, ctx.table), None, None, d_weight, None, None
+        return _scatter(d_gates, index, inverse, ctx.table), None, None, d_weight, None, None, None
 
 
 class _Rearrange(torch.autograd.Function):
@@ -302,7 +302,8 @@ def packed_recurrence(
         index = rows[torch.div(index, directions, rounding_mode="floor")] * directions + index % directions
     table = table.reshape(len(table) * directions, gates)
     inverse = places if rows is None else None
-    found = _SCANS[gates // size].apply(table, index, inverse, weight, packing.counts, product_dtype(weight))
+    options = packing.counts, product_dtype(weight), wants_gradient(table, weight)
+    found = _SCANS[gates // size].apply(table, index, inverse, weight, *options)
     found = found if isinstance(found, tuple) else (found,)
     outputs = _Rearrange.apply(found[0], places, packing.items).view(len(packing.places), directions * size)
     ended, last = packing.last >= 0, packing.last.clamp(min=0)

@@ -11,26 +11,24 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from zoo.layers.elementwise import tanh_
-from zoo.layers.steps import product_dtype
+from zoo.layers.steps import product_dtype, row_product, wants_gradient
 
 
 class _LSTMScan(torch.autograd.Function):
     """Gates in torch's order i, f, g, o; c' = f c + i g; h' = o tanh(c')."""
 
     @staticmethod
-    def forward(ctx, gates, weight, hidden, cell, dtype):
+    def forward(ctx, gates, weight, hidden, cell, dtype, train):
         size = weight.size(1)
         ctx.gates_dtype = gates.dtype
         gates = gates.to(torch.promote_types(gates.dtype, torch.float32), copy=True)  # becomes i, f, g, o
         hidden, cell = hidden.to(gates.dtype), cell.to(gates.dtype)
-        hidden_weight, minus_one = weight.to(dtype).t(), gates.new_tensor(-1.0)
+        minus_one = gates.new_tensor(-1.0)
+        product = row_product(weight.to(dtype), pack=train)  # else pieces of a text give the bits of the whole
         states, cells, squashed = (gates.new_empty(*gates.shape[:2], size) for _ in range(3))
         h, c = hidden, cell
         for part, state, after, s in zip(gates, states, cells, squashed, strict=True):
-            if gates.dtype == dtype:
-                part.addmm_(h, hidden_weight)
-            else:
-                part.add_(torch.mm(h.to(dtype), hidden_weight))
+            part.add_(product(h.to(dtype)))
             i, f, g, o = part.split(size, dim=-1)
             g.mul_(2)
             part.sigmoid_()  # all four in one call: tanh(g) = 2 sigmoid(2g) - 1
@@ -49,7 +47,7 @@ class _LSTMScan(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad_states, grad_cells):
         gates, states, cells, squashed, weight, hidden, cell = ctx.saved_tensors
-        size, hidden_weight = weight.size(1), weight.to(ctx.dtype)
+        size, product = weight.size(1), row_product(weight.to(ctx.dtype).t(), pack=True)
         d_gates = torch.empty_like(gates)
         carry, cell_carry, grad, work = (torch.zeros_like(hidden) for _ in range(4))
         of_start = any(ctx.needs_input_grad[2:4])
@@ -73,10 +71,10 @@ class _LSTMScan(torch.autograd.Function):
             d_o.mul_(s).mul_(g_h)
             if t or of_start:
                 cell_carry.mul_(f)
-                carry = torch.mm(out.to(ctx.dtype), hidden_weight).to(gates.dtype)
+                carry = product(out.to(ctx.dtype)).to(gates.dtype)
         before = torch.cat([hidden.unsqueeze(0), states[:-1]]).flatten(0, 1).to(ctx.dtype)
         d_weight = torch.mm(d_gates.flatten(0, 1).to(ctx.dtype).t(), before).to(weight.dtype)
-        return d_gates.to(ctx.gates_dtype), d_weight, carry if of_start else None, cell_carry if of_start else None, None
+        return d_gates.to(ctx.gates_dtype), d_weight, carry if of_start else None, cell_carry if of_start else None, None, None
 
 
 def lstm_scan(gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,4 +89,4 @@ def lstm_scan(gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor) -> tu
     Returns:
         h and c after each step, (T, B, H) each, at least fp32.
     """
-    return _LSTMScan.apply(gates, weight, hidden, cell, product_dtype(weight))
+    return _LSTMScan.apply(gates, weight, hidden, cell, product_dtype(weight), wants_gradient(gates, weight, hidden, cell))
