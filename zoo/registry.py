@@ -79,6 +79,16 @@ TABLE: dict[str, Entry] = _table(
         },
     ),
     Entry(
+        "attention_over_attention.cbtlike_ne",
+        "zoo.models.attention_over_attention.AttentionOverAttentionReader",
+        {
+            "config.json": "daae4e7f9adc0c589fe7788f941953b1b340a91713ca95b8e57b2db7ec6118a1",
+            "golden.safetensors": "7ea2a04069969735c1887578e57b49a527b2348a840ca410c430199594584e46",
+            "model.safetensors": "603a2986d9d97bfbad8ec5dd2d0d0190a0654919a9cd564a6bb54a20e8c71dd3",
+            "tokenizer.json": "b36e12f359d644ef84ac3bfbb708ffc53c39fa2ac72c33ed75b0509f58623b69",
+        },
+    ),
+    Entry(
         "bahdanau.multi30k_en_de",
         "zoo.models.bahdanau.BahdanauNMT",
         {
