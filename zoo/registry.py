@@ -230,11 +230,11 @@ TABLE: dict[str, Entry] = _table(
         "structured_self_attention.sst2",
         "zoo.models.structured_self_attention.StructuredSelfAttention",
         {
-            "config.json": "0d9f01db89ea25185c7460d07b4f1d8d4646ea680b0ee25c16806c3cd0a58ba2",
-            "golden.safetensors": "e7f8fb649b3be6932c26467b146ce02cfc644171189770ae4861076793b12aae",
+            "config.json": "7648aea7b2de4873fc463f1990d1a34d847f320aba627d1f8c2b29859cd9fbc7",
+            "golden.safetensors": "755a7b75b53eda59dcbbc4318b158918086dffd2902c5bbda0243f38c46ffea9",
             "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
-            "model.safetensors": "ed1c81125a70b099a5e9d258d3b7f2e7f834bc385d17393d85bd28b0ba65d2e6",
-            "tokenizer.json": "a3185cd2b49e792dc96620f9a539ae4456bff0e5899561bad8a60e6a83d99b5a",
+            "model.safetensors": "84cdd53bf29c001ad2ee1f89faddbe1ed777159869c10bfd07df48991c1f18dc",
+            "tokenizer.json": "b93f02334ed01ee2479e2a9502d1ff36abd6cd2fca25154d7a4d821ce9f6e508",
         },
     ),
     Entry(
