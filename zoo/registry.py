@@ -113,11 +113,11 @@ TABLE: dict[str, Entry] = _table(
         "han.reuters",
         "zoo.models.han.HAN",
         {
-            "config.json": "6304666cac757022f8a2cace7586924a1581d2c5049de2f5b8da98f4f7815639",
-            "golden.safetensors": "28f72c7b4ceb189252905ea8fe11f6a4e84fa40c566e31fa3203d5dd40fe902b",
+            "config.json": "45c12fcb3ca9b57cefd6ffc597d20e07a287d43ad9c284a73a5ef4ab57ff66a1",
+            "golden.safetensors": "d5c97aaa62a45fad6e173c5c907ba2dcc52a9410e7716938f3f7d366318b4f89",
             "labels.json": "c6ae04965a14a0096737de9710ee201b9adf73cd1c53414e2eeea3b2f3daebb4",
-            "model.safetensors": "96d3adb3d0e840a381cef54b99507030c95d1d5d7488f323075c8af5ee990546",
-            "tokenizer.json": "e51b45ecd29c90810fef67235dea6b04f27d25c68428f2fbd5ccd798d503ec18",
+            "model.safetensors": "63d785e40ee28040f8a1133b8e0ef83fe0a70db441984374a4efadc97d79da10",
+            "tokenizer.json": "1f1d491f6e560233f339d93c7a370dc5169e8b1e95ccbc8ba7a7331b3f06e608",
         },
     ),
     Entry(
