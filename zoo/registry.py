@@ -208,11 +208,11 @@ TABLE: dict[str, Entry] = _table(
         "structured_self_attention.imdb",
         "zoo.models.structured_self_attention.StructuredSelfAttention",
         {
-            "config.json": "f57e0e9c9d74cb5e49b8c7ed5e0e7339462934db4d3e37871c79d444cfe68501",
-            "golden.safetensors": "4bd238e65f1860107b1647f4bae4f9e1e5817dac79a9bce078a198052ecf09c5",
+            "config.json": "8205ee504d0e7a681709212be33c16cd60dfaeafabac384951b9af8134194df0",
+            "golden.safetensors": "83b53995867719f19ff60f511b1fb5014207f4a97ce9ddbc470e950476e9076b",
             "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
-            "model.safetensors": "2049cba031e8a4570c5922f57a4103fce165a11563097d06c675e1f5c77db74b",
-            "tokenizer.json": "f8be7142e717e82362f9492b22fa7adfff63047f0686201b8c4cf2da86793e37",
+            "model.safetensors": "71f74b59f63cd95bb3eefb37c178a237997560f4039d50a32c7afa6fcf67f7a3",
+            "tokenizer.json": "f98c71f0df272358c20a116df7719c102154bc26ca525874275a479ee6427105",
         },
     ),
     Entry(
