@@ -90,6 +90,8 @@ class Words(nn.Module):
         word_dropout: share of the vocabulary left out of the inputs of a training batch, whole words (Gal and Ghahramani 2016).
         sampled_words: words in the softmax of a training batch besides those to be predicted (`sampled_linear_cross_entropy`); all
             if not given.
+        evaluation_temperature: the readouts are divided by it when the model is not trained. Training may leave a model too sure of
+            itself; the value that is best on validation data mends that (Guo et al. 2017, arXiv:1706.04599).
     """
 
     def __init__(
@@ -100,11 +102,14 @@ class Words(nn.Module):
         tie_output: bool,
         word_dropout: float,
         sampled_words: int | None = None,
+        evaluation_temperature: float = 1.0,
     ):
         super().__init__()
         if sampled_words is not None and sampled_words < 2:
             raise ValueError(f"sampled_words must be at least 2, or null for the whole vocabulary; got {sampled_words}")
-        self.scale, self.sampled_words = embedding_size**0.5, sampled_words
+        if not 0 < evaluation_temperature < math.inf:
+            raise ValueError(f"evaluation_temperature must be above 0 and finite; got {evaluation_temperature}")
+        self.scale, self.sampled_words, self.evaluation_temperature = embedding_size**0.5, sampled_words, evaluation_temperature
         self.table = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
         nn.init.normal_(self.table.weight, std=1 / self.scale)
         self.table.weight.detach()[PAD] = 0
@@ -136,18 +141,22 @@ class Words(nn.Module):
 
     def logits(self, readouts: Tensor) -> Tensor:
         """Readouts (..., D) -> (..., V)."""
-        return self.output(self.bridge(readouts))
+        return self.output(self._bridged(readouts))
 
     def loss(self, readouts: Tensor, labels: Tensor) -> Tensor:
         """Summed cross-entropy of readouts (N, D) and labels (N,); in training an estimate if words are sampled."""
-        layer = self.bridge(readouts), self.output.weight, self.output.bias, labels
+        layer = self._bridged(readouts), self.output.weight, self.output.bias, labels
         if self.training and self.sampled_words:
             return sampled_linear_cross_entropy(*layer, self.sampled_words)
         return linear_cross_entropy(*layer)
 
     def losses(self, readouts: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of each of readouts (N, D) with labels (N,) -> (N,), without a gradient."""
-        return linear_cross_entropy_rows(self.bridge(readouts), self.output.weight, self.output.bias, labels)[1]
+        return linear_cross_entropy_rows(self._bridged(readouts), self.output.weight, self.output.bias, labels)[1]
+
+    def _bridged(self, readouts: Tensor) -> Tensor:
+        bridged = self.bridge(readouts)
+        return bridged if self.training or self.evaluation_temperature == 1 else bridged / self.evaluation_temperature
 
 
 class LanguageModelModule(ZooModule):

@@ -111,6 +111,26 @@ def test_sampled_words_are_for_the_training_only():
         build(sampled_words=1)
 
 
+@pytest.mark.parametrize("tie_output", [True, False])
+def test_evaluation_temperature_softens_all_that_is_not_trained(tie_output):
+    one, model = (build(dropout=0.0, tie_output=tie_output, evaluation_temperature=t) for t in (1.0, 2.0))
+    model.load_state_dict(one.state_dict())
+    batch = LMBatch(ids(2, 6), ids(2, 6, seed=1), first=True)
+    with torch.no_grad():
+        bias = one.words.output.bias.normal_()
+        model.words.output.bias.copy_(bias)
+        logits, _ = model(batch.inputs)
+        torch.testing.assert_close(logits, bias + (one(batch.inputs)[0] - bias) / 2)
+        want = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="sum")
+        torch.testing.assert_close(model.loss(batch)[0], want)
+        model._measure(batch)
+        torch.testing.assert_close(model._totals[0], want.double())
+    assert torch.equal(model.train().loss(batch)[0], one.train().loss(batch)[0])
+    for bad in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"evaluation_temperature must be above 0 and finite; got {bad}"):
+            build(evaluation_temperature=bad)
+
+
 @pytest.mark.parametrize("attention", ["attention", "key_value", "key_value_predict"])
 def test_weights_sum_to_one_where_something_was_read(attention):
     model = build(attention, window=6)  # longer than the text

@@ -120,6 +120,7 @@ class KeyValuePredictLM(LanguageModelModule):
         word_dropout: share of the vocabulary that a training batch does not see in its inputs.
         weight_dropout: on the recurrent weights (Wan et al. 2013), one draw a batch.
         sampled_words: words in the softmax of a training batch, besides those to be predicted; all if not given.
+        evaluation_temperature: divides the readouts when the model is not trained; choose it on validation data.
         locked_dropout: the same dropout at all steps of a batch.
         learning_rate: peak rate of AdamW.
         warmup_steps: optimiser steps of linear warm-up.
@@ -147,6 +148,7 @@ class KeyValuePredictLM(LanguageModelModule):
         word_dropout: float = 0.0,
         weight_dropout: float = 0.0,
         sampled_words: int | None = None,
+        evaluation_temperature: float = 1.0,
         locked_dropout: bool = True,
         learning_rate: float = 2e-3,
         warmup_steps: int = 200,
@@ -166,7 +168,7 @@ class KeyValuePredictLM(LanguageModelModule):
         self.reader = READERS[attention](hidden_size, window, ngram)
         self.output_size = self.reader.parts * hidden_size
         sizes = [inner_size or self.output_size] * (num_layers - 1) + [self.output_size]
-        self.words = Words(vocab_size, embedding_size, hidden_size, tie_output, word_dropout, sampled_words)
+        self.words = Words(vocab_size, embedding_size, hidden_size, tie_output, word_dropout, sampled_words, evaluation_temperature)
         self.cells = nn.ModuleList(LSTMCell(size, out) for size, out in zip([embedding_size, *sizes], sizes))
         make = LockedDropout if locked_dropout else Dropout
         self.input_dropout, self.inner_dropout, self.dropout = make(input_dropout), make(inner_dropout), make(dropout)
