@@ -57,9 +57,9 @@ def _invent(data_class, init_args, root):
     data = data_class(**init_args)
     rng = random.Random(0)
     lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(200)]
-    if "train_src" in init_args:  # a file of one's own
+    if own := init_args.get("train_src") or init_args.get("train"):  # a file of one's own
         root.mkdir(parents=True, exist_ok=True)
-        (root / init_args["train_src"]).write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")
+        (root / own).write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")
         return
     for name in init_args.get("extra_pairs", []):
         (root.parent / name).write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")

@@ -268,18 +268,17 @@ class LanguageModelModule(ZooModule):
         self._measure(batch)
 
     def on_validation_epoch_end(self) -> None:
-        values = self._values()
-        self.log("val/loss", values["loss"], prog_bar=True)
-        self.log("val/perplexity", values["perplexity"], prog_bar=True)
+        for key, value in self._values().items():
+            self.log(f"val/{key}", value, prog_bar=key in ("loss", "perplexity"))
 
     on_test_epoch_start = on_validation_epoch_start
     test_step = validation_step
 
     def on_test_epoch_end(self) -> None:
-        values = self._values()
+        values, name = self._values(), self.trainer.datamodule.test_names[0]
         for key, value in values.items():
-            self.log(f"test/{key}", value)
-        self.print("\n".join(["\ntest, fp32", *(f"  {key:16}{value:8.4f}" for key, value in values.items())]))
+            self.log(f"test/{name}/{key}", value)
+        self.print("\n".join([f"\n{name}, fp32", *(f"  {key:16}{value:8.4f}" for key, value in values.items())]))
 
     def _measure(self, batch: LMBatch) -> None:
         """Adds a batch to the totals: loss, labels, labels with something to look at, and weight at each distance."""

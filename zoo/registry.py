@@ -131,6 +131,16 @@ TABLE: dict[str, Entry] = _table(
         },
     ),
     Entry(
+        "key_value_predict.ptb",
+        "zoo.models.key_value_predict_lm.KeyValuePredictLM",
+        {
+            "config.json": "3cb8652a94336e6c354d5e7f79bfc6aa761ddf1da87524dcbee3844a0502672d",
+            "golden.safetensors": "2eb34d39f68539461734e0868e9422f04aec48a456afefbb2e79f4435a1e2fab",
+            "model.safetensors": "ee315cdb7307266a27c3351503ca89fcbd7c63743760fac8a74a5711ffa045b0",
+            "tokenizer.json": "bc3b98b845a73e101b70cf849a1f054fde62d8685332667d7e0e397ca5db68a0",
+        },
+    ),
+    Entry(
         "luong_dot.dates",
         "zoo.models.luong.LuongNMT",
         {

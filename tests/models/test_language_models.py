@@ -105,7 +105,7 @@ def test_sampled_words_are_for_the_training_only():
     batch = LMBatch(ids(2, 6), ids(2, 6, seed=1), first=True)
     assert torch.equal(model.loss(batch)[0], whole.loss(batch)[0])  # while it is scored
     torch.manual_seed(0)
-    losses = {round(float(model.train().loss(batch)[0]), 4) for _ in range(5)}
+    losses = {round(model.train().loss(batch)[0].item(), 4) for _ in range(5)}
     assert len(losses) > 1  # each draws anew
     with pytest.raises(ValueError, match="sampled_words must be at least 2, or null for the whole vocabulary; got 1"):
         build(sampled_words=1)
@@ -366,7 +366,7 @@ def test_validation_and_test_give_the_perplexity_of_the_text(corpus):
         data = corpus(batch_size=batch_size, segment=segment, val_streams=2)
         trainer = pl.Trainer(**QUIET)
         (test,), (val,) = trainer.test(model, datamodule=data, verbose=False), trainer.validate(model, datamodule=data, verbose=False)
-        found.append((test["test/perplexity"], val["val/perplexity"], math.log(val["val/perplexity"]) - val["val/loss"]))
+        found.append((test["test/test/perplexity"], val["val/perplexity"], math.log(val["val/perplexity"]) - val["val/loss"]))
     for test, val, zero in found:
         assert test == pytest.approx(found[0][0], rel=1e-5) and val == pytest.approx(found[0][1], rel=1e-5) and abs(zero) < 1e-6
         assert test == pytest.approx(model.perplexity("\n".join(LINES)), rel=1e-5)
@@ -381,10 +381,10 @@ def test_how_far_back_the_model_looked(corpus):
     # the second word sees one step, the third one two, all others three
     share = [(1 + 1 / 2 + (words - 3) / 3), (1 / 2 + (words - 3) / 3), (words - 3) / 3]
     for d, value in enumerate(share, start=1):
-        assert found[f"test/share_{d}"] == pytest.approx(value / (words - 1), rel=1e-5)
-    assert found["test/mean_distance"] == pytest.approx(sum(d * value for d, value in enumerate(share, start=1)) / (words - 1), rel=1e-5)
+        assert found[f"test/test/share_{d}"] == pytest.approx(value / (words - 1), rel=1e-5)
+    assert found["test/test/mean_distance"] == pytest.approx(sum(d * value for d, value in enumerate(share, start=1)) / (words - 1), rel=1e-5)
     (plain,) = pl.Trainer(**QUIET).test(build("none"), datamodule=corpus(), verbose=False)
-    assert plain.keys() == {"test/loss", "test/perplexity"}
+    assert plain.keys() == {"test/test/loss", "test/test/perplexity"}
 
 
 def test_a_training_learns_a_text(corpus):
