@@ -11,6 +11,7 @@ Differs from the paper:
   word occurs. With momentum and without this beginning the outputs saturate in the first steps and long stay so.
 * Dropout of words, inputs, outputs and recurrent weights (Merity et al. 2018, arXiv:1708.02182), the same over time; the readout may be
   projected to the embedding size and share its matrix with the embeddings (`tie_output`).
+* Training may score a sample of the words (`sampled_words`); readouts may be softened when not trained (`evaluation_temperature`).
 * More than one layer: the attention sits on the top one.
 
 Shapes: B batch, T steps, L window, K size of a key, O = K, 2K, 3K or (N-1)K output size of the top layer, E embedding, V vocabulary.
