@@ -41,7 +41,7 @@ class LanguageModel:
         while True:
             last = log_probs[-1]
             last[self.search["never"]] = -np.inf
-            if len(added) < min(self.search["min_words"], most - 1):
+            if len(added) < self.search["min_words"]:
                 last[self.eos] = -np.inf
             added.append(int(last.argmax()))
             total += last[added[-1]]

@@ -53,6 +53,12 @@ def test_json_and_picture(files, capsys):
     assert (files / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_picture_of_the_first_pair_that_has_words(files, capsys):
+    (files / "both").write_text("\tnothing\n" + "".join(f"{s}\t{t}\n" for s, t in PAIRS[:2]), encoding="utf-8")
+    assert main(["align", NAME, str(files / "both"), "--plot", str(files / "picture.svg")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3 and "schwarzer" in (files / "picture.svg").read_text(encoding="utf-8")
+
+
 def test_error_rate_beside_the_diagonal(files, capsys):
     assert main(["align", NAME, str(files / "both"), "--gold", str(files / "gold")]) == 0
     head, model, diagonal = capsys.readouterr().out.splitlines()

@@ -9,6 +9,7 @@ from model_cases import build
 from zoo.alignment import Alignment
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.models.bahdanau import BahdanauNMT
+from zoo.models.luong import LuongNMT
 from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.models.tutorial_attention import TutorialAttentionNMT
 from zoo.text import PairBatch, Tokenizer, pad_batch
@@ -59,11 +60,29 @@ def test_links_follow_the_weights_and_the_end_of_the_source_takes_none():
     assert found.to_dict()["links"] == [[0, 0]]
 
 
+@pytest.mark.parametrize("attention", ["local_p", "local_p_star"])
+def test_what_a_gaussian_takes_does_not_go_to_the_end(attention):
+    """Rows of these sum to about a half; a word is linked if it has more than the end of the source, not more than all that is missing."""
+    torch.manual_seed(0)
+    model = build(LuongNMT, src_vocab_size=40, tgt_vocab_size=40, attention=attention).eval()
+    model.src_tokenizer = model.tgt_tokenizer = Tokenizer.train(TEXT, "word", 40)
+    source, target = TEXT
+    found = model.align((source, target))
+    batch = pad_batch([model.src_tokenizer.encode(source)], [model.tgt_tokenizer.encode(target)])
+    with torch.no_grad():
+        _, weights = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+    best = weights[0].argmax(1).tolist()[:-1]
+    assert (found.attention.sum(1) < 0.8).all() and found.links
+    assert found.links == [(s, t) for t, s in enumerate(best) if s < len(source.split())]
+
+
 def test_what_cannot_be_aligned(model):
     with pytest.raises(TypeError, match="align takes a pair .* got str"):
         model.align(["a dog"])
     with pytest.raises(ValueError, match="text 2 has [0-9,]+ tokens; at most 1,000 are allowed"):
         model.align([("a", "b"), ("dog " * 2000, "men")])
+    with pytest.raises(ValueError, match="text 1 has [0-9,]+ tokens; at most 1,000 are allowed"):
+        model.align(("dog", "men " * 2000))
     plain = build(Seq2SeqNMT, src_vocab_size=40, tgt_vocab_size=40).eval()
     plain.src_tokenizer = plain.tgt_tokenizer = model.src_tokenizer
     with pytest.raises(ValueError, match="this model has no attention to align with"):
@@ -104,10 +123,14 @@ def test_the_reference_itself_has_no_error(links):
     assert alignment_error_rate(links, gold) == {"aer": 0.0, "precision": 100.0, "recall": 100.0}
 
 
-def test_bad_references(tmp_path):
-    (tmp_path / "gold").write_text("1-1\n0-1\n")
-    with pytest.raises(ValueError, match=r"gold, line 2: expected i-j \(sure\) or ipj \(possible\), counted from 1; got '0-1'"):
+@pytest.mark.parametrize("item", ["0-1", "²-1", "1", "a-b"])
+def test_bad_references(tmp_path, item):
+    (tmp_path / "gold").write_text(f"1-1\n{item}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"gold, line 2: expected i-j \(sure\) or ipj \(possible\), counted from 1; got '{item}'"):
         read_gold_alignments(tmp_path / "gold")
+
+
+def test_scores_of_nothing():
     with pytest.raises(ValueError, match="got 1 sentences and 0 references"):
         alignment_error_rate([[(0, 0)]], [])
     with pytest.raises(ValueError, match="needs links on both sides; got 0 predicted and 1 sure"):
@@ -130,6 +153,8 @@ def test_diagonal():
         (["a b"], r"a pair \(source, target\) or a list of such tuples; got str"),
         ([("a", None)], "texts, or lists of words; got NoneType"),
         (([1, 2], ["a"]), "texts, or lists of words; got int in the list"),
+        ((("a", "b"), ("c", "d")), "texts, or lists of words; got tuple"),
+        (("a", "b", "c"), r"a pair \(source, target\) or a list of such tuples; got a tuple of 3"),
     ],
 )
 def test_what_is_no_pair(pairs, message):

@@ -104,7 +104,7 @@ def test_bad_input(model, files, tmp_path):
         model.caption([3])
     with pytest.raises(TypeError, match="caption takes an image .* or a list of them; got int"):
         model.caption(3)
-    with pytest.raises(ValueError, match="beam_size must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="beam_size must be from 1 to 100; got 0"):
         model.caption(files[0], beam_size=0)
     model.tokenizer = None
     with pytest.raises(ValueError, match="no tokenizer yet; load a pretrained one with zoo.load"):

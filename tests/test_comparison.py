@@ -199,8 +199,27 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     assert "base.yaml must have `data:` and, as the budget" in fails(capsys, *options(place))[0]
     damaged = place / "out" / "dot" / "seed1" / "result.json"
     damaged.parent.mkdir(parents=True)
-    damaged.write_text("{")
-    assert "result.json is damaged" in fails(capsys, *options(place, "--report"))[0]
+    lacking = [{**_result("dot", 1, 30.0), **wrong} for wrong in ({"settings": None}, {"test": {}}, {"threads": "one"})]
+    for text in (b"{", b'"\xff"', b'{"name": "dot"}', *(json.dumps(result).encode() for result in lacking)):
+        damaged.write_bytes(text)
+        assert "result.json is damaged" in fails(capsys, *options(place, "--report"))[0]
+
+
+def test_results_of_another_recipe_stand_in_no_table(place, within, capsys):
+    assert main(["compare", *options(place, "--epochs", "1", "--only", "dot", "none")]) == 0
+    capsys.readouterr()
+    base = place / "recipes" / "base.yaml"
+    base.write_text(base.read_text().replace("total_steps: 44", "total_steps: 48"))
+    shutil.rmtree(place / "out" / "dot")
+    line, _ = fails(capsys, *options(place, "--epochs", "1", "--only", "dot"))
+    folder = place / "out" / "none" / "seed1"
+    assert line == f"{folder / 'result.json'} is of another recipe: choose another --out, or delete {folder} to train this anew"
+
+
+def test_a_recipe_without_arguments(place):
+    (place / "recipes" / "dot.yaml").write_text("model:\n  init_args:\n")
+    plan = comparison.Plan(place / "recipes", place / "out", None, 1, "cpu", 1, 0)
+    assert "--model.total_steps" in comparison.Job(plan, "dot", 1).fit_arguments()
 
 
 def test_arguments_of_a_training(place):

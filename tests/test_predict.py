@@ -271,9 +271,9 @@ def test_lines_that_are_no_questions(reader, capsys, monkeypatch, line, message)
 
 
 def test_mistakes_with_queries(reader, zoo_of, capsys, tmp_path):
-    for nothing in ("story.txt", str(tmp_path)):
+    for nothing, what in (("story.txt", "there is no such file"), (str(tmp_path), "it is a folder"), ("", "it is empty")):
         wrong = fails(capsys, "predict", "reader", "XXXXX", "--document", nothing)
-        assert wrong == f"--document {nothing}: there is no such file; give a text file, or the document itself"
+        assert wrong == f"--document {nothing}: {what}; give a text file, or the document itself"
     assert fails(capsys, "predict", "reader", "XXXXX") == "reader answers queries about a document: give --document FILE"
     wrong = fails(capsys, "predict", "reader", "XXXXX", "--document", STORY, "--beam-size", "2")
     assert wrong == "reader answers queries: --beam-size is for translation and captions"

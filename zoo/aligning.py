@@ -36,18 +36,19 @@ def run(options: argparse.Namespace) -> None:
     if not hasattr(model, "align"):
         raise ValueError(f"{options.name} is no translator: it aligns nothing")
     found = model.align(pairs)
-    if options.plot and found:
-        found[0].plot(options.plot)
     if gold is not None:
         diagonal = [diagonal_links(len(alignment.source_words), len(alignment.target_words)) for alignment in found]
         rows = {options.name: [alignment.links for alignment in found], "the diagonal": diagonal}
         print(_table({name: alignment_error_rate(links, gold) for name, links in rows.items()}))
-        return
-    for (source, target), alignment in zip(pairs, found, strict=True):
-        if options.json:
-            print(json.dumps({"source": source, "target": target, **alignment.to_dict()}, ensure_ascii=False))
-        else:
-            print(" ".join(f"{i}-{j}" for i, j in alignment.links))
+    else:
+        for (source, target), alignment in zip(pairs, found, strict=True):
+            if options.json:
+                print(json.dumps({"source": source, "target": target, **alignment.to_dict()}, ensure_ascii=False))
+            else:
+                print(" ".join(f"{i}-{j}" for i, j in alignment.links))
+    drawn = next((alignment for alignment in found if alignment.source_words and alignment.target_words), None)
+    if options.plot and drawn:  # of no words there is nothing to draw
+        drawn.plot(options.plot)
 
 
 def _check(gold: list[GoldAlignment], pairs: list[tuple[str, str]], file: str) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from zoo.text import Tokenizer, pad_batch
 if TYPE_CHECKING:
     from zoo.translation import TranslationModule
 
-Pair = tuple[str | Sequence[str], str | Sequence[str]]
+Pair = tuple[str | list[str], str | list[str]]
 PAIRS, _SIDE = "a pair (source, target) or a list of such tuples", "texts, or lists of words"
 
 
@@ -24,8 +25,8 @@ class Alignment:
 
     source_words: list[str]
     target_words: list[str]
-    attention: Tensor  # (target words, source words); a row sums to less than 1 by what went to the end of the source
-    links: list[tuple[int, int]]  # (source word, target word) counted from 0: the source word that each target word attends to most
+    attention: Tensor  # (target words, source words); rows lack what went to the end of the source (and what local-p weights lack)
+    links: list[tuple[int, int]]  # (source word, target word) counted from 0: what each target word attends to most, if not the end
 
     def plot(self, path: str | os.PathLike) -> Path:
         """Draws the alignment heat map into an image file (format by its ending) and returns the path."""
@@ -46,7 +47,9 @@ def align(model: "TranslationModule", pairs: Pair | Sequence[Pair], batch_size: 
     one = isinstance(pairs, tuple)
     checked = [_words(pair) for pair in ([pairs] if one else pairs)]
     pieces = [(_pieces(model.src_tokenizer, source), _pieces(model.tgt_tokenizer, target)) for source, target in checked]
-    model._check_lengths([sum(source, []) for source, _ in pieces])
+    ids = [[list(chain.from_iterable(pair[side])) for pair in pieces] for side in (0, 1)]
+    for side in ids:
+        model._check_lengths(side)
     results = [Alignment(source, target, torch.zeros(len(target), len(source)), []) for source, target in checked]
     order = sorted((n for n, (source, target) in enumerate(checked) if source and target), key=lambda n: len(checked[n][0]))
     training = model.training
@@ -54,7 +57,7 @@ def align(model: "TranslationModule", pairs: Pair | Sequence[Pair], batch_size: 
     try:
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
-            batch = pad_batch(*([sum(pieces[n][side], []) for n in rows] for side in (0, 1)))
+            batch = pad_batch(*([side[n] for n in rows] for side in ids))
             src, lengths, tgt = (x.to(model.device) for x in batch[:3])
             _, weights = model(src, lengths, tgt[:, :-1])
             if weights is None:
@@ -68,9 +71,9 @@ def align(model: "TranslationModule", pairs: Pair | Sequence[Pair], batch_size: 
 
 def _words(pair: Pair) -> tuple[list[str], list[str]]:
     if not isinstance(pair, tuple) or len(pair) != 2:
-        raise TypeError(f"align takes {PAIRS}; got {type(pair).__name__}")
+        raise TypeError(f"align takes {PAIRS}; got {f'a tuple of {len(pair)}' if isinstance(pair, tuple) else type(pair).__name__}")
     for side in pair:
-        if not isinstance(side, Iterable):
+        if not isinstance(side, Iterable) or isinstance(side, tuple):  # a tuple of two pairs is no pair
             raise TypeError(f"align takes {_SIDE}; got {type(side).__name__}")
     source, target = (side.split() if isinstance(side, str) else list(side) for side in pair)
     if wrong := [word for word in source + target if not isinstance(word, str)]:
@@ -92,11 +95,11 @@ def _alignment(
     source_of, target_of = (
         torch.tensor([n for n, ids in enumerate(pieces) for _ in ids], dtype=torch.long) for pieces in (source_pieces, target_pieces)
     )
-    pieces = weights[: len(target_of), : len(source_of)]
-    by_source = pieces.new_zeros(len(pieces), len(source)).index_add_(1, source_of, pieces)
-    attention = by_source.new_zeros(len(target), len(source)).index_add_(0, target_of, by_source)
-    attention /= torch.tensor([max(1, len(ids)) for ids in target_pieces]).unsqueeze(1)
-    to_end = 1 - attention.sum(1)  # what went to the end of the source
+    read = weights[: len(target_of), : len(source_of) + 1]  # the last column is the end of the source
+    by_source = read.new_zeros(len(read), len(source) + 1).index_add_(1, torch.cat([source_of, source_of.new_tensor([len(source)])]), read)
+    summed = by_source.new_zeros(len(target), len(source) + 1).index_add_(0, target_of, by_source)
+    summed /= torch.tensor([max(1, len(ids)) for ids in target_pieces]).unsqueeze(1)
+    attention, end = summed[:, :-1], summed[:, -1]
     best, where = attention.max(1)
-    links = [(s, t) for t, (s, weight, end) in enumerate(zip(where.tolist(), best.tolist(), to_end.tolist())) if weight > max(0.0, end)]
+    links = [(s, t) for t, (s, linked) in enumerate(zip(where.tolist(), ((best > end) & (best > 0)).tolist(), strict=True)) if linked]
     return Alignment(source, target, attention, links)

@@ -215,7 +215,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("target", nargs="?", help="their translations (default: SOURCE holds both, with a tab between them)")
     command.add_argument("--gold", metavar="FILE", help="print the alignment error rate: a line a pair, i-j for a sure and ipj for a possible link, from 1")
     command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
-    command.add_argument("--plot", metavar="FILE", help="draw the attention of the first pair")
+    command.add_argument("--plot", metavar="FILE", help="draw the attention of the first pair that has words")
 
     for name, texts in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
         commands.add_parser(name, help=texts["what"][0].lower() + texts["what"][1:-1])

@@ -91,13 +91,13 @@ class Job:
     def describe(self) -> dict[str, Any]:
         """What job.json holds."""
         data = _read(self.plan.recipe(BASE))["data"]
-        data["init_args"] = {**data.get("init_args", {}), **({"root": self.plan.root} if self.plan.root else {})}
+        data["init_args"] = {**(data.get("init_args") or {}), **({"root": self.plan.root} if self.plan.root else {})}
         return dict(name=self.name, seed=self.seed, settings=self.settings, device=self.plan.device, run=BASE, data=data)
 
     def fit_arguments(self) -> list[str]:
         """Those of `zoo`; the schedule is that of the recipe, stretched to the number of epochs."""
         base, own = (_read(self.plan.recipe(name)) for name in (BASE, self.name))
-        schedule = {**base["model"].get("init_args", {}), **own["model"].get("init_args", {})}
+        schedule = {**(base["model"].get("init_args") or {}), **(own["model"].get("init_args") or {})}
         stretch = self.plan.epochs / base["trainer"]["max_epochs"]
         steps = {f"--model.{key}": max(1, round(schedule[key] * stretch)) for key in ("warmup_steps", "total_steps") if schedule.get(key)}
         options: dict[str, Any] = {
@@ -120,14 +120,14 @@ def _settings(file: Path) -> dict[str, Any]:
     """Those of a job.json or result.json."""
     try:
         return dict(json.loads(file.read_text(encoding="utf-8"))["settings"])
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{file} is damaged: delete it") from error
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
         raise ValueError(f"{path} is no recipe: it has no `model:`")
@@ -303,7 +303,10 @@ def plan(options: argparse.Namespace) -> tuple[Plan, list[Job]]:
     for job in jobs:
         job.check()
     for file in sorted(out.glob(f"*/seed*/{JOB}")):  # also of what is not asked for now: all stand in one table
-        if (known := _settings(file).get("epochs")) != epochs:
+        name, seed = file.parent.parent.name, file.parent.name.removeprefix("seed")
+        if seed.isdecimal() and found.recipe(name).is_file():
+            Job(found, name, int(seed)).check()
+        elif (known := _settings(file).get("epochs")) != epochs:
             raise ValueError(f"{file} is of {known} epochs, not {epochs}: choose another --out, or delete {file.parent}")
     return found, jobs
 

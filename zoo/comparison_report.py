@@ -21,6 +21,16 @@ PAGE, PLOT = "README.md", "bleu_against_cost.png"
 FEEDING = "_input_feeding"
 NONE = "–"
 
+NUMBER = int | float
+SHAPE = {
+    "name": str, "seed": int, "settings": {"epochs": int}, "parameters": int,
+    "training": {"steps": int, "tokens": int},
+    "validation": {"bleu": NUMBER},
+    "test": {"name": str, "bleu": NUMBER, "bleu_by_length": dict},
+    "decoding_sentences_per_second": NUMBER, "beam_size": int, "length_penalty": NUMBER, "signature": str,
+    "device": str, "hardware": str, "threads": int,
+}  # fmt: skip
+
 HEAD = """\
 # All attention mechanisms under one budget
 
@@ -92,8 +102,9 @@ def read_results(out: Path) -> list[Row]:
     for file in sorted(out.glob(f"*/seed*/{RESULT}")):
         try:
             result = json.loads(file.read_text(encoding="utf-8"))
+            _check(result, SHAPE)
             found.setdefault(result["name"], []).append(result)
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{file} is damaged ({error}): delete it, and `zoo compare` evaluates that training anew") from error
     if not found:
         raise ValueError(f"{out} holds no results: train first, with zoo compare --out {out}")
@@ -103,6 +114,15 @@ def read_results(out: Path) -> list[Row]:
         raise ValueError(f"{out} holds results of {many} epochs, which are no comparison: keep them in folders apart")
     rows = [Row(name, results) for name, results in found.items()]
     return sorted(rows, key=lambda row: (-(row.mean("test", "bleu") or 0), row.name))
+
+
+def _check(value: Any, shape: Any) -> None:
+    """Raises KeyError or TypeError for a result that lacks what the page shows."""
+    if isinstance(shape, dict):
+        for key, inner in shape.items():
+            _check(value[key], inner)
+    elif not isinstance(value, shape):
+        raise TypeError(f"{type(value).__name__} in place of {shape}")
 
 
 def _plain(name: str) -> str:
@@ -167,7 +187,7 @@ def _distinct(rows: Sequence[Row], *keys: str) -> list[Any]:
 def _data(recipes: Path) -> str:
     """What base.yaml translates."""
     data = yaml.safe_load((recipes / f"{BASE}.yaml").read_text(encoding="utf-8"))["data"]
-    options = data.get("init_args", {})
+    options = data.get("init_args") or {}
     languages = f" ({options['src_lang']} to {options['tgt_lang']})" if {"src_lang", "tgt_lang"} <= options.keys() else ""
     return data["class_path"].rpartition(".")[2] + languages
 
@@ -184,7 +204,8 @@ def page(rows: Sequence[Row], recipes: Path, linked: bool) -> str:
     )
     hardware, threads = _distinct(rows, "hardware"), _distinct(rows, "threads")
     on_gpu = any(result["device"] == "cuda" for row in rows for result in row.results)
-    clock = "" if on_gpu or threads != [1] else " Both are of processor time, which other work on the machine hardly changes."
+    mixed = " They are of different machines or settings, see below, and no comparison." if len(hardware) * len(threads) > 1 else ""
+    clock = mixed if mixed or on_gpu or threads != [1] else " Both are of processor time, which other work on the machine hardly changes."
     even = [value for row in rows for value in row.values("validation", "attention", "uniform_band")]
     minutes = [row.minutes * len(row.results) for row in rows if row.minutes]
     notes = NOTES.format(

@@ -296,7 +296,7 @@ class LanguageModelModule(ZooModule):
     def _values(self) -> dict[str, float]:
         """loss, perplexity; with attention mean_distance, and share_1 to share_5 of the weight so many words back; of all processes."""
         loss, labels, *seen = sum(gathered([self._totals.cpu()])).tolist()
-        values = {"loss": loss / labels, "perplexity": math.exp(loss / labels)}
+        values = {"loss": loss / labels, "perplexity": _perplexity(loss / labels)}
         if seen and seen[0]:
             shares = [weight / seen[0] for weight in seen[1:]]
             values["mean_distance"] = sum(d * share for d, share in enumerate(shares, start=1))
@@ -369,7 +369,7 @@ class LanguageModelModule(ZooModule):
             "beam_size": 5 if beam_size is None else beam_size,
             "n_best": n_best,
             "max_length": max_words,
-            "min_length": min(min_words + 1, max_words),
+            "min_length": min_words + 1,  # the end of the line comes behind them
             "length_penalty": length_penalty,
             "no_repeat_ngram": no_repeat_ngram,
             "temperature": temperature,
@@ -415,7 +415,7 @@ class LanguageModelModule(ZooModule):
 
             self._follow([[EOS, *rows[n][:-1]] for n in group], add)
             for n, loss in zip(group, total.tolist(), strict=True):
-                results[n] = math.exp(loss / len(rows[n]))
+                results[n] = _perplexity(loss / len(rows[n]))
         return results[0] if one else results
 
     def _checked(self, texts: str | Sequence[str], what: str) -> tuple[bool, list[str]]:
@@ -534,6 +534,11 @@ class LanguageModelModule(ZooModule):
             logits, weights = self(inputs)
         found = {"inputs": inputs, "logits": logits[..., :: max(1, logits.size(-1) // 100)].contiguous()}
         return found if weights is None else {**found, "weights": weights.contiguous()}
+
+
+def _perplexity(loss: float) -> float:
+    """exp of a mean loss in nats; infinite for that of a model that has diverged."""
+    return math.exp(loss) if loss < 700 else math.inf if loss == loss else math.nan
 
 
 def _groups(sizes: list[int], batch_size: int) -> list[list[int]]:

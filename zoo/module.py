@@ -65,6 +65,7 @@ class ZooModule(LightningModule):
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
+        _check_sizes(self.config)
         return self
 
     # ---- what a model fills in ----------------------------------------------------------------------------------
@@ -329,6 +330,13 @@ def check_assets(assets: dict[str, str], *names: str) -> None:
     """Raises `ValueError` unless the assets of a model are exactly those named."""
     if sorted(assets) != sorted(names):
         raise ValueError(f"beside the weights there must be {', '.join(names)}; the bundle lists {', '.join(sorted(assets)[:5])}")
+
+
+def _check_sizes(config: dict[str, Any]) -> None:
+    """Raises ValueError for sizes and numbers of layers below 1."""
+    for name, value in config.items():
+        if name.endswith(("_size", "_layers")) and isinstance(value, int) and value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
 
 
 def _class_path(cls: type) -> str:

@@ -109,7 +109,8 @@ def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
         raise ValueError("--document - reads the document from standard input: give the queries on the command line")
     if options.document is not None:
         if not re.search(r"\s", options.document) and not Path(options.document).is_file() and options.document != "-":
-            raise ValueError(f"--document {options.document}: there is no such file; give a text file, or the document itself")
+            what = "it is empty" if not options.document else "it is a folder" if _is_folder(options.document) else "there is no such file"
+            raise ValueError(f"--document {options.document}: {what}; give a text file, or the document itself")
         common["document"] = _content(options.document)
     if options.candidates is not None:
         common["candidates"] = [word.strip() for word in options.candidates.split("|")]

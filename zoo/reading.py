@@ -7,7 +7,7 @@ Shapes: B examples, W distinct words of all examples, C candidates of all, P and
 
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -194,22 +194,23 @@ class ReadingModule(ScoredModule):
             document: raw or tokenised text; or a list of them, one for each query; or one text for a list of queries.
             query: a sentence with XXXXX in place of the missing word, or a list of N of them.
             candidates: words to choose from, compared as they are written; for a list of queries a list of N such lists. Without
-                them any word of the document may be the answer.
+                them any word of the document may be the answer. To a model with `exclude_query_words` those that the query has
+                are no answers.
 
         Returns:
             One Reading for one query, a list of them for a list.
 
         Raises:
             ValueError: the model has no tokenizer; a document or a query has no words, or a query no XXXXX; there is no candidate, or
-                one is more than one word, or none of them is in the document; the lists are not of one length.
-            TypeError: something is no string.
+                one is more than one word, or none of them is in the document or may be the answer; the lists are not of one length.
+            TypeError: something is no string, or no list.
         """
         if self.tokenizer is None:
             raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
         one = isinstance(query, str)
-        queries = [query] if one else as_list(query, "answer")
-        documents = [document] * len(queries) if isinstance(document, str) else as_list(document, "answer")
-        choices = [candidates] if one else [None] * len(queries) if candidates is None else list(candidates)
+        queries = [query] if one else as_list(query, "query")
+        documents = [document] * len(queries) if isinstance(document, str) else as_list(document, "document")
+        choices = [candidates] if one else [None] * len(queries) if candidates is None else as_list(candidates, "candidates", "lists of words")
         for name, values in (("documents", documents), ("lists of candidates", choices)):
             if len(values) != len(queries):
                 raise ValueError(f"there must be as many {name} as queries; got {len(values)} and {len(queries)}")
@@ -227,10 +228,11 @@ class ReadingModule(ScoredModule):
         for name, text in (("document", document), ("query", query)):
             if not isinstance(text, str):
                 raise TypeError(f"{where}the {name} must be a string; got {type(text).__name__}")
-        if isinstance(candidates, str) or not all(isinstance(word, str) for word in candidates or ()):
-            raise TypeError(f"{where}candidates must be a list of strings; got {candidates!r:.50}")
         if candidates is not None:
-            candidates = [unicodedata.normalize("NFC", word) for word in candidates]
+            listed = None if isinstance(candidates, str) or not isinstance(candidates, Iterable) else list(candidates)
+            if listed is None or not all(isinstance(word, str) for word in listed):
+                raise TypeError(f"{where}candidates must be a list of strings; got {candidates!r:.50}")
+            candidates = [unicodedata.normalize("NFC", word) for word in listed]
         keep = {BLANK, *(candidates or ())}
         words, asked = (split_words(text, self.tokenizer, keep) for text in (document, query))
         for name, found in (("document", words), ("query", asked)):
@@ -248,6 +250,9 @@ class ReadingModule(ScoredModule):
         if not set(candidates) & set(words):
             given = ", ".join(map(repr, candidates[:10]))
             raise ValueError(f"{where}none of the candidates is in the document (upper and lower case differ): {given}")
+        free = set(words) - set(asked) or set(words)
+        if self.config.get("exclude_query_words") and not set(candidates) & free:
+            raise ValueError(f"{where}to this model no word of the query is an answer, and the candidates in the document are such words")
         return words, asked, candidates
 
     def _answers(self, questions: list[tuple[list[str], list[str], list[str]]]) -> list[Reading]:

@@ -181,7 +181,7 @@ class TranslationModule(ScoredModule):
             tgt: (B, T) decoder inputs, BOS first.
 
         Returns:
-            logits (B, T, V) and attention weights (B, T, S) (None without attention).
+            logits (B, T, V) and attention weights (B, T, S) (None without attention, and in the training of a Transformer).
         """
         memory, state = self.encode(src, src_lengths)
         readouts, weights = self.decode(tgt, memory, state)
@@ -360,8 +360,8 @@ class TranslationModule(ScoredModule):
             One Alignment for one pair, a list of them for a list, in the order given.
 
         Raises:
-            ValueError: the model has no attention or no tokenizer, or a source is too long.
-            TypeError: `pairs` is something else.
+            ValueError: the model has no attention or no tokenizer, or a text is too long.
+            TypeError: `pairs` is something else, such as a tuple of pairs.
         """
         self._check_ready()
         check_batch_size(batch_size)

@@ -155,6 +155,8 @@ def test_the_last_lines_are_held_out(tmp_path):
     assert data.source("val").endswith("a.txt, the last 10.00% of it")
     with pytest.raises(ValueError, match="one line cannot be divided into training and validation; give val= a file"):
         PlainText(write(tmp_path / "b.txt", ["one line"])).prepare_data()
+    with pytest.raises(ValueError, match="b.txt is empty; give a text, a sentence or a paragraph a line"):
+        PlainText(write(tmp_path / "b.txt", [])).prepare_data()
 
 
 def test_validation_does_not_depend_on_batches(tmp_path):

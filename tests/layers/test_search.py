@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -390,6 +391,20 @@ def test_sampling_repeats_with_its_generator_and_top_1_is_greedy():
     torch.testing.assert_close(top_1.scores, greedy.scores.expand(-1, 2))
 
 
+@pytest.mark.parametrize("temperature", [1e-9, 1e-39, 1e-60])
+def test_sampling_near_zero_is_greedy(temperature):
+    toy = Toy()
+    found = sample(toy.step, *toy.start(3), max_length=5, temperature=temperature)
+    assert found.tokens.equal(greedy_search(toy.step, *toy.start(3), max_length=5).tokens)
+
+
+def test_no_end_at_all():
+    toy = Toy()
+    for method, options in ((greedy_search, {}), (partial(beam_search, beam_size=3), {}), (sample, {})):
+        found = method(toy.step, *toy.start(3), max_length=5, min_length=6, **options)
+        assert (found.lengths == 5).all() and not (found.tokens == EOS).any()
+
+
 def test_half_precision_logits():
     toy = Toy(eos_bias=1.0)
 
@@ -410,10 +425,13 @@ def test_half_precision_logits():
         (beam_search, {"beam_size": 2, "max_length": 0}, "max_length must be at least 1; got 0"),
         (greedy_search, {"max_length": torch.tensor([3, 0])}, "max_length must be at least 1; got 0"),
         (greedy_search, {"max_length": torch.ones(3, dtype=torch.long)}, r"one for each of 2 sentences; got \(3,\)"),
-        (greedy_search, {"min_length": 9}, "min_length must be between 0 and max_length = 5; got 9"),
+        (greedy_search, {"min_length": 9}, r"min_length must be between 0 and max_length \+ 1 = 6; got 9"),
         (greedy_search, {"forbid": (UNK, EOS)}, r"forbid must not hold eos = 3.*got \[1, 3\]"),
         (greedy_search, {"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 1, or 0 for no rule; got -1"),
-        (sample, {"temperature": 0.0}, "temperature must be greater than 0; got 0.0"),
+        (sample, {"temperature": 0.0}, "temperature must be greater than 0 and finite; got 0.0"),
+        (sample, {"temperature": float("inf")}, "temperature must be greater than 0 and finite; got inf"),
+        (search.search, {"beam_size": 101}, "beam_size must be from 1 to 100; got 101"),
+        (search.search, {"beam_size": 2, "length_penalty": 1e9}, "length_penalty must be from -10 to 10"),
         (sample, {"top_k": -1}, "top_k must be at least 1, or 0 for all tokens; got -1"),
         (sample, {"num_samples": 0}, "num_samples must be at least 1; got 0"),
     ],

@@ -378,11 +378,33 @@ def test_what_answer_refuses(reader, arguments, message):
         reader.answer(*arguments)
 
 
+def test_candidates_from_a_generator(reader):
+    given = ["Alice", "Rabbit"]
+    assert reader.answer(DOCUMENT, QUERY, (word for word in given)).probabilities == reader.answer(DOCUMENT, QUERY, given).probabilities
+
+
+def test_candidates_that_are_no_answers(reader):
+    reader.config["exclude_query_words"] = True
+    with pytest.raises(ValueError, match="to this model no word of the query is an answer, and the candidates in the document are such words"):
+        reader.answer(DOCUMENT, "XXXXX and Alice", ["Alice", "nobody"])
+    found = reader.answer(DOCUMENT, "XXXXX and Alice", ["Alice", "Rabbit"])
+    assert found.answer == "Rabbit" and found.probabilities["Alice"] == 0 < found.probabilities["Rabbit"]
+    only = reader.answer("Alice Alice", "XXXXX and Alice", ["Alice"])  # there is no other word
+    assert only.probabilities["Alice"] == pytest.approx(1)
+
+
 def test_what_answer_does_not_take(reader):
     with pytest.raises(TypeError, match="question 1: the document must be a string; got int"):
         reader.answer([3], [QUERY])
-    with pytest.raises(TypeError, match="candidates must be a list of strings; got 'Alice'"):
-        reader.answer(DOCUMENT, QUERY, "Alice")
+    for wrong, shown in (("Alice", "'Alice'"), (5, "5"), ([1], r"\[1\]")):
+        with pytest.raises(TypeError, match=f"candidates must be a list of strings; got {shown}"):
+            reader.answer(DOCUMENT, QUERY, wrong)
+    with pytest.raises(TypeError, match="candidates takes lists of words; got int"):
+        reader.answer(DOCUMENT, [QUERY], 5)
+    with pytest.raises(TypeError, match="query takes a string or a list of strings; got NoneType"):
+        reader.answer(DOCUMENT, None)
+    with pytest.raises(TypeError, match="document takes a string or a list of strings; got NoneType"):
+        reader.answer(None, [QUERY])
     reader.tokenizer = None
     with pytest.raises(ValueError, match="this model has no tokenizer yet"):
         reader.answer(DOCUMENT, QUERY)
@@ -393,6 +415,7 @@ def test_what_answer_does_not_take(reader):
     [
         ({"attention": "dot"}, "attention must be one of 'over_attention', 'sum'; got 'dot'"),
         ({"num_unknown": -1}, "num_unknown must be at least 0; got -1"),
+        ({"num_layers": 0}, "num_layers must be at least 1; got 0"),
         ({"word_dropout": 1.5}, r"word_dropout must be in \[0, 1\]; got 1.5"),
         ({"candidate_dropout": -0.1}, r"candidate_dropout must be in \[0, 1\]; got -0.1"),
         ({"total_steps": 50}, "each cycle of total_steps must exceed warmup_steps"),

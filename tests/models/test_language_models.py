@@ -486,7 +486,14 @@ def test_unknown_words_are_read_as_known_ones_where_that_is_possible():
 
 def test_what_is_written():
     model = with_words(build())
-    assert model.complete("the", min_words=4, max_words=4, beam_size=1).continuation.count(" ") >= 2
+    with torch.no_grad():
+        model.words.output.bias[EOS] += 50  # ends whenever it may
+    for options in ({"beam_size": 1}, {}, {"temperature": 1.0}):
+        for least, most in ((4, 4), (1, 1), (2, 5), (0, 3)):
+            found = model.complete("the", min_words=least, max_words=most, **options)
+            assert len(found.tokens) - found.given - (found.tokens[-1] == "</s>") == least, (options, least, most)
+    with torch.no_grad():
+        model.words.output.bias[EOS] -= 50
     assert UNK not in [i for n in range(5) for i in model.tokenizer.encode(model.complete(f"{'a ' * n}", max_words=8).continuation)]
     torch.manual_seed(0)
     drawn = {model.complete("the", temperature=1.0, max_words=8).text for _ in range(5)}
@@ -539,6 +546,17 @@ def test_the_command_line(monkeypatch, capsys, tmp_path):
     assert "lm completes texts and writes no HTML; use --plot" in capsys.readouterr().err
 
 
+def test_a_model_that_has_diverged_has_infinite_perplexity():
+    model = with_words(build())
+    with torch.no_grad():
+        model.words.output.bias[:] = torch.linspace(-3000, 3000, len(model.words.output.bias))
+    assert model.perplexity("the cat") == math.inf
+    model.on_validation_epoch_start()
+    model.validation_step(model.example_batch(2), 0)
+    values = model._values()
+    assert values["perplexity"] == math.inf > values["loss"]
+
+
 def test_mistakes():
     model = build()
     with pytest.raises(ValueError, match="this model has no tokenizer yet; load a pretrained one with zoo.load"):
@@ -554,6 +572,14 @@ def test_mistakes():
         model.complete("a", max_words=0)
     with pytest.raises(ValueError, match="n_best must be between 1 and beam_size = 2; got 3"):
         model.complete("a", n_best=3, beam_size=2)
+    for options, message in (
+        ({"beam_size": 101}, "beam_size must be from 1 to 100; got 101"),
+        ({"length_penalty": 1e9}, "length_penalty must be from -10 to 10; got 1000000000.0"),
+        ({"length_penalty": math.nan}, "length_penalty must be from -10 to 10; got nan"),
+        ({"temperature": math.inf}, "temperature must be greater than 0 and finite; got inf"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.complete("a", **options)
     for method in (model.complete, model.perplexity):
         with pytest.raises(ValueError, match="batch_size must be at least 1; got 0"):
             method(["a"], batch_size=0)
@@ -563,6 +589,7 @@ def test_mistakes():
         ({"window": 0}, "window must be at least 1; got 0"),
         ({"attention": "ngram", "ngram": 1}, "ngram must be at least 2; got 1"),
         ({"num_layers": 0}, "num_layers must be at least 1; got 0"),
+        ({"embedding_size": 0}, "embedding_size must be at least 1; got 0"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\); got 1.0"),
         ({"total_steps": 10, "warmup_steps": 10}, "total_steps must exceed warmup_steps"),
     ):

@@ -132,9 +132,23 @@ def test_consistency_adds_the_divergence_of_two_passes(monkeypatch):
     torch.testing.assert_close(model.eval().loss(batch)[0], plain.eval().loss(batch)[0])
 
 
-def test_consistency_is_no_less_than_zero():
-    with pytest.raises(ValueError, match="consistency must be at least 0; got -1"):
-        build(TransformerNMT, consistency=-1)
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf")])
+def test_consistency_is_no_less_than_zero(value):
+    with pytest.raises(ValueError, match=f"consistency must be at least 0 and finite; got {value}"):
+        build(TransformerNMT, consistency=value)
+
+
+@torch.no_grad()
+def test_double_precision_is_kept():
+    """A fused attention in fp32 would differ by 1e-7."""
+    torch.manual_seed(0)
+    model = build(TransformerNMT, norm="pre").double().eval()
+    batch = model.example_batch(4)
+    shown, _ = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+    model.train()  # without dropout; shows nothing, so that all attention is fused
+    fused, weights = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+    assert weights is None and fused.dtype == torch.float64
+    torch.testing.assert_close(fused, shown, rtol=0, atol=1e-7)
 
 
 # ---- what a user looks at ----
@@ -182,9 +196,12 @@ def test_pictures_of_heads(translator, tmp_path):
     "options, message",
     [
         ({"part": "both"}, "part must be one of 'encoder', 'decoder', 'cross'; got 'both'"),
-        ({"layer": 2}, "layer must be from 0 to 1, or negative; got 2"),
-        ({"layer": -3}, "layer must be from 0 to 1, or negative; got -3"),
-        ({"heads": [4]}, "heads must be from 0 to 3; got 4"),
+        ({"layer": 2}, "layer must be a whole number from 0 to 1, or negative; got 2"),
+        ({"layer": -3}, "layer must be a whole number from 0 to 1, or negative; got -3"),
+        ({"layer": "1"}, "layer must be a whole number from 0 to 1, or negative; got '1'"),
+        ({"heads": [4]}, r"heads must be a list of whole numbers from 0 to 3; got \[4\]"),
+        ({"heads": []}, r"heads must be a list of whole numbers from 0 to 3; got \[\]"),
+        ({"heads": 2}, "heads must be a list of whole numbers from 0 to 3; got 2"),
     ],
 )
 def test_pictures_that_there_are_not(translator, options, message, tmp_path):
@@ -195,4 +212,10 @@ def test_pictures_that_there_are_not(translator, options, message, tmp_path):
 @pytest.mark.parametrize("pair", [("", "a man"), ("two dogs", "")])
 def test_nothing_to_look_at(translator, pair):
     with pytest.raises(ValueError, match="there is nothing to look at"):
+        translator.look(*pair)
+
+
+@pytest.mark.parametrize("pair, kind", [((["two dogs"],), "list"), (("two dogs", ["a man"]), "list"), ((None,), "NoneType")])
+def test_look_takes_one_sentence(translator, pair, kind):
+    with pytest.raises(TypeError, match=f"look takes one sentence and, if wanted, its translation, strings; got {kind}"):
         translator.look(*pair)

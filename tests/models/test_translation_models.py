@@ -152,7 +152,7 @@ def test_translate_refuses_what_is_too_long_or_no_text(translator):
         translator.translate(["a dog", "dog " * 5000])
     with pytest.raises(TypeError, match="a string or a list of strings; got int"):
         translator.translate(["a", 3])
-    with pytest.raises(ValueError, match="beam_size must be at least 1; got -1"):
+    with pytest.raises(ValueError, match="beam_size must be from 1 to 100; got -1"):
         translator.translate("a dog", beam_size=-1)
     with pytest.raises(ValueError, match="n_best must be between 1 and beam_size = 2; got 3"):
         translator.translate("a dog", beam_size=2, n_best=3)
@@ -202,6 +202,10 @@ def test_bad_arguments(cls):
         ("BahdanauNMT", {"decoder": "lstm"}, "decoder must be one of 'gru', 'conditional_gru'; got 'lstm'"),
         ("TransformerNMT", {"norm": "none"}, "norm must be one of 'post', 'pre'; got 'none'"),
         ("TransformerNMT", {"num_heads": 3}, "num_heads must divide model_size (8); got 3"),
+        ("TransformerNMT", {"decoder_layers": 0}, "decoder_layers must be at least 1; got 0"),
+        ("TransformerNMT", {"encoder_layers": -1}, "encoder_layers must be at least 1; got -1"),
+        ("TransformerNMT", {"attention_dropout": 1.0}, "dropout must be in [0, 1); got 1.0"),
+        ("KeyValueNMT", {"encoder_layers": 0}, "encoder_layers must be at least 1; got 0"),
         ("TransformerNMT", {"shown_layer": 1}, "shown_layer must be in [-1, 1); got 1"),
         ("TransformerNMT", {"shown_head": 2}, "shown_head must be in [0, 2) or None; got 2"),
         ("Seq2SeqNMT", {"variant": "chou"}, "variant must be one of 'sutskever', 'cho'; got 'chou'"),

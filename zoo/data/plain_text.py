@@ -335,6 +335,8 @@ class PlainText(RunningText):
             return lines
         total = sum(1 for _ in read_lines(self._path(split), self.encoding))
         held_out = max(1, round(total * self.val_fraction))
+        if not total:
+            raise ValueError(f"{self._path(split)} is empty; give a text, a sentence or a paragraph a line")
         if total < 2:
             raise ValueError(f"{self._path(split)}: one line cannot be divided into training and validation; give val= a file")
         return islice(lines, total - held_out) if split == "train" else islice(lines, total - held_out, None)

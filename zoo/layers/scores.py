@@ -18,7 +18,7 @@ from zoo.layers.steps import StepProduct
 
 
 class DotScore(nn.Module):
-    """score(h_t, h_s) = h_t . h_s (Luong et al. 2015, Eq. 8, dot)."""
+    """score(h_t, h_s) = h_t . h_s (Luong et al. 2015, section 3.1, dot)."""
 
     def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
         super().__init__()
@@ -49,7 +49,7 @@ class ScaledDotScore(DotScore):
 
 
 class GeneralScore(nn.Module):
-    """score(h_t, h_s) = h_t^T W_a h_s (Luong et al. 2015, Eq. 8, general); W_a h_s is the key."""
+    """score(h_t, h_s) = h_t^T W_a h_s (Luong et al. 2015, section 3.1, general); W_a h_s is the key."""
 
     def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
         super().__init__()
@@ -91,7 +91,7 @@ def additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 
 
 class ConcatScore(nn.Module):
-    """score = v^T tanh(W [h_t; h_s]) (Luong et al. 2015, Eq. 8, concat), the same function as the additive score
+    """score = v^T tanh(W [h_t; h_s]) (Luong et al. 2015, section 3.1, concat), the same function as the additive score
     v^T tanh(W_a s + U_a h) of Bahdanau et al. 2015 (A.1.2) with W split in two."""
 
     def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
@@ -113,7 +113,7 @@ class ConcatScore(nn.Module):
 
 
 class LocationScore(nn.Module):
-    """scores = W_a h_t, one per position, blind to the memory (Luong et al. 2015, Eq. 9). W_a (L_max, H); a shorter source
+    """scores = W_a h_t, one per position, blind to the memory (Luong et al. 2015, Eq. 8). W_a (L_max, H); a shorter source
     uses its first S rows, positions beyond L_max are ignored."""
 
     def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):

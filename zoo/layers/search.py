@@ -80,7 +80,8 @@ def greedy_search(
         state: initial decoder state, leading dimensions (B, 1).
         memory: what `step` reads of the source, leading dimension B.
         max_length: most tokens, EOS included: one number or (B,) int64, one a sentence.
-        min_length: fewest tokens, EOS included; a smaller `max_length` of a sentence wins over it.
+        min_length: fewest tokens, EOS included; a smaller `max_length` of a sentence wins over it. One more than `max_length`:
+            no output ends by itself.
         length_penalty: alpha of lp; it cannot change the greedy choice, only the reported score.
         forbid: token ids never produced, such as UNK. BOS and PAD never are.
         no_repeat_ngram: n > 0 forbids every n-gram that the output already holds.
@@ -123,7 +124,7 @@ def sample(
 
     Args:
         num_samples: N, independent outputs a sentence (they may be equal).
-        temperature: > 0; 1 samples from the model, smaller is closer to greedy.
+        temperature: > 0 and finite; 1 samples from the model, smaller is closer to greedy.
         top_k: draw among the k most probable tokens only; 0: among all.
         generator: source of randomness, on the device of the logits.
 
@@ -137,8 +138,8 @@ def sample(
     """
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1; got {num_samples}")
-    if not temperature > 0:
-        raise ValueError(f"temperature must be greater than 0; got {temperature} (near 0 use greedy_search)")
+    if not 0 < temperature < _INF:
+        raise ValueError(f"temperature must be greater than 0 and finite; got {temperature} (near 0 use greedy_search)")
     if top_k < 0:
         raise ValueError(f"top_k must be at least 1, or 0 for all tokens; got {top_k}")
 
@@ -148,7 +149,8 @@ def sample(
             no_bias = log_probs.new_zeros(len(log_probs), 1)
             log_probs, _, tokens = _top(log_probs[:, None], no_bias, top_k)  # (B K, top_k)
         # One uniform number a row through the inverse distribution function; torch.multinomial would draw V of them.
-        cumulated = (log_probs / temperature).softmax(-1).cumsum(-1)
+        below = log_probs - log_probs.amax(-1, keepdim=True)  # else tiny temperatures would make all of them -inf
+        cumulated = (below / max(temperature, torch.finfo(below.dtype).tiny)).softmax(-1).cumsum(-1)
         drawn = torch.rand(len(log_probs), 1, device=log_probs.device, generator=generator) * cumulated[:, -1:]
         drawn = torch.searchsorted(cumulated, drawn, right=True).clamp(max=log_probs.shape[1] - 1)  # (B K, 1)
         return (drawn if tokens is None else tokens.gather(1, drawn)).view(-1, num_samples)
@@ -281,7 +283,12 @@ def search(
     top_k: int = 0,
     **options: Any,
 ) -> SearchResult:
-    """`sample` if there is a temperature, `greedy_search` for one hypothesis, else `beam_search`; `options` go to each."""
+    """`sample` if there is a temperature, `greedy_search` for one hypothesis, else `beam_search`; `options` go to each.
+
+    Raises:
+        ValueError: for arguments outside their range, also those of `check_search`.
+    """
+    check_search(beam_size, options.get("length_penalty", 0.0))
     if temperature is not None:
         return sample(step, state, memory, temperature=temperature, top_k=top_k, num_samples=n_best, **options)
     if beam_size == 1 and n_best == 1:
@@ -290,7 +297,7 @@ def search(
 
 
 def check_search(beam_size: int, length_penalty: float) -> None:
-    """Raises ValueError for settings of a model with which a search would not fit into memory, or its scores into a number."""
+    """Raises ValueError for settings with which a search would not fit into memory, or its scores into a number."""
     if not 1 <= beam_size <= 100:
         raise ValueError(f"beam_size must be from 1 to 100; got {beam_size:,}")
     if not -10 <= length_penalty <= 10:
@@ -322,8 +329,8 @@ class _Rules:
         shortest, self.horizon = int(lengths.min()), int(lengths.max())
         if shortest < 1:
             raise ValueError(f"max_length must be at least 1; got {shortest}")
-        if not 0 <= min_length <= self.horizon:
-            raise ValueError(f"min_length must be between 0 and max_length = {self.horizon}; got {min_length}")
+        if not 0 <= min_length <= self.horizon + 1:
+            raise ValueError(f"min_length must be between 0 and max_length + 1 = {self.horizon + 1}; got {min_length}")
         if eos in forbid:
             raise ValueError(f"forbid must not hold eos = {eos}, or no output could end; got {list(forbid)}")
         if no_repeat_ngram < 0:

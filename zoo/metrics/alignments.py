@@ -31,7 +31,7 @@ def read_gold_alignments(path: str | Path) -> list[GoldAlignment]:
         for item in line.split():
             separator = "-" if "-" in item else "p"
             first, _, second = item.partition(separator)
-            if not (first.isdigit() and second.isdigit() and int(first) and int(second)):
+            if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
                 raise ValueError(f"{path}, line {number}: expected i-j (sure) or ipj (possible), counted from 1; got {item!r}")
             (sure if separator == "-" else possible).add((int(first) - 1, int(second) - 1))
         gold.append(GoldAlignment(sure, possible | sure))

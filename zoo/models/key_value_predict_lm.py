@@ -160,9 +160,6 @@ class KeyValuePredictLM(LanguageModelModule):
         super().__init__()
         if attention not in READERS:
             raise ValueError(f"attention must be one of {', '.join(map(repr, READERS))}; got {attention!r}")
-        for name, value in (("hidden_size", hidden_size), ("num_layers", num_layers), ("inner_size", inner_size)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}")
         for name, value, most in (("window", window, 10_000), ("num_layers", num_layers, 1000)):  # no weight says how many there may be
             if value > most:
                 raise ValueError(f"{name} must be at most {most:,}; got {value:,}")

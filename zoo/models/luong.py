@@ -1,6 +1,6 @@
 """Luong, Pham, Manning 2015: Effective Approaches to Attention-based Neural Machine Translation (arXiv:1508.04025).
 
-Here: global attention (Eq. 4-8) with scores dot, general, concat and location, local-m and local-p (Eq. 9-10), the attentional
+Here: global attention (Eq. 7-8) with scores dot, general, concat and location, local-m and local-p (Eq. 9-10), the attentional
 state (Eq. 5), the output layer (Eq. 6) and input feeding (section 3.3). `attentional_state: false` with score dot and without
 input feeding is the plain form of many textbooks: the output layer reads [c_t; h_t] directly.
 
@@ -152,7 +152,7 @@ class LuongNMT(TranslationModule):
         def step(gates: Tensor, state: tuple, attend, t: int) -> tuple[Tensor, tuple, Tensor]:
             feed, state = (state[0], state[1:]) if self.input_feeding else (None, state)
             hidden, state = recur(gates, feed, state)  # h_t = RNN([y_{t-1}; h~_{t-1}], h_{t-1})
-            context, weights = attend(hidden, t)  # c_t, a_t: Eq. 4, 7-10
+            context, weights = attend(hidden, t)  # c_t, a_t: Eq. 7-10
             readout = torch.cat([context, hidden], dim=-1)
             readout = self.dropout(readout if combine is None else tanh(combine(readout)))  # h~_t = tanh(W_c [c_t; h_t])  Eq. 5
             return readout, ((readout, *state) if self.input_feeding else state), weights

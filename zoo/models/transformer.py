@@ -84,11 +84,11 @@ class Look:
             raise ValueError(f"part must be one of 'encoder', 'decoder', 'cross'; got {part!r}")
         maps: Tensor = getattr(self, part)
         count, number = len(maps), maps.size(1)
-        if not -count <= layer < count:
-            raise ValueError(f"layer must be from 0 to {count - 1}, or negative; got {layer}")
+        if not isinstance(layer, int) or not -count <= layer < count:
+            raise ValueError(f"layer must be a whole number from 0 to {count - 1}, or negative; got {layer!r}")
         chosen = range(number) if heads is None else heads
-        if wrong := [head for head in chosen if not 0 <= head < number]:
-            raise ValueError(f"heads must be from 0 to {number - 1}; got {wrong[0]}")
+        if not isinstance(chosen, Sequence) or not chosen or any(not isinstance(head, int) or not 0 <= head < number for head in chosen):
+            raise ValueError(f"heads must be a list of whole numbers from 0 to {number - 1}; got {heads!r}")
         rows = self.source_tokens if part == "encoder" else self.target_tokens
         columns = ["<s>", *self.target_tokens[:-1]] if part == "decoder" else self.source_tokens
         titles = [f"{part}, layer {layer % count}, head {head}" for head in chosen]
@@ -96,11 +96,12 @@ class Look:
 
 
 def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, causal: bool) -> Tensor:
-    """Eq. 1 by torch's fused kernel; on a CPU in fp32, as the backward pass of its bf16 kernel takes ten times as long there."""
+    """Eq. 1 by torch's fused kernel; on a CPU in fp32 at least, as the backward pass of its bf16 kernel takes ten times as long there."""
     if queries.is_cuda:
         return scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)
     with torch.autocast("cpu", enabled=False):
-        found = scaled_dot_product_attention(queries.float(), keys.float(), values.float(), mask, dropout, causal)
+        wide = torch.promote_types(queries.dtype, torch.float32)
+        found = scaled_dot_product_attention(queries.to(wide), keys.to(wide), values.to(wide), mask, dropout, causal)
     return found.to(values.dtype)
 
 
@@ -115,7 +116,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, size: int, num_heads: int, dropout: float):
         super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
+        self.num_heads, self.dropout = num_heads, Dropout(dropout)
         self.query = nn.Linear(size, size, bias=False)
         self.key_value = nn.Linear(size, 2 * size, bias=False)
         self.output = nn.Linear(size, size, bias=False)
@@ -151,7 +152,7 @@ class MultiHeadAttention(nn.Module):
             weights = masked_softmax(queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5, mask)  # Eq. 1
             found = weights.to(values.dtype) @ values
         else:
-            p = self.dropout if self.training else 0.0
+            p = self.dropout.p if self.training else 0.0
             found = fused_attention(queries, keys, values, mask, p, causal)
         return self.output(found.transpose(1, 2).flatten(2)), weights
 
@@ -267,8 +268,8 @@ class TransformerNMT(TranslationModule):
             raise ValueError(f"shown_layer must be in [{-decoder_layers}, {decoder_layers}); got {shown_layer}")
         if shown_head is not None and not 0 <= shown_head < num_heads:
             raise ValueError(f"shown_head must be in [0, {num_heads}) or None; got {shown_head}")
-        if consistency < 0:
-            raise ValueError(f"consistency must be at least 0; got {consistency}")
+        if not 0 <= consistency < float("inf"):
+            raise ValueError(f"consistency must be at least 0 and finite; got {consistency}")
         dropouts = (dropout, attention_dropout, feedforward_dropout)
         sizes = (model_size, num_heads, feedforward_size, norm, dropouts)
         self.encoder = nn.ModuleList(Layer(*sizes, decoder=False) for _ in range(encoder_layers))
@@ -401,8 +402,12 @@ class TransformerNMT(TranslationModule):
 
         Raises:
             ValueError: a sentence is empty or too long, or the model has no tokenizer.
+            TypeError: a sentence is no string.
         """
         self._check_ready()
+        for text in (source, "" if target is None else target):
+            if not isinstance(text, str):
+                raise TypeError(f"look takes one sentence and, if wanted, its translation, strings; got {type(text).__name__}")
         if target is None:
             target = self.translate(source).text
         src, tgt = self.src_tokenizer.encode(source), self.tgt_tokenizer.encode(target)

@@ -1,12 +1,15 @@
-"""The decoder of the widely taught "Translation with a Sequence to Sequence Network and Attention" (S. Robertson, pytorch.org).
+"""The decoder of the widely taught "Translation with a Sequence to Sequence Network and Attention" (S. Robertson, pytorch.org), in the
+form that was taught for years, `AttnDecoderRNN` with `max_length`; later versions of that page have additive attention instead.
 
 alpha_t = softmax(W_a [e_t; s_{t-1}]) has one entry for each of the first `max_length` source positions and never looks at the
 source: attention by location only. c_t = sum_j alpha_tj h_j; x_t = relu(W_c [e_t; c_t]); s_t = GRU(x_t, s_{t-1}); the output
 layer reads s_t. Encoder: a GRU, s_0 is its last state.
 
 Differs from the tutorial:
+* W_a has no bias, of which the tutorial's has one for each position.
 * Positions behind the end of a source get no weight (there they draw weight from real words to zeros), so padding changes nothing.
-* Batches, tied embeddings if asked for, AdamW with warm-up and cosine instead of single sentences and SGD.
+* Batches, AdamW with warm-up and cosine and always the right words as input, instead of single sentences, SGD and the model's own words
+  in half of them; embeddings scaled by sqrt(E), tied if asked for; dropout in more places (see `dropout`).
 * A source longer than `max_length` is refused, as the decoder would not see its end; the tutorial filters its data.
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden.

@@ -1,0 +1,73 @@
+"""The tutorial's decoder and the textbook form of Luong's, word by word as they are written down."""
+
+import torch
+
+from zoo.models.luong import LuongNMT
+from zoo.models.tutorial_attention import TutorialAttentionNMT
+
+
+def as_torch(cell, kind):
+    """torch's own cell with these parameters."""
+    other = kind(cell.weight_input.size(1), cell.hidden_size)
+    values = {"weight_ih": cell.weight_input, "weight_hh": cell.weight_hidden, "bias_ih": cell.bias, "bias_hh": torch.zeros_like(cell.bias)}
+    other.load_state_dict(values)
+    return other
+
+
+def parts(model):
+    """A model whose every parameter matters, its forward pass, and for each sentence the memory, its last states and the words to read."""
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.2 * torch.randn(p.shape))
+    batch, given = model.example_batch(5), []
+    tgt = batch.tgt[:, :-1]
+    logits, weights = model(batch.src, batch.src_lengths, tgt)
+    for n, length in enumerate(batch.src_lengths.tolist()):
+        embedded = model.embeddings.scale * model.embeddings.src_table.weight[batch.src[n : n + 1, :length]]
+        memory, finals = model.encoder(embedded, batch.src_lengths[n : n + 1])
+        words = model.embeddings.scale * model.embeddings.tgt_table.weight[tgt[n]]
+        given.append((memory[0], [x[0] for x in finals[-1]], words[:, None]))
+    return logits, weights, given
+
+
+def same(logits, weights, found_logits, found_weights, n):
+    length = found_weights.size(1)
+    torch.testing.assert_close(logits[n], found_logits, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(weights[n, :, :length], found_weights, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_tutorial_decoder():
+    torch.manual_seed(0)
+    model = TutorialAttentionNMT(**TutorialAttentionNMT.tiny).eval()
+    logits, weights, given = parts(model)
+    cell, w_a, w_c, output = as_torch(model.gru, torch.nn.GRUCell), model.attention.score.w_a.weight, model.w_c, model.embeddings.output
+    for n, (memory, (s,), words) in enumerate(given):
+        found_logits, found_weights = [], []
+        for word in words:
+            both = torch.cat([word[0], s])
+            alpha = (w_a @ both)[: len(memory)].softmax(0)
+            context = sum(a * h for a, h in zip(alpha, memory))
+            x = (w_c.weight @ torch.cat([word[0], context]) + w_c.bias).relu()
+            s = cell(x, s)
+            found_logits.append(output.weight @ s + output.bias)
+            found_weights.append(alpha)
+        same(logits, weights, torch.stack(found_logits), torch.stack(found_weights), n)
+
+
+@torch.no_grad()
+def test_textbook_form_of_luong():
+    torch.manual_seed(0)
+    options = dict(score="dot", attentional_state=False, input_feeding=False)
+    model = LuongNMT(**{**LuongNMT.tiny, **options}).eval()
+    logits, weights, given = parts(model)
+    cell, output = as_torch(model.decoder.cells[0], torch.nn.LSTMCell), model.embeddings.output
+    for n, (memory, (h, c), words) in enumerate(given):
+        found_logits, found_weights = [], []
+        for word in words:
+            h, c = cell(word[0], (h, c))
+            a = torch.stack([h @ h_s for h_s in memory]).softmax(0)
+            context = sum(w * h_s for w, h_s in zip(a, memory))
+            found_logits.append(output.weight @ torch.cat([context, h]) + output.bias)
+            found_weights.append(a)
+        same(logits, weights, torch.stack(found_logits), torch.stack(found_weights), n)
