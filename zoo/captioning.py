@@ -132,7 +132,7 @@ class CaptioningModule(ScoredModule):
         if images.dim() == 3:
             return images.float()
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_encoder()):
-            pixels = self.transform.normalize(images).contiguous(memory_format=torch.channels_last)
+            pixels = self.transform.normalize(images).to(self.dtype).contiguous(memory_format=torch.channels_last)
             return self.encoder(pixels).flatten(2).transpose(1, 2)
 
     def _trains_encoder(self) -> bool:
@@ -220,7 +220,7 @@ class CaptioningModule(ScoredModule):
         Raises:
             ValueError: no tokenizer, or a word that is several to it.
         """
-        self._check_ready()
+        self.check_ready(self.tokenizer)
         self._take(self.tokenizer.extended(words))
 
     def _take(self, tokenizer: Tokenizer) -> None:
@@ -294,7 +294,7 @@ class CaptioningModule(ScoredModule):
             ValueError: no tokenizer, or an option outside its range.
             TypeError: `images` is something else.
         """
-        self._check_ready()
+        self.check_ready(self.tokenizer)
         check_batch_size(batch_size)
         one = isinstance(images, (str, os.PathLike, bytes, bytearray, memoryview, Image))
         if not one and not isinstance(images, Iterable):
@@ -317,10 +317,6 @@ class CaptioningModule(ScoredModule):
         finally:
             self.train(training)
         return results[0] if one else results
-
-    def _check_ready(self) -> None:
-        if self.tokenizer is None:
-            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
 
     def _seen(self, source: Source) -> tuple[Tensor, Image]:
         """The pixels of an image for the model, and a smaller image of the same frame for pictures."""

@@ -270,7 +270,7 @@ class ClassificationModule(ScoredModule):
         Raises:
             ValueError: no tokenizer, or a word that is several to it.
         """
-        self._check_ready(self.tokenizer)
+        self.check_ready(self.tokenizer)
         self._extend(len(self.tokenizer), self.tokenizer.extended(words))
 
     def _extend(self, known: int, tokenizer: Tokenizer) -> None:
@@ -343,12 +343,8 @@ class ClassificationModule(ScoredModule):
                 results[n] = answer
         return results[0] if one else results
 
-    def _check_ready(self, *parts: Any) -> None:
-        if any(part is None for part in parts):
-            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
-
     def _checked(self, texts: list[Any]) -> list[Any]:
-        self._check_ready(self.tokenizer, self.label_names)
+        self.check_ready(self.tokenizer, self.label_names)
         pair = self.config.get("pair", False)
         for text in texts:
             if pair and not (isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text)):

@@ -423,8 +423,7 @@ class LanguageModelModule(ZooModule):
         for text in texts:
             if not isinstance(text, str):
                 raise TypeError(f"{what} takes a string or a list of strings; got {type(text).__name__} in the list")
-        if self.tokenizer is None:
-            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        self.check_ready(self.tokenizer)
         return one, texts
 
     def _encode(self, text: str) -> list[int]:

@@ -68,6 +68,13 @@ class ZooModule(LightningModule):
         _check_sizes(self.config)
         return self
 
+    def check_ready(self, *parts: Any) -> None:
+        """Raises ValueError unless raw input can be read: `parts`, such as the tokenizer, are there, and the weights are float32 or 64."""
+        if any(part is None for part in parts):
+            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        if (dtype := next(self.parameters()).dtype) not in (torch.float32, torch.float64):
+            raise ValueError(f"the weights must be float32 or float64; got {dtype}: call float(), and for speed compute under torch.autocast")
+
     # ---- what a model fills in ----------------------------------------------------------------------------------
 
     def example_batch(self, batch_size: int) -> Any:

@@ -205,8 +205,7 @@ class ReadingModule(ScoredModule):
                 one is more than one word, or none of them is in the document or may be the answer; the lists are not of one length.
             TypeError: something is no string, or no list.
         """
-        if self.tokenizer is None:
-            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
+        self.check_ready(self.tokenizer)
         one = isinstance(query, str)
         queries = [query] if one else as_list(query, "query")
         documents = [document] * len(queries) if isinstance(document, str) else as_list(document, "document")

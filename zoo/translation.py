@@ -231,7 +231,7 @@ class TranslationModule(ScoredModule):
         Raises:
             ValueError: no tokenizer, or a word that is several to it.
         """
-        self._check_ready()
+        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         if self.src_tokenizer is self.tgt_tokenizer:
             tokenizer = self.src_tokenizer.extended([*words, *tgt_words])
             self._take(tokenizer, tokenizer)
@@ -318,7 +318,7 @@ class TranslationModule(ScoredModule):
         one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else as_list(texts, "translate")
         if wrong := next((t for t in texts if not isinstance(t, str)), None):
             raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
-        self._check_ready()
+        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         ids = self.src_tokenizer.encode_batch(texts)
         self._check_lengths(ids)
         beam_size = self.config["beam_size"] if beam_size is None else beam_size
@@ -363,13 +363,9 @@ class TranslationModule(ScoredModule):
             ValueError: the model has no attention or no tokenizer, or a text is too long.
             TypeError: `pairs` is something else, such as a tuple of pairs.
         """
-        self._check_ready()
+        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         check_batch_size(batch_size)
         return align(self, pairs if isinstance(pairs, tuple) else as_list(pairs, "align", PAIRS), batch_size)
-
-    def _check_ready(self) -> None:
-        if self.src_tokenizer is None or self.tgt_tokenizer is None:
-            raise ValueError("this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module")
 
     def _check_lengths(self, ids: Sequence[Sequence[int]]) -> None:
         for n, row in enumerate(ids):

@@ -4,10 +4,13 @@ import inspect
 import json
 
 import lightning.pytorch as pl
+import PIL.Image
 import pytest
 import torch
 from model_cases import CASES, CLASSES, build
 from torch.utils.data import DataLoader
+
+from zoo.text import Tokenizer
 
 
 def train_loss(model, batch):
@@ -139,3 +142,34 @@ def test_gradient_is_the_mean_over_all_items_of_an_optimiser_step(cls):
         trainer.fit(model, loader)
     for a, b in zip(seen[1], seen[2]):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+USES = {
+    "translate": ("a b",),
+    "align": (("a b", "b a"),),
+    "complete": ("a",),
+    "perplexity": ("a b",),
+    "answer": ("a b", "XXXXX b"),
+    "caption": (PIL.Image.new("RGB", (8, 8)),),
+    "embed": ("a b",),
+    "classify": ("a b",),
+}
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_half_precision_weights_are_refused_and_double_ones_work(cls):
+    model = build(cls, **{name: 12 for name in cls.tiny if name.endswith("vocab_size")}).double().eval()
+    for name in ("tokenizer", "src_tokenizer", "tgt_tokenizer"):
+        if hasattr(model, name):
+            setattr(model, name, Tokenizer.train(["a b"], "word", 12))
+    if hasattr(model, "classify"):
+        model.label_names = [str(n) for n in range(model.config["num_classes"])]
+    uses = {name: given for name, given in USES.items() if hasattr(model, name)}
+    assert uses
+    for name, given in uses.items():
+        if (cls.__name__, name) != ("Seq2SeqNMT", "align"):  # has no attention
+            getattr(model, name)(*given)
+    model.bfloat16()
+    for name, given in uses.items():
+        with pytest.raises(ValueError, match=r"the weights must be float32 or float64; got torch.bfloat16: call float\(\), and for speed"):
+            getattr(model, name)(*given)

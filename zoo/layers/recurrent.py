@@ -74,7 +74,8 @@ class _GRUCell(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gates, hidden_gates, hidden):
         size = hidden.size(-1)
-        gates, hidden_gates = gates.float(), hidden_gates.float()
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        gates, hidden_gates = gates.to(wide), hidden_gates.to(wide)
         rz = (gates[..., : 2 * size] + hidden_gates[..., : 2 * size]).sigmoid_()
         r, z = rz.split(size, dim=-1)
         inner = hidden_gates[..., 2 * size :]

@@ -249,7 +249,7 @@ class StructuredSelfAttention(TextClassifier):
             ValueError: the model has no tokenizer.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
-        self._check_ready(self.tokenizer)
+        self.check_ready(self.tokenizer)
         ids = self.tokenizer.encode_batch(texts)
         found = torch.zeros(len(texts), self.config["hops"] * 2 * self.config["hidden_size"])
         for rows in groups_of_similar_size(list(map(len, ids))):

@@ -404,7 +404,7 @@ class TransformerNMT(TranslationModule):
             ValueError: a sentence is empty or too long, or the model has no tokenizer.
             TypeError: a sentence is no string.
         """
-        self._check_ready()
+        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         for text in (source, "" if target is None else target):
             if not isinstance(text, str):
                 raise TypeError(f"look takes one sentence and, if wanted, its translation, strings; got {type(text).__name__}")
