@@ -43,7 +43,9 @@ def test_equals_additive_attention_that_ignores_half_of_each_annotation(decoder,
     torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("key_size", [0, 3, 16])
-def test_key_size_outside_its_range(key_size):
-    with pytest.raises(ValueError, match=rf"key_size must be even and between 0 and 2 \* hidden_size \(16\); got {key_size}"):
+@pytest.mark.parametrize(
+    "key_size, range", [(0, "at least 1"), (3, r"even and between 0 and 2 \* hidden_size \(16\)"), (16, "even and between 0 and 2")]
+)
+def test_key_size_outside_its_range(key_size, range):
+    with pytest.raises(ValueError, match=rf"key_size must be {range}.*; got {key_size}"):
         KeyValueNMT(**KeyValueNMT.tiny, key_size=key_size)
