@@ -134,9 +134,9 @@ TABLE: dict[str, Entry] = _table(
         "key_value_predict.ptb",
         "zoo.models.key_value_predict_lm.KeyValuePredictLM",
         {
-            "config.json": "3cb8652a94336e6c354d5e7f79bfc6aa761ddf1da87524dcbee3844a0502672d",
-            "golden.safetensors": "2eb34d39f68539461734e0868e9422f04aec48a456afefbb2e79f4435a1e2fab",
-            "model.safetensors": "ee315cdb7307266a27c3351503ca89fcbd7c63743760fac8a74a5711ffa045b0",
+            "config.json": "4d7b369dbcf8d8b7e15adb5fd50da0b0a7820ed315930f41881ad56b6cdade54",
+            "golden.safetensors": "d0a39fa4f83cd08a3f54c438392a6c1083d28c2c1e1c7b7cf0fa4a603c9d6523",
+            "model.safetensors": "48efcede35c420054488634beb0d4132b50b085a99cd9e0cdf4cf51888e9f9ed",
             "tokenizer.json": "bc3b98b845a73e101b70cf849a1f054fde62d8685332667d7e0e397ca5db68a0",
         },
     ),
