@@ -63,9 +63,34 @@ def build(cls: type[ZooModule], **options: Any) -> ZooModule:
     return cls(**arguments)
 
 
-CASES = [
-    pytest.param(cls, options, id="-".join([cls.__name__, *(f"{k}={v}" for k, v in options.items())]))
-    for cls in model_classes()
-    for options in variants(cls)
-]
+
+# of each class the variants that compute something else than the tiny model does, rather than size it, share or name its parts otherwise
+_MAIN: dict[str, list[dict[str, Any]]] = {
+    "AttentionClassifier": [{"attention": "local_p"}, {"cell": "gru", "bidirectional": False, "num_layers": 2}],
+    "AttentionOverAttentionReader": [{"attention": "sum", "shared_encoder": False}],
+    "BahdanauNMT": [{"decoder": "conditional_gru", "encoder_layers": 2}, {"tie_output": True}],
+    "HAN": [{"cell": "lstm", "word_layers": 2}],
+    "KeyValueNMT": [{"decoder": "conditional_gru"}],
+    "KeyValuePredictLM": [{"attention": a} for a in ("none", "ngram", "attention", "key_value")] + [{"num_layers": 2, "tie_output": False}],
+    "LuongNMT": [
+        {"attention": "local_p", "cell": "gru"},
+        {"attention": "local_m", "score": "concat", "decoder_layers": 2},
+        {"input_feeding": False, "attention": "local_p_star", "encoder_layers": 2},
+        {"attentional_state": False, "score": "dot", "bidirectional": False},
+    ],
+    "Seq2SeqNMT": [{"variant": "cho"}, {"num_layers": 2}],
+    "ShowAttendTell": [{"attention": "hard"}, {"attention": "hard", "baseline": "soft_context"}],
+    "StructuredSelfAttention": [{"pair": True, "num_layers": 2}],
+    "TransformerNMT": [{"norm": "pre", "decoder_layers": 2}, {"shared_vocab": True, "tie_output": True}],
+    "TutorialAttentionNMT": [{"tie_output": True}],
+}
+
+
+def _case(cls: type[ZooModule], options: dict[str, Any]) -> Any:
+    return pytest.param(cls, options, id="-".join([cls.__name__, *(f"{k}={v}" for k, v in options.items())]))
+
+
+CASES = [_case(cls, options) for cls in model_classes() for options in variants(cls)]
+MAIN = [_case(cls, options) for cls in model_classes() for options in [{}, *_MAIN.pop(cls.__name__)]]
+assert not _MAIN, f"no such model: {', '.join(_MAIN)}"
 CLASSES = [pytest.param(cls, id=cls.__name__) for cls in model_classes()]
