@@ -77,12 +77,12 @@ def test_nothing_at_all_is_encoded_as_nothing(name):
 
 def test_steps_run_the_longest_first_and_read_both_ends():
     packing = pack(torch.tensor([1, 3, 0, 2]))
-    assert packing.counts == [3, 2, 1]
+    assert packing.counts == [3, 2, 1] and packing.ranks.tolist() == [1, 3, 0, 2]
     # flat items: 0 | 1 2 3 | | 4 5; the order of the sequences is 1, 3, 0
-    steps = [[(1, 0), (4, 0), (0, 0), (3, 1), (5, 1), (0, 1)], [(2, 0), (5, 0), (2, 1), (4, 1)], [(3, 0), (1, 1)]]  # (item, direction)
-    assert [divmod(code, 2) for code in packing.items.tolist()] == [pair for step in steps for pair in step]
-    assert packing.items[packing.places].tolist() == [[2 * n, 2 * n + 1] for n in range(6)]
-    assert packing.last.tolist() == [[2, 5], [10, 11], [-1, -1], [7, 9]]
+    assert packing.order.tolist() == [[1, 4, 0, 2, 5, 3], [3, 5, 0, 2, 4, 1]]
+    for order, places in zip(packing.order, packing.places, strict=True):
+        assert order[places].tolist() == list(range(6))
+    assert packing.last.tolist() == [2, 5, -1, 4]
 
 
 @pytest.mark.parametrize("name", CELLS)

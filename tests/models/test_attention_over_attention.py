@@ -67,9 +67,9 @@ def encode(encoder, inputs):
     """States of one sequence, both directions, and the last of each, step by step."""
     outputs, last = [], []
     for cell, order in zip(encoder.layers[0], (range(len(inputs)), reversed(range(len(inputs))))):
-        step, state, found = cell.loop(), (torch.zeros(1, 4),), {}
+        state, found = (torch.zeros(1, 4),), {}
         for t in order:
-            state = step(cell.project(inputs[t : t + 1]), None, state)
+            state = cell(inputs[t : t + 1], state)
             found[t] = state[0][0]
         outputs.append(torch.stack([found[t] for t in range(len(inputs))]))
         last.append(state[0][0])

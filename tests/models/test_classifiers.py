@@ -81,9 +81,9 @@ def test_han_equals_a_loop_over_documents_sentences_and_words():
     def encode(encoder, items):  # one sequence, without any packing
         outputs = []
         for cell, order in zip(encoder.layers[0], (range(len(items)), reversed(range(len(items))))):
-            step, state, found = cell.loop(), (torch.zeros(1, 4),), {}
+            state, found = (torch.zeros(1, 4),), {}
             for t in order:
-                state = step(cell.project(items[t : t + 1]), None, state)
+                state = cell(items[t : t + 1], state)
                 found[t] = state[0][0]
             outputs.append(torch.stack([found[t] for t in range(len(items))]))
         return torch.cat(outputs, dim=-1)

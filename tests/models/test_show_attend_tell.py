@@ -61,7 +61,7 @@ def test_searching_step_by_step_gives_the_same_as_teacher_forcing(attention):
     batch = model.example_batch(4)
     logits, weights = model(batch.images, batch.captions[..., :-1])
     memory, state = model.encode(batch.images)
-    state, step = tuple(x.unsqueeze(1).expand(-1, 2, -1) for x in state), model.stepper()
+    state, step = tuple(x.unsqueeze(1).expand(-1, 2, -1) for x in state), model.step
     for t in range(batch.captions.size(-1) - 1):
         found, state, alpha = step(batch.captions[..., t], state, memory, t)
         torch.testing.assert_close(found, logits[:, :, t], rtol=1e-4, atol=1e-5)
@@ -216,10 +216,12 @@ def test_the_moving_average_is_that_of_a_word_and_is_used_before_it_is_renewed()
     rewards, model.hard_loss = [], spy
     for _ in range(3):
         model.loss(batch)
+        model.update_baseline()
     assert used[0] == 0
     assert used[1] == pytest.approx(0.1 * rewards[0])
     assert used[2] == pytest.approx(0.9 * used[1] + 0.1 * rewards[1])
     model.eval().loss(batch)
+    model.update_baseline()
     assert model.word_baseline.item() == pytest.approx(0.9 * used[2] + 0.1 * rewards[2])  # evaluation leaves it alone
 
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from model_cases import build
 
-from zoo.models.transformer import TransformerNMT, fused_attention
+from zoo.layers.attention import dot_product_attention
+from zoo.models.transformer import TransformerNMT
 from zoo.text import EOS, Tokenizer
 
 
@@ -59,7 +60,7 @@ def naive(model, src, tgt):
         return lambda x: torch.relu(x @ first.weight.T + first.bias) @ second.weight.T + second.bias
 
     last = lambda norm, x: torch.stack([normalised(row, norm) for row in x]) if isinstance(norm, torch.nn.LayerNorm) else x  # noqa: E731
-    x = embed(model.embeddings.src_table, src)
+    x = embed(model.embeddings.source, src)
     for layer in model.encoder:
         x = sublayer(layer.after_self, x, reader(layer.self_attention, maps[0]))
         x = sublayer(layer.after_feedforward, x, feed(layer))
@@ -141,7 +142,7 @@ def test_consistency_is_no_less_than_zero(value):
 def test_double_precision_is_kept():
     torch.manual_seed(0)
     queries, keys, values = torch.randn(3, 2, 4, 5, 8, dtype=torch.float64)
-    found = fused_attention(queries, keys, values, None, 0.0, causal=False)
+    found = dot_product_attention(queries, keys, values, None, 0.0, causal=False)
     expected = (queries @ keys.transpose(-1, -2) / 8**0.5).softmax(-1) @ values
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
