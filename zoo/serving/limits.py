@@ -1,0 +1,45 @@
+"""Every limit of `zoo serve`, so that no request, and no number of connections, keeps the server from answering others.
+
+Those with a flag are the defaults of `zoo serve`; GET /info shows what holds. The limits of images stand in zoo/images.py.
+"""
+
+# ---- what one request may ask for; more is refused with status 400, 413 or 422 ----
+
+MAX_ITEMS = 32  # texts, images or questions (--max-items); --max-tokens and --max-bytes depend on the task, see tasks.py
+MAX_WORD = 1_000  # characters without a space
+MAX_BEAM = 16
+MAX_ADDED = 200  # words that a language model adds to a text
+MAX_TOP_K = 100_000
+TEMPERATURES = 0.01, 100
+MAX_QUERY = 200  # tokens: a reader compares each of them with each of the document
+MAX_JSON_PARTS = 1_000_000  # commas and brackets: a list takes thirty times its size in memory
+
+# Work is counted in tokens that are read or written, times the hypotheses of a search; each task says how (`Task.work`). On one core of
+# a laptop a unit takes 0.05 to 1 ms.
+MAX_WORK = 20_000  # of one request (--max-work)
+BATCH_SHARE = 8  # a batch, and thus one text, takes at most this part of MAX_WORK: nobody waits longer for a large request of others
+
+# ---- what a request may wait for ----
+
+TIMEOUT = 30.0  # seconds for the body, and again for the answer (--timeout); also for one batch, then the worker is replaced
+OVERTAKEN = 10.0  # seconds that a request of the largest work lets newer ones pass, others in proportion to their work
+MAX_WAITING = 512  # requests that have no answer yet; the next ones are sent away with status 503
+MAX_WAITING_BYTES = 2**28  # of their bodies; beyond, those that hold more than an equal share are sent away
+READ_ON = 4  # a body is read up to so many times the limit before it is refused: who still sends does not see the answer
+
+# ---- connections ----
+
+MAX_CONNECTIONS = 500  # with one more, the one that has waited longest for its client is closed
+IDLE_SECONDS = 10.0  # from the start of a connection, or from an answer, to the end of the next headers
+MAX_HEADER_BYTES = 2**14
+
+# ---- processes ----
+
+DECODERS = 2  # that decode images; one of them takes only small ones
+SMALL_IMAGES = 16_000_000  # pixels, in one request: an ordinary photo
+DECODING_SECONDS = 10.0  # for one image; then the process is ended
+DECODING_MEMORY = 2**30  # bytes, beyond what the process has when it starts
+SILENT_SECONDS = 15.0  # without a sign of life; then a process is replaced
+STARTING_SECONDS = 60.0  # the same while it starts, before it can give any
+STARTS = 3  # attempts in a row to start a process; then the server ends
+MAX_CARD_BYTES = 2**16  # of the model's card in /info

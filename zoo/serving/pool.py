@@ -1,0 +1,198 @@
+"""Who does what next: work is given to processes in small batches, so that nobody waits long for a large request of others."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zoo.serving.checks import Refused
+from zoo.serving.child import BEAT_SECONDS, Child, Died, Overran
+from zoo.serving.limits import OVERTAKEN, SILENT_SECONDS, STARTS
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Order:
+    """Items that somebody waits for."""
+
+    method: str
+    options: tuple[Any, ...]
+    items: list[Any]
+    works: list[int]
+    wait: float  # seconds that the first one of a batch waits for others
+    due: float  # orders are served by this time
+    done: asyncio.Future
+    arrived: float = field(default_factory=time.monotonic)
+    together: int = 0  # items of the largest batch
+    alone: bool = False  # a process died of it, or of what was in the batch with it
+
+    def __post_init__(self) -> None:
+        self.waiting = deque(range(len(self.items)))
+        self.results: dict[int, Any] = {}
+
+    def finish(self, number: int, result: Any) -> None:
+        """Takes a result; what is refused ends the whole order."""
+        self.results[number] = result
+        if isinstance(result, Refused):
+            self.waiting.clear()
+        if not self.done.done() and (isinstance(result, Refused) or len(self.results) == len(self.items)):
+            self.done.set_result(result if isinstance(result, Refused) else [self.results[n] for n in range(len(self.items))])
+
+
+Batch = list[tuple[Order, int]]  # orders, and numbers of their items
+
+
+class Pool:
+    """Processes of one kind, kept alive.
+
+    Args:
+        children: the processes.
+        max_items: of a batch.
+        max_work: of a batch, as if all its items were as large as the largest; an item that is larger is a batch of its own.
+        largest: work of the largest order there can be.
+        seconds: for a batch.
+    """
+
+    def __init__(self, children: Sequence[Child], max_items: int, max_work: int, largest: int, seconds: float) -> None:
+        self.children, self.max_items, self.max_work, self.largest, self.seconds = children, max_items, max_work, largest, seconds
+        self.orders: list[Order] = []
+        self.failed: asyncio.Future = asyncio.get_running_loop().create_future()  # gets the error when a process cannot be started
+        self._news = asyncio.Event()
+        self._tasks: list[asyncio.Task] = []
+
+    async def start(self) -> Any:
+        """Starts the processes and keeps them busy from then on; gives the facts of the first one."""
+        found = await asyncio.gather(*(child.start() for child in self.children))
+        self._tasks = [asyncio.create_task(self._keep(child)) for child in self.children]
+        return found[0]
+
+    def stop(self) -> None:
+        """Ends the processes."""
+        for task in self._tasks:
+            task.cancel()
+        for child in self.children:
+            child.kill()
+
+    def is_well(self) -> bool:
+        """Whether there is a process that can work, or does."""
+        return any(child.ready and child.silence() < SILENT_SECONDS / 3 for child in self.children)
+
+    async def run(
+        self, method: str, items: list[Any], works: list[int], options: tuple[Any, ...] = (), wait: float = 0.0
+    ) -> tuple[list[Any], int]:
+        """Results for all items, and how many items were done together; cancelled, what was not begun is dropped.
+
+        Raises:
+            Refused: one of the items was.
+        """
+        due = time.monotonic() + OVERTAKEN * min(1.0, sum(works) / self.largest)
+        order = Order(method, options, items, works, wait, due, asyncio.get_running_loop().create_future())
+        self.orders.append(order)
+        self._tell()
+        try:
+            found = await order.done
+        finally:
+            order.waiting.clear()
+            self._tidy()
+        if isinstance(found, Refused):
+            raise found
+        return found, order.together
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _tidy(self) -> None:
+        self.orders = [order for order in self.orders if order.waiting]
+
+    async def _keep(self, child: Child) -> None:
+        """Gives a process work as long as it lives, and replaces it after."""
+        while True:
+            batch = await self._next(child)
+            if batch is None or not await self._done(child, batch):
+                await self._replace(child)
+
+    async def _next(self, child: Child) -> Batch | None:
+        """The next batch; None if the process has ended."""
+        while child.silence() < SILENT_SECONDS:
+            batch, wait = self._batch(child.most)
+            if batch and wait <= 0:
+                for order, number in batch:
+                    order.waiting.remove(number)
+                self._tidy()
+                return batch
+            try:
+                await asyncio.wait_for(self._news.wait(), min(wait, BEAT_SECONDS))
+            except asyncio.TimeoutError:
+                pass
+        return None
+
+    def _batch(self, most: int | None) -> tuple[Batch, float]:
+        """What would be done now, and for how many seconds it still waits for others."""
+        fits = sorted((order for order in self.orders if most is None or sum(order.works) <= most), key=lambda order: order.due)
+        batch: Batch = []
+        largest = 0
+        for order in fits:
+            first = fits[0]
+            if (order.method, order.options) != (first.method, first.options) or order.alone and order is not first:
+                continue
+            for number in order.waiting:
+                largest_now = max(largest, order.works[number])
+                full = len(batch) == (1 if first.alone else self.max_items) or (len(batch) + 1) * largest_now > self.max_work
+                if full and batch:
+                    return batch, 0.0
+                batch.append((order, number))
+                largest = largest_now
+        if not batch:
+            return batch, BEAT_SECONDS
+        is_full = len(batch) == self.max_items or fits[0].alone
+        return batch, 0.0 if is_full else batch[0][0].arrived + batch[0][0].wait - time.monotonic()
+
+    async def _done(self, child: Child, batch: Batch) -> bool:
+        """Has a batch done; whether the process has outlived it."""
+        order = batch[0][0]
+        for each, _ in batch:
+            each.together = max(each.together, len(batch))
+        try:
+            results = await child.call(order.method, [each.items[n] for each, n in batch], *order.options, seconds=self.seconds)
+        except Overran:
+            log.error("a process took longer than %g s and is replaced", self.seconds)
+            results = [Refused(504, f"no answer within {self.seconds:g} s; send less at once")] * len(batch)
+            is_alive = False
+        except Died:
+            log.error("a process has died and is replaced")
+            is_alive = False
+            if len(batch) > 1 or not order.alone:
+                for each, number in batch:
+                    if not each.done.done():
+                        each.alone = True
+                        each.waiting.append(number)
+                        self.orders.append(each)
+                self.orders = list(dict.fromkeys(self.orders))
+                return False
+            results = [Refused(500, "the process of the model died of this request; the log of the server says more")]
+        except Exception:
+            log.exception("a batch failed")
+            results = [Refused(500, "the server failed on this request; its log says why")] * len(batch)
+            is_alive = True
+        else:
+            is_alive = True
+        for (each, number), result in zip(batch, results, strict=True):
+            each.finish(number, result)
+        return is_alive
+
+    async def _replace(self, child: Child) -> None:
+        for attempt in range(1, STARTS + 1):
+            try:
+                await child.start()
+                return
+            except (ValueError, Died) as error:
+                log.error("a process could not be started: %s", error or "it died")
+                if attempt == STARTS and not self.failed.done():
+                    self.failed.set_result(ValueError(str(error) or "a process of the server dies when it is started; is there enough memory?"))
+            await asyncio.sleep(attempt)
+        await asyncio.Event().wait()  # the server ends
