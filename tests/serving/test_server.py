@@ -66,7 +66,7 @@ def process(*args, **environment):
 
 def test_a_served_model_answers_and_stops_in_order(folders):
     source = folders["translator"]
-    with process(source, "--batch-wait-ms", "3000", LIT_SERVER_API_KEY="") as server:
+    with process(source, "--batch-wait-ms", "3000") as server:
         server.wait_until_ready()
         assert server.get("/health").body == "ok" and server.get("/info").body["model"]["name"] == "translator"
         with ThreadPoolExecutor(4) as pool:
@@ -98,7 +98,7 @@ def test_every_kind_of_model_is_served(folders, kind):
 
 @pytest.mark.slow
 def test_a_key_can_be_asked_for(folders):
-    with process(folders["texts"], LIT_SERVER_API_KEY="secret") as server:
+    with process(folders["texts"], ZOO_API_KEY="secret") as server:
         server.wait_until_ready()
         for path in ("/info", "/health"):
             assert server.get(path).status == 401

@@ -65,8 +65,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 async def _serve(
     options: argparse.Namespace, card: dict[str, Any], key: str | None, devices: list[str], listener: socket.socket
 ) -> None:
-    import uvicorn
-
     arguments = options.name, options.max_items, options.max_tokens, options.max_work
     places = [device for device in devices for _ in range(options.workers)]
     children = [Child(Worker, *arguments, device, len(places)) for device in places]
@@ -77,26 +75,7 @@ async def _serve(
             pools.append(decoder_pool(facts["transform"]))
             await pools[1].start()
         app = endpoint(pools[0], pools[1] if len(pools) > 1 else None, facts["model"], card, devices, options, key)
-        config = uvicorn.Config(
-            app,
-            http=protocol(),
-            ws="none",
-            lifespan="off",
-            log_level="error",
-            backlog=BACKLOG,
-            proxy_headers=False,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            timeout_keep_alive=int(IDLE_SECONDS),
-            timeout_notify=1,
-            timeout_graceful_shutdown=math.ceil(2 * options.timeout),
-        )
-        server = uvicorn.Server(config)
-
-        async def every_second() -> None:
-            await close_late(server.server_state.connections)
-            server.should_exit |= any(pool.failed.done() for pool in pools)
-
-        config.callback_notify = every_second
+        server = web_server(app, pools, options.timeout)
         listener.listen(BACKLOG)
         host, port = listener.getsockname()[:2]
         print(f"zoo: {options.name} at http://{f'[{host}]' if ':' in host else host}:{port}{PREDICT}; stop with ^C", file=sys.stderr, flush=True)
@@ -107,6 +86,33 @@ async def _serve(
     finally:
         for pool in pools:
             pool.stop()
+
+
+def web_server(app: Endpoint, pools: list[Pool], timeout: float) -> Any:
+    """A uvicorn server, which ends when a pool has failed."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        http=protocol(),
+        ws="none",
+        lifespan="off",
+        log_level="error",
+        backlog=BACKLOG,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        timeout_keep_alive=math.ceil(IDLE_SECONDS),
+        timeout_notify=1,
+        timeout_graceful_shutdown=math.ceil(2 * timeout),
+    )
+    server = uvicorn.Server(config)
+
+    async def every_second() -> None:
+        await close_late(server.server_state.connections)
+        server.should_exit |= any(pool.failed.done() for pool in pools)
+
+    config.callback_notify = every_second
+    return server
 
 
 async def _until_ready(name: str, pool: Pool) -> dict[str, Any]:
