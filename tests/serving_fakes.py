@@ -141,7 +141,7 @@ def serving(source, timeout=30.0, max_batch=8, batch_wait=0.02, max_bytes=20_000
         pools = [server.worker_pool([Thread(api)], options)]
         facts = await pools[0].start()
         if facts["transform"]:
-            pools.append(Pool([Thread(Decoder(facts["transform"])) for _ in range(2)], 1, 1, 10**6, 10.0))
+            pools.append(Pool([Thread(Decoder(facts["transform"])) for _ in range(2)], 1, 1, 10.0))
             await pools[1].start()
         app = server.endpoint(pools[0], pools[1] if len(pools) > 1 else None, facts["model"], {"name": "tiny"}, ["cpu"], options, key)
         web = made["web"] = server.web_server(app, pools, timeout)
@@ -178,7 +178,7 @@ def in_one_round(api, *requests, batch=8):
             found.append((number, 200, results[0] if job.one else {"results": results}, together))
 
     async def round():
-        pool = Pool([Thread(api)], batch, api.max_work // limits.BATCH_SHARE, api.max_work, 30.0)
+        pool = Pool([Thread(api)], batch, api.max_work // limits.BATCH_SHARE, 30.0)
         await pool.start()
         await asyncio.gather(*(ask(pool, n, fields) for n, fields in enumerate(requests)))
         pool.stop()

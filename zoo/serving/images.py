@@ -1,6 +1,7 @@
 """The images of requests: decoded by processes of their own, which a harmful file can neither keep busy nor fill up for long."""
 
 import base64
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,10 +60,13 @@ class Decoder:
     Args:
         transform: of the model, as JSON.
         memory: bytes that this process may take in addition to those it has; None for no limit.
+        niceness: of this process, 0 to 19: the higher, the more others come first.
     """
 
-    def __init__(self, transform: str, memory: int | None = None) -> None:
+    def __init__(self, transform: str, memory: int | None = None, niceness: int = 0) -> None:
         self.transform = ImageTransform.from_json(transform)
+        if niceness and hasattr(os, "nice"):
+            os.nice(niceness)
         if resource is not None and memory is not None:
             self._limit_memory(memory)
 

@@ -22,7 +22,7 @@ BATCH_SHARE = 8  # a batch, and thus one text, takes at most this part of MAX_WO
 # ---- what a request may wait for ----
 
 TIMEOUT = 30.0  # seconds for the body, and again for the answer (--timeout); also for one batch, then the worker is replaced
-OVERTAKEN = 10.0  # seconds that a request of the largest work lets newer ones pass, others in proportion to their work
+TURN_OF_THE_OLDEST = 4  # the request with the least work comes next, but each time after so many batches the oldest one
 MAX_WAITING = 512  # requests that have no answer yet; the next ones are sent away with status 503
 MAX_WAITING_BYTES = 2**28  # of their bodies; beyond, those that hold more than an equal share are sent away
 READ_ON = 4  # a body is read up to so many times the limit before it is refused: who still sends does not see the answer
@@ -35,8 +35,8 @@ MAX_HEADER_BYTES = 2**14
 
 # ---- processes ----
 
-DECODERS = 2  # that decode images; one of them takes only small ones
-SMALL_IMAGES = 16_000_000  # pixels, in one request: an ordinary photo
+SMALL_IMAGES = 16_000_000  # pixels, in one request: one of the two processes that decode images takes no more, an ordinary photo
+LOW_PRIORITY = 10  # of the other one for the operating system, as of `nice`
 DECODING_SECONDS = 10.0  # for one image; then the process is ended
 DECODING_MEMORY = 2**30  # bytes, beyond what the process has when it starts
 SILENT_SECONDS = 15.0  # without a sign of life; then a process is replaced

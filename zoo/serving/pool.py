@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo.serving.checks import Refused
 from zoo.serving.child import BEAT_SECONDS, Child, Died, Overran
-from zoo.serving.limits import OVERTAKEN, SILENT_SECONDS, STARTS
+from zoo.serving.limits import SILENT_SECONDS, STARTS, TURN_OF_THE_OLDEST
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,6 @@ class Order:
     items: list[Any]
     works: list[int]
     wait: float  # seconds that the first one of a batch waits for others
-    due: float  # orders are served by this time
     done: asyncio.Future
     arrived: float = field(default_factory=time.monotonic)
     together: int = 0  # items of the largest batch
@@ -33,6 +32,7 @@ class Order:
     def __post_init__(self) -> None:
         self.waiting = deque(range(len(self.items)))
         self.results: dict[int, Any] = {}
+        self.work = sum(self.works)
 
     def finish(self, number: int, result: Any) -> None:
         """Takes a result; what is refused ends the whole order."""
@@ -53,15 +53,15 @@ class Pool:
         children: the processes.
         max_items: of a batch.
         max_work: of a batch, as if all its items were as large as the largest; an item that is larger is a batch of its own.
-        largest: work of the largest order there can be.
         seconds: for a batch.
     """
 
-    def __init__(self, children: Sequence[Child], max_items: int, max_work: int, largest: int, seconds: float) -> None:
-        self.children, self.max_items, self.max_work, self.largest, self.seconds = children, max_items, max_work, largest, seconds
+    def __init__(self, children: Sequence[Child], max_items: int, max_work: int, seconds: float) -> None:
+        self.children, self.max_items, self.max_work, self.seconds = children, max_items, max_work, seconds
         self.orders: list[Order] = []
         self.failed: asyncio.Future = asyncio.get_running_loop().create_future()  # gets the error when a process cannot be started
         self._news = asyncio.Event()
+        self._taken = 0  # batches
         self._tasks: list[asyncio.Task] = []
 
     async def start(self) -> Any:
@@ -89,8 +89,7 @@ class Pool:
         Raises:
             Refused: one of the items was.
         """
-        due = time.monotonic() + OVERTAKEN * min(1.0, sum(works) / self.largest)
-        order = Order(method, options, items, works, wait, due, asyncio.get_running_loop().create_future())
+        order = Order(method, options, items, works, wait, asyncio.get_running_loop().create_future())
         self.orders.append(order)
         self._tell()
         try:
@@ -124,6 +123,7 @@ class Pool:
                 for order, number in batch:
                     order.waiting.remove(number)
                 self._tidy()
+                self._taken += 1
                 return batch
             try:
                 await asyncio.wait_for(self._news.wait(), min(wait, BEAT_SECONDS))
@@ -132,8 +132,13 @@ class Pool:
         return None
 
     def _batch(self, most: int | None) -> tuple[Batch, float]:
-        """What would be done now, and for how many seconds it still waits for others."""
-        fits = sorted((order for order in self.orders if most is None or sum(order.works) <= most), key=lambda order: order.due)
+        """What would be done now, and for how many seconds it still waits for others.
+
+        The least work comes first, so that a large request delays small ones by one batch at most; but it is not delayed for ever.
+        """
+        fits = [order for order in self.orders if most is None or order.work <= most]
+        by_age = self._taken % TURN_OF_THE_OLDEST == 0
+        fits.sort(key=lambda order: order.arrived if by_age else order.work)
         batch: Batch = []
         largest = 0
         for order in fits:
@@ -141,16 +146,15 @@ class Pool:
             if (order.method, order.options) != (first.method, first.options) or order.alone and order is not first:
                 continue
             for number in order.waiting:
-                largest_now = max(largest, order.works[number])
-                full = len(batch) == (1 if first.alone else self.max_items) or (len(batch) + 1) * largest_now > self.max_work
-                if full and batch:
+                largest = max(largest, order.works[number])
+                is_full = len(batch) == (1 if first.alone else self.max_items) or (len(batch) + 1) * largest > self.max_work
+                if is_full and batch:
                     return batch, 0.0
                 batch.append((order, number))
-                largest = largest_now
         if not batch:
             return batch, BEAT_SECONDS
         is_full = len(batch) == self.max_items or fits[0].alone
-        return batch, 0.0 if is_full else batch[0][0].arrived + batch[0][0].wait - time.monotonic()
+        return batch, 0.0 if is_full else min(order.arrived + order.wait for order, _ in batch) - time.monotonic()
 
     async def _done(self, child: Child, batch: Batch) -> bool:
         """Has a batch done; whether the process has outlived it."""

@@ -19,10 +19,10 @@ from zoo.serving.endpoint import PREDICT, Endpoint
 from zoo.serving.images import Decoder
 from zoo.serving.limits import (
     BATCH_SHARE,
-    DECODERS,
     DECODING_MEMORY,
     DECODING_SECONDS,
     IDLE_SECONDS,
+    LOW_PRIORITY,
     MAX_CARD_BYTES,
     MAX_CONNECTIONS,
     MAX_HEADER_BYTES,
@@ -124,15 +124,14 @@ async def _until_ready(name: str, pool: Pool) -> dict[str, Any]:
 
 def worker_pool(children: list[Child], options: argparse.Namespace) -> Pool:
     """The processes that hold the model."""
-    return Pool(children, options.max_batch, options.max_work // BATCH_SHARE, options.max_work, options.timeout)
+    return Pool(children, options.max_batch, options.max_work // BATCH_SHARE, options.timeout)
 
 
 def decoder_pool(transform: str) -> Pool:
     """The processes that decode images, one at a time."""
-    from zoo.images import MAX_PIXELS
-
-    children = [Child(Decoder, transform, DECODING_MEMORY, most=None if n else SMALL_IMAGES) for n in range(DECODERS)]
-    return Pool(children, 1, 1, MAX_PIXELS, DECODING_SECONDS)
+    large = Child(Decoder, transform, DECODING_MEMORY, LOW_PRIORITY)
+    small = Child(Decoder, transform, DECODING_MEMORY, most=SMALL_IMAGES)
+    return Pool([large, small], 1, 1, DECODING_SECONDS)
 
 
 def endpoint(
