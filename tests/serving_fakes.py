@@ -83,14 +83,16 @@ def loaded(source, max_items=4, max_work=4_000, **limits):
 class Thread:
     """In place of a process (`Child`): calls the methods of an object in a thread."""
 
-    def __init__(self, target, most=None):
-        self.target, self.most, self.ready = target, most, False
+    most, lanes = None, 1
+
+    def __init__(self, target):
+        self.target, self.ready = target, False
 
     async def start(self):
         self.ready = True
         return self.target.facts()
 
-    async def call(self, method, *arguments, seconds):
+    async def call(self, method, *arguments, seconds, lane=0):
         return await asyncio.to_thread(getattr(self.target, method), *arguments)
 
     def silence(self):

@@ -1,4 +1,4 @@
-"""A process that does one thing at a time for the first one, which replaces it when it dies, stops or takes too long."""
+"""A process that works for the first one, which replaces it when it dies, stops or takes too long."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
@@ -34,13 +34,14 @@ class Child:
             in one line why there is none.
         arguments: of `make`.
         most: the work that it takes at once; None: any.
+        lanes: threads of the process, each of which does one thing at a time.
     """
 
-    def __init__(self, make: Callable[..., Any], *arguments: Any, most: int | None = None) -> None:
-        self.make, self.arguments, self.most = make, arguments, most
+    def __init__(self, make: Callable[..., Any], *arguments: Any, most: int | None = None, lanes: int = 1) -> None:
+        self.make, self.arguments, self.most, self.lanes = make, arguments, most, lanes
         self.ready = False  # the object is there
         self._context = multiprocessing.get_context("spawn")  # a fork would hold the pipes of the others open
-        self._thread = ThreadPoolExecutor(1)  # for the pipe: a process that has stopped must not stop the event loop
+        self._threads = ThreadPoolExecutor(1)  # for the pipes: a process that has stopped must not stop the event loop
         self._process: Any = None
 
     async def start(self) -> Any:
@@ -54,20 +55,21 @@ class Child:
             Died: it ended without a word.
         """
         self.kill()
-        self._pipe, theirs = self._context.Pipe()
+        self._pipes, theirs = zip(*(self._context.Pipe() for _ in range(self.lanes)), strict=True)
         self._beat = self._context.RawValue("d", time.monotonic())
         self._process = self._context.Process(target=_run, args=(theirs, self._beat, self.make, self.arguments), daemon=True)
         self._process.start()
-        theirs.close()
-        self._thread.shutdown(wait=False)  # the old one may hang on the old pipe until that is closed
-        self._thread = ThreadPoolExecutor(1)
-        is_ready, found = await self._reply(self._pipe.recv, None)
+        for pipe in theirs:
+            pipe.close()
+        self._threads.shutdown(wait=False)  # they may hang on the old pipes until these are closed
+        self._threads = ThreadPoolExecutor(self.lanes)
+        is_ready, found = await self._reply(self._pipes[0].recv, None)
         if not is_ready:
             raise ValueError(found)
         self.ready = True
         return found
 
-    async def call(self, method: str, *arguments: Any, seconds: float) -> Any:
+    async def call(self, method: str, *arguments: Any, seconds: float, lane: int = 0) -> Any:
         """What a method of the object gives.
 
         Raises:
@@ -75,7 +77,7 @@ class Child:
             Exception: whatever the method raised.
         """
 
-        pipe = self._pipe
+        pipe = self._pipes[lane]
 
         def exchange() -> tuple[bool, Any]:
             pipe.send((method, arguments))
@@ -89,7 +91,7 @@ class Child:
     async def _reply(self, wait: Callable[[], Any], seconds: float | None) -> Any:
         until = float("inf") if seconds is None else time.monotonic() + seconds
         patience = STARTING_SECONDS if seconds is None else SILENT_SECONDS
-        reply = asyncio.get_running_loop().run_in_executor(self._thread, wait)
+        reply = asyncio.get_running_loop().run_in_executor(self._threads, wait)
         reply.add_done_callback(asyncio.Future.exception)  # who asked may have gone when the pipe is closed
         while not (await asyncio.wait({reply}, timeout=BEAT_SECONDS))[0]:
             overran = time.monotonic() > until
@@ -115,7 +117,7 @@ class Child:
             self._process.join(1)
 
 
-def _run(pipe: Connection, beat: Any, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _run(pipes: Sequence[Connection], beat: Any, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The life of the process: ends when the first one has."""
     for number in (signal.SIGINT, signal.SIGTERM):  # may be sent to all processes; the first one sees to an end in order
         signal.signal(number, signal.SIG_IGN)
@@ -123,18 +125,28 @@ def _run(pipe: Connection, beat: Any, make: Callable[..., Any], arguments: tuple
     try:
         try:
             target = make(*arguments)
-            reply = True, target.facts()
+            pipes[0].send((True, target.facts()))
         except (ValueError, FileNotFoundError) as error:
-            pipe.send((False, " ".join(str(error).split())))
+            pipes[0].send((False, " ".join(str(error).split())))
             return
+    except OSError:
+        return
+    for pipe in pipes[1:]:
+        threading.Thread(target=_answer, args=(pipe, target), daemon=True).start()
+    _answer(pipes[0], target)
+
+
+def _answer(pipe: Connection, target: Any) -> None:
+    """One lane, until the pipe is closed."""
+    try:
         while True:
-            pipe.send(reply)
             method, values = pipe.recv()
             try:
                 reply = True, getattr(target, method)(*values)
             except Exception as error:
                 log.exception("%s failed", method)
                 reply = False, RuntimeError(f"{method} failed: {type(error).__name__}")
+            pipe.send(reply)
     except (EOFError, OSError):
         return
 

@@ -18,6 +18,7 @@ MAX_JSON_PARTS = 1_000_000  # commas and brackets: a list takes thirty times its
 # a laptop a unit takes 0.05 to 1 ms.
 MAX_WORK = 20_000  # of one request (--max-work)
 BATCH_SHARE = 8  # a batch, and thus one text, takes at most this part of MAX_WORK: nobody waits longer for a large request of others
+SMALL_SHARE = 64  # what takes this part of MAX_WORK is done while a larger batch runs
 
 # ---- what a request may wait for ----
 

@@ -54,20 +54,23 @@ class Pool:
         max_items: of a batch.
         max_work: of a batch, as if all its items were as large as the largest; an item that is larger is a batch of its own.
         seconds: for a batch.
+        small: while the first lane of a process is busy with more work than this, its second one does what is less.
     """
 
-    def __init__(self, children: Sequence[Child], max_items: int, max_work: int, seconds: float) -> None:
-        self.children, self.max_items, self.max_work, self.seconds = children, max_items, max_work, seconds
+    def __init__(self, children: Sequence[Child], max_items: int, max_work: int, seconds: float, small: int = 0) -> None:
+        self.children, self.max_items, self.max_work, self.seconds, self.small = children, max_items, max_work, seconds, small
         self.orders: list[Order] = []
         self.failed: asyncio.Future = asyncio.get_running_loop().create_future()  # gets the error when a process cannot be started
         self._news = asyncio.Event()
         self._taken = 0  # batches
+        self._loads = dict.fromkeys(children, 0)  # work in the first lanes
+        self._replacing = {child: asyncio.Lock() for child in children}
         self._tasks: list[asyncio.Task] = []
 
     async def start(self) -> Any:
         """Starts the processes and keeps them busy from then on; gives the facts of the first one."""
         found = await asyncio.gather(*(child.start() for child in self.children))
-        self._tasks = [asyncio.create_task(self._keep(child)) for child in self.children]
+        self._tasks = [asyncio.create_task(self._keep(child, lane)) for child in self.children for lane in range(child.lanes)]
         return found[0]
 
     def stop(self) -> None:
@@ -108,17 +111,22 @@ class Pool:
     def _tidy(self) -> None:
         self.orders = [order for order in self.orders if order.waiting]
 
-    async def _keep(self, child: Child) -> None:
-        """Gives a process work as long as it lives, and replaces it after."""
+    async def _keep(self, child: Child, lane: int) -> None:
+        """Gives one lane of a process work as long as it lives, and replaces it after."""
         while True:
-            batch = await self._next(child)
-            if batch is None or not await self._done(child, batch):
+            batch = await self._next(child, lane)
+            if lane == 0 and batch:
+                self._loads[child] = len(batch) * max(order.works[number] for order, number in batch)
+                self._tell()
+            if batch is None or not await self._done(child, lane, batch):
                 await self._replace(child)
+            if lane == 0:
+                self._loads[child] = 0
 
-    async def _next(self, child: Child) -> Batch | None:
+    async def _next(self, child: Child, lane: int) -> Batch | None:
         """The next batch; None if the process has ended."""
-        while child.silence() < SILENT_SECONDS:
-            batch, wait = self._batch(child.most)
+        while child.ready and child.silence() < SILENT_SECONDS:
+            batch, wait = self._batch(child, lane)
             if batch and wait <= 0:
                 for order, number in batch:
                     order.waiting.remove(number)
@@ -131,11 +139,14 @@ class Pool:
                 pass
         return None
 
-    def _batch(self, most: int | None) -> tuple[Batch, float]:
+    def _batch(self, child: Child, lane: int) -> tuple[Batch, float]:
         """What would be done now, and for how many seconds it still waits for others.
 
         The least work comes first, so that a large request delays small ones by one batch at most; but it is not delayed for ever.
         """
+        if lane and self._loads[child] <= self.small:
+            return [], BEAT_SECONDS
+        most, max_work = (self.small, self.small) if lane else (child.most, self.max_work)
         fits = [order for order in self.orders if most is None or order.work <= most]
         by_age = self._taken % TURN_OF_THE_OLDEST == 0
         fits.sort(key=lambda order: order.arrived if by_age else order.work)
@@ -147,7 +158,7 @@ class Pool:
                 continue
             for number in order.waiting:
                 largest = max(largest, order.works[number])
-                is_full = len(batch) == (1 if first.alone else self.max_items) or (len(batch) + 1) * largest > self.max_work
+                is_full = len(batch) == (1 if first.alone else self.max_items) or (len(batch) + 1) * largest > max_work
                 if is_full and batch:
                     return batch, 0.0
                 batch.append((order, number))
@@ -156,13 +167,14 @@ class Pool:
         is_full = len(batch) == self.max_items or fits[0].alone
         return batch, 0.0 if is_full else min(order.arrived + order.wait for order, _ in batch) - time.monotonic()
 
-    async def _done(self, child: Child, batch: Batch) -> bool:
+    async def _done(self, child: Child, lane: int, batch: Batch) -> bool:
         """Has a batch done; whether the process has outlived it."""
         order = batch[0][0]
         for each, _ in batch:
             each.together = max(each.together, len(batch))
         try:
-            results = await child.call(order.method, [each.items[n] for each, n in batch], *order.options, seconds=self.seconds)
+            items = [each.items[number] for each, number in batch]
+            results = await child.call(order.method, items, *order.options, seconds=self.seconds, lane=lane)
         except Overran:
             log.error("a process took longer than %g s and is replaced", self.seconds)
             results = [Refused(504, f"no answer within {self.seconds:g} s; send less at once")] * len(batch)
@@ -190,13 +202,17 @@ class Pool:
         return is_alive
 
     async def _replace(self, child: Child) -> None:
-        for attempt in range(1, STARTS + 1):
-            try:
-                await child.start()
+        async with self._replacing[child]:  # its lanes find out together
+            if child.ready and child.silence() < SILENT_SECONDS:
                 return
-            except (ValueError, Died) as error:
-                log.error("a process could not be started: %s", error or "it died")
-                if attempt == STARTS and not self.failed.done():
-                    self.failed.set_result(ValueError(str(error) or "a process of the server dies when it is started; is there enough memory?"))
-            await asyncio.sleep(attempt)
-        await asyncio.Event().wait()  # the server ends
+            for attempt in range(1, STARTS + 1):
+                try:
+                    await child.start()
+                    return
+                except (ValueError, Died) as error:
+                    log.error("a process could not be started: %s", str(error) or "it died")
+                    reason = str(error) or "a process of the server dies when it is started; is there enough memory?"
+                await asyncio.sleep(attempt)
+            if not self.failed.done():
+                self.failed.set_result(ValueError(reason))
+            await asyncio.Event().wait()  # the server ends

@@ -28,6 +28,7 @@ from zoo.serving.limits import (
     MAX_HEADER_BYTES,
     MAX_WAITING,
     SMALL_IMAGES,
+    SMALL_SHARE,
 )
 from zoo.serving.pool import Pool
 from zoo.serving.worker import Worker
@@ -67,7 +68,7 @@ async def _serve(
 ) -> None:
     arguments = options.name, options.max_items, options.max_tokens, options.max_work
     places = [device for device in devices for _ in range(options.workers)]
-    children = [Child(Worker, *arguments, device, len(places)) for device in places]
+    children = [Child(Worker, *arguments, device, len(places), lanes=2) for device in places]
     pools = [worker_pool(children, options)]
     try:
         facts = await _until_ready(options.name, pools[0])
@@ -124,7 +125,8 @@ async def _until_ready(name: str, pool: Pool) -> dict[str, Any]:
 
 def worker_pool(children: list[Child], options: argparse.Namespace) -> Pool:
     """The processes that hold the model."""
-    return Pool(children, options.max_batch, options.max_work // BATCH_SHARE, options.timeout)
+    most, small = options.max_work // BATCH_SHARE, options.max_work // SMALL_SHARE
+    return Pool(children, options.max_batch, most, options.timeout, small)
 
 
 def decoder_pool(transform: str) -> Pool:
