@@ -36,9 +36,8 @@ _UPRIGHT = {
 _RESIZES = ("squash", "crop")
 _DETAIL = 1280  # pixels a side that a large JPEG keeps at least when it is decoded for a small square
 # How long a pixel takes, at most and about, compared with one of a plain JPEG, 20 ns.
-_SLOWNESS = {"JPEG": 1, "MPO": 1, "BMP": 1, "GIF": 1}
-_SLOWNESS_OF_OTHERS, _SLOWNESS_OF_PLAIN_TEXT = 3, 60
-_SCANS_OF_A_PIXEL = 10  # of a progressive JPEG, in the time of _SLOWNESS 1 and a little more
+_FAST, _SLOWNESS_OF_OTHERS, _SLOWNESS_OF_PLAIN_TEXT = ("BMP", "GIF"), 3, 60
+_FREE_SCANS = 10  # of a progressive JPEG, which take about as long as a plain one
 # Of a JPEG: a marker with content. 0xFF also stands before 0 (a byte of the pixels), before itself, and in markers without content.
 _JPEG_MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])", re.DOTALL)
 _END_OF_IMAGE, _START_OF_SCAN = 0xD9, 0xDA
@@ -115,11 +114,11 @@ def decoding_work(content: bytes, name: str) -> int:
     with _opened(file, name) as image:
         width, height = image.size
         if image.format in ("JPEG", "MPO"):
-            slowness = max(1, _scans(file) / _SCANS_OF_A_PIXEL)
+            slowness = max(1, _scans(file) / _FREE_SCANS)
         elif image.format == "PPM" and image.tile and image.tile[0][0] == "ppm_plain":
             slowness = _SLOWNESS_OF_PLAIN_TEXT
         else:
-            slowness = _SLOWNESS.get(image.format or "", _SLOWNESS_OF_OTHERS)
+            slowness = 1 if image.format in _FAST else _SLOWNESS_OF_OTHERS
         return round(width * height * slowness)
 
 
@@ -216,6 +215,8 @@ def _too_large(name: str, size: str) -> ImageError:
 
 
 def _damaged(name: str, error: Exception) -> ImageError:
+    if isinstance(error, MemoryError):
+        return ImageError(f"{name}: takes more memory to decode than there is; make the image smaller")
     reason = " ".join(str(error).split()) or type(error).__name__
     return ImageError(f"{name}: the image is damaged and cannot be decoded ({reason}); replace the file")
 

@@ -17,7 +17,9 @@ def protocol() -> type:
             self.idle_since = self.loop.time()
             if len(self.connections) > MAX_CONNECTIONS:
                 waiting = [each for each in self.connections if each.is_idle() or each.cycle.more_body]
-                min(waiting, key=lambda each: each.idle_since).transport.abort()
+                oldest = min(waiting, key=lambda each: each.idle_since)
+                self.connections.discard(oldest)  # at once: there may be more new ones before it is gone
+                oldest.transport.abort()
 
         def on_response_complete(self) -> None:
             self.idle_since = self.loop.time()

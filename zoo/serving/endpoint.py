@@ -106,9 +106,9 @@ class Endpoint:
         host, origin = headers.get("host"), headers.get("origin")
         if host is not None and not self._is_ours(name := _name(f"//{host}")):
             raise Refused(403, f"this server is not called {short(name)}; allow that name with --allow-host")
-        if origin is not None and urlsplit(origin).netloc != host and "*" not in self.hosts and _name(origin) not in self.hosts:
+        if origin is not None and origin.partition("://")[2] != host and "*" not in self.hosts and _name(origin) not in self.hosts:
             raise Refused(403, f"pages of {short(origin)} may not ask this server; allow them with --allow-host")
-        if self.key is not None and not hmac.compare_digest(headers.get("x-api-key", "").encode(), self.key.encode()):
+        if self.key is not None and not hmac.compare_digest(headers.get("x-api-key", "").encode("latin-1"), self.key.encode()):
             raise Refused(401, "send the key of this server in the header X-API-Key")
 
     def _is_ours(self, name: str) -> bool:

@@ -98,7 +98,7 @@ class Decoder:
         except ImageError as error:
             return Refused(422, str(error))
         except MemoryError:
-            return Refused(422, f"{name}: takes too much memory to decode; make the image smaller")
+            return Refused(422, f"{name}: takes more memory than there is; make the image smaller")
 
     def _measure(self, content: bytes, name: str) -> int:
         return decoding_work(content, name)

@@ -77,6 +77,7 @@ async def _serve(
             await pools[1].start()
         app = endpoint(pools[0], pools[1] if len(pools) > 1 else None, facts["model"], card, devices, options, key)
         server = web_server(app, pools, options.timeout)
+        _allow_files(MAX_CONNECTIONS + 256)
         listener.listen(BACKLOG)
         host, port = listener.getsockname()[:2]
         print(f"zoo: {options.name} at http://{f'[{host}]' if ':' in host else host}:{port}{PREDICT}; stop with ^C", file=sys.stderr, flush=True)
@@ -188,6 +189,18 @@ def _key() -> str | None:
     if key is not None and not key.strip():
         raise ValueError(f"{KEY} is set but empty; give a key, or unset it to let everybody in")
     return key
+
+
+def _allow_files(count: int) -> None:
+    """Raises the number of files and connections that this process may have open, if that is too low and can be raised."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _check(options: argparse.Namespace) -> None:
