@@ -168,7 +168,7 @@ def of_many_scans(side, scans):
     return content[:-2] + last * (scans - content.count(b"\xff\xda")) + content[-2:]
 
 
-def test_a_jpeg_has_a_limit_of_scans(monkeypatch):
+def test_a_jpeg_has_a_limit_of_scans():
     assert open_image(of_many_scans(64, 100)).size == (64, 64)
     for content in (of_many_scans(64, 101), of_many_scans(64, 101).replace(b"\xff\xd9", b"\xff\x01\xff\xff\xff\xd9")):
         with pytest.raises(ImageError, match="^photo: 101 scans, more than the limit of 100; save the image again as a plain JPEG"):
@@ -185,7 +185,7 @@ def test_work_of_an_image_is_told_from_its_header():
     assert decoding_work(b"P2 100 100 255\n" + b"7 " * 10_000, "x") == 600_000
 
 
-def test_a_large_jpeg_is_decoded_at_a_part_of_its_size(captioner):
+def test_a_large_jpeg_is_decoded_at_a_part_of_its_size():
     photo = saved(PIL.Image.effect_noise((4000, 3000), 50).convert("RGB"), "JPEG")
     assert open_image(photo).size == (4000, 3000)
     assert open_image(photo, side=224).size == (2000, 1500) and open_image(photo, side=600).size == (4000, 3000)

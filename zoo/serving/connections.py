@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from zoo.serving.limits import IDLE_SECONDS, MAX_CONNECTIONS, TIMEOUT
+from zoo.serving.limits import IDLE_SECONDS, MAX_CONNECTIONS, READING_SECONDS
 
 
 def protocol() -> type:
@@ -31,7 +31,7 @@ def protocol() -> type:
 
         def is_late(self) -> bool:
             """Whether it has been so for too long; who still reads an answer gets more time."""
-            patience = TIMEOUT if self.transport.get_write_buffer_size() else IDLE_SECONDS
+            patience = READING_SECONDS if self.transport.get_write_buffer_size() else IDLE_SECONDS
             return self.is_idle() and self.loop.time() - self.idle_since > patience
 
     return Connection

@@ -1,11 +1,11 @@
 """Every limit of `zoo serve`, so that no request, and no number of connections, keeps the server from answering others.
 
-Those with a flag are the defaults of `zoo serve`; GET /info shows what holds. The limits of images stand in zoo/images.py.
+GET /info shows what holds. Flags of `zoo serve` set others: --max-items, --max-tokens, --max-bytes, --max-work and --timeout. The limits
+of images stand in zoo/images.py.
 """
 
 # ---- what one request may ask for; more is refused with status 400, 413 or 422 ----
 
-MAX_ITEMS = 32  # texts, images or questions (--max-items); --max-tokens and --max-bytes depend on the task, see tasks.py
 MAX_WORD = 1_000  # characters without a space
 MAX_BEAM = 16
 MAX_ADDED = 200  # words that a language model adds to a text
@@ -15,14 +15,12 @@ MAX_QUERY = 200  # tokens: a reader compares each of them with each of the docum
 MAX_JSON_PARTS = 1_000_000  # commas and brackets: a list takes thirty times its size in memory
 
 # Work is counted in tokens that are read or written, times the hypotheses of a search; each task says how (`Task.work`). On one core of
-# a laptop a unit takes 0.05 to 1 ms.
-MAX_WORK = 20_000  # of one request (--max-work)
-BATCH_SHARE = 8  # a batch, and thus one text, takes at most this part of MAX_WORK: nobody waits longer for a large request of others
-SMALL_SHARE = 64  # what takes this part of MAX_WORK is done while a larger batch runs
+# a laptop a unit takes 0.05 to 1 ms. --max-work is the most for one request.
+BATCH_SHARE = 8  # a batch, and thus one text, takes at most this part of it: nobody waits longer for a large request of others
+SMALL_SHARE = 64  # what takes this part of it is done while a larger batch runs
 
-# ---- what a request may wait for ----
+# ---- what a request may wait for: --timeout is for the body, for the answer, and for a batch, after which the worker is replaced ----
 
-TIMEOUT = 30.0  # seconds for the body, and again for the answer (--timeout); also for one batch, then the worker is replaced
 TURN_OF_THE_OLDEST = 4  # the request with the least work comes next, but each time after so many batches the oldest one
 MAX_WAITING = 512  # requests that have no answer yet; the next ones are sent away with status 503
 MAX_WAITING_BYTES = 2**28  # of their bodies; beyond, those that hold more than an equal share are sent away
@@ -32,6 +30,7 @@ READ_ON = 4  # a body is read up to so many times the limit before it is refused
 
 MAX_CONNECTIONS = 500  # with one more, the one that has waited longest for its client is closed
 IDLE_SECONDS = 10.0  # from the start of a connection, or from an answer, to the end of the next headers
+READING_SECONDS = 30.0  # from an answer until its client has read it
 MAX_HEADER_BYTES = 2**14
 
 # ---- processes ----
