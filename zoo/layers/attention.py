@@ -83,8 +83,11 @@ class LocalMonotonicAttention(GlobalAttention):
     source keeps looking at the last source position, as in the authors' code."""
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
-        t = torch.as_tensor(position, device=scores.device).reshape(1, -1, 1)
-        centre = torch.minimum(t, (memory.lengths - 1).clamp(min=0).reshape(-1, 1, 1))  # (B, T, 1)
+        last = (memory.lengths - 1).clamp(min=0).reshape(-1, 1, 1)
+        if isinstance(position, Tensor):
+            centre = torch.minimum(position.reshape(1, -1, 1), last)  # (B, T, 1)
+        else:
+            centre = last.clamp(max=position)
         return masked_softmax(scores, self._window(centre, scores) & memory.mask.unsqueeze(1))
 
     def _window(self, centre: Tensor, scores: Tensor) -> Tensor:
