@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 import zoo.module
+from zoo.utils import atomic
 from zoo.cli import _from_checkpoint, main
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -131,7 +132,7 @@ class Moments:
         self.at, self.first, self.count, self._written_to = at, first, 0, False
         for name in self.CALLS:
             setattr(os, name, self._before(getattr(os, name)))
-        zoo.module._exchanged = self._before(zoo.module._exchanged)
+        atomic._exchanged = self._before(atomic._exchanged)
         self._save_file, zoo.module.save_file = zoo.module.save_file, self._saved
         self._fdopen, os.fdopen = os.fdopen, self._opened
         Path.write_bytes, Path.write_text = self._written(Path.write_bytes), self._written(Path.write_text)

@@ -22,7 +22,8 @@ from model_cases import CASES, build
 from torch.nn.functional import pad
 
 import zoo
-from zoo import hub, onnx_export, registry
+from zoo import onnx_export, registry
+from zoo.bundles.files import file_hashes
 from zoo.cli import main
 from zoo.cloze_text import collate_questions
 from zoo.images import open_image
@@ -318,7 +319,7 @@ def test_files_beside_the_graphs(translator):
     model, folder = translator
     facts = about(folder)
     assert {file.name for file in folder.iterdir()} == {"encoder.onnx", "step.onnx", "tokenizer.json", "onnx.json"}
-    assert facts["sha256"] == {name: digest for name, digest in hub.file_hashes(folder).items() if name != "onnx.json"}
+    assert facts["sha256"] == {name: digest for name, digest in file_hashes(folder).items() if name != "onnx.json"}
     assert (folder / "tokenizer.json").read_text(encoding="utf-8") == model.assets()["tokenizer.json"]
     assert facts["source"].startswith("local-dir:") and facts["task"] == "translation" and facts["class"] == "LuongNMT"
     assert facts["special_tokens"] == {"pad": 0, "unk": 1, "bos": 2, "eos": 3}
@@ -565,7 +566,7 @@ def test_other_numbers_than_torch_are_refused(translator, tmp_path, monkeypatch)
     assert (tmp_path / "graphs" / "step.onnx").read_bytes() == b"" and len(list(tmp_path.iterdir())) == 1
     export_onnx(model, tmp_path / "graphs", "again")
     assert about(tmp_path / "graphs") == {**about(folder), "source": "again"} and len(list(tmp_path.iterdir())) == 1
-    assert hub.file_hashes(tmp_path / "graphs")["step.onnx"] == hub.file_hashes(folder)["step.onnx"]
+    assert file_hashes(tmp_path / "graphs")["step.onnx"] == file_hashes(folder)["step.onnx"]
 
 
 # ---- every variant, and the bundled weights ----
@@ -587,7 +588,7 @@ def test_every_variant(cls, options, tmp_path):
 def test_the_same_weights_give_the_same_files(cls, options, tmp_path):
     model = loud(build(cls, **options))
     first, second = (export_onnx(model, tmp_path / name, "tiny") for name in "ab")
-    assert hub.file_hashes(first) == hub.file_hashes(second)
+    assert file_hashes(first) == file_hashes(second)
 
 
 @pytest.mark.slow

@@ -13,11 +13,15 @@ from fakes import Toy
 from hub_server import READER, Client, Fault, Hub, git_oid, sha256
 
 import zoo
-from zoo import cli, hub, registry
-from zoo.publish import is_marked, prepare, publish, split_card
+from zoo import cli, registry
+from zoo.bundles import hub
+from zoo.bundles.card import is_marked, split_card
+from zoo.bundles.publish import publish
+from zoo.cli import package
 
 NAME = "luong_dot.dates"
 REPO = "me/dates"
+PNG = b"\x89PNG\r\n\x1a\n and so on"
 BUNDLE = ["config.json", "golden.safetensors", "model.safetensors", "tokenizer.src.json", "tokenizer.tgt.json"]
 
 
@@ -42,7 +46,7 @@ def client(remote, tmp_path):
 @pytest.fixture
 def folder(tmp_path):
     """Weights as a user has them: without a card."""
-    return shutil.copytree(hub.BUNDLED / NAME, tmp_path / "weights")
+    return shutil.copytree(registry.BUNDLED / NAME, tmp_path / "weights")
 
 
 @pytest.fixture
@@ -97,7 +101,7 @@ def test_round_trip(remote, client):
     assert len(repo.commits) == 2 and len(sent(remote, "POST .*/commit/")) == 1  # that of the creation, and ours
     assert sorted(repo.tree) == [".gitattributes", "README.md", *BUNDLE[:2], "luong_dot.dates.png", "manifest.json", *BUNDLE[2:]]
     assert whole(repo.tree)
-    assert all(repo.tree[name] == (hub.BUNDLED / NAME / name).read_bytes() for name in BUNDLE)
+    assert all(repo.tree[name] == (registry.BUNDLED / NAME / name).read_bytes() for name in BUNDLE)
 
     loaded = client(lambda: state(f"hf-hub:{REPO}@{repo.main}"))
     assert loaded.code == 0, loaded.err
@@ -111,7 +115,7 @@ def test_dry_run_contacts_nothing(remote, client, capsys):
     assert result.code == 0 and remote.requests == []
     lines = result.out.splitlines()
     for name in BUNDLE:
-        data = (hub.BUNDLED / NAME / name).read_bytes()
+        data = (registry.BUNDLED / NAME / name).read_bytes()
         assert any(line.split() == [name, f"{len(data):,}", sha256(data)[:12]] for line in lines)
     assert "library_name: attention-zoo" in lines and "nothing was sent (--dry-run)" == lines[-1]
 
@@ -186,6 +190,7 @@ def test_no_pickle_even_if_the_configuration_lists_it(remote, client, folder):
     (folder / "model.pkl").write_bytes(b"x")
     config = json.loads((folder / "config.json").read_text())
     config["sha256"]["model.pkl"] = sha256(b"x")
+    del config["digest"]
     (folder / "config.json").write_text(json.dumps(config))
     assert "files of a kind that is not published: model.pkl" in fails(client.zoo("publish", f"local-dir:{folder}", REPO))
 
@@ -263,7 +268,7 @@ def test_the_card_says_the_scores_in_the_words_of_the_hub(name):
     from huggingface_hub import ModelCard
     from huggingface_hub.repocard_data import model_index_to_eval_results
 
-    bundle = prepare(name, REPO, cli.CARDS / f"{name}.md")
+    bundle = package(name, REPO)
     card, prose = cli.read_card(name)
     data = ModelCard(bundle.files["README.md"].decode()).data
     assert (data.library_name, data.pipeline_tag, data.license, data.language) == (
@@ -284,7 +289,7 @@ def test_scores_are_also_evaluation_results():
     from huggingface_hub import parse_eval_result_entries
 
     name = "structured_self_attention.sst2"
-    file = prepare(name, REPO, cli.CARDS / f"{name}.md").files[".eval_results/sst2.yaml"]
+    file = package(name, REPO).files[".eval_results/sst2.yaml"]
     entries = parse_eval_result_entries(yaml.safe_load(file))
     assert [(e.dataset_id, e.task_id, e.value) for e in entries] == [
         ("sst2", f"{s['split']}_{s['metric']}", s["value"]) for s in cli.read_card(name)[0]["scores"]
@@ -321,10 +326,10 @@ def test_a_card_that_people_wrote_is_kept(remote, client, folder):
 def test_card_in_the_folder_is_sent_as_it_is(remote, client, folder):
     card = "---\nlibrary_name: mine\nlicense: mit\ndatasets: dates\n---\n# Mine\n\n![how](how.png)\n"
     (folder / "README.md").write_text(card)
-    (folder / "how.png").write_bytes(b"png")
+    (folder / "how.png").write_bytes(PNG)
     assert client.zoo("publish", str(folder), REPO).code == 0
     tree = remote.repos[REPO].tree
-    assert tree["how.png"] == b"png" and tree["README.md"].endswith(card.encode().split(b"---\n")[2])
+    assert tree["how.png"] == PNG and tree["README.md"].endswith(card.encode().split(b"---\n")[2])
     assert not is_marked(tree["README.md"])
     front, _ = split_card(tree["README.md"].decode(), "card")
     assert front["license"] == "mit" and front["datasets"] == ["dates"]
@@ -396,7 +401,7 @@ def test_tokens(remote, client, folder, token, repo, message):
 
 def kills(remote, client, folder, other, count, seed):
     """Publishes two versions in turn; kills the client at a random request, while it is sent or when it was served."""
-    old, new = prepare(str(folder), REPO), prepare(str(other), REPO)
+    old, new = package(str(folder), REPO), package(str(other), REPO)
     assert client(lambda: publish(old)).code == 0
     repo, first = remote.repos[REPO], len(remote.requests)
     assert client(lambda: publish(new)).code == 0
@@ -420,7 +425,7 @@ def kills(remote, client, folder, other, count, seed):
         torn += not whole(repo.tree)
         through += repo.tree != before
         assert client(lambda: publish(new)).code == 0 and whole(repo.tree)
-        assert repo.tree["model.safetensors"] == new.files["model.safetensors"].read_bytes()
+        assert repo.tree["model.safetensors"] == new.files["model.safetensors"]
     return {"requests": requests, "killed": killed, "had gone through": through, "torn": torn}
 
 
@@ -442,8 +447,8 @@ def test_killed_publishing_fifty_times(remote, client, folder, other):
 @pytest.fixture
 def published(remote):
     """A repository with the weights, put there without a client; its source by commit."""
-    bundle = prepare(NAME, REPO, cli.CARDS / f"{NAME}.md")
-    tree = {name: data if isinstance(data, bytes) else data.read_bytes() for name, data in bundle.files.items()}
+    bundle = package(NAME, REPO)
+    tree = bundle.files
     listed = {name: {"sha256": sha256(data), "size": len(data)} for name, data in tree.items()}
     repo = remote.add(REPO)
     repo.commit(tree | {"manifest.json": json.dumps({"files": listed}).encode(), "evil.pkl": b"x", "big.json": b"{}"})
@@ -593,7 +598,7 @@ def test_damage_on_the_way_is_mended_once(remote, client, published):
 def test_damage_at_the_source_is_found(remote, client, published):
     remote.fault("GET /storage/", flip=True, times=1000)
     message = fails(client.zoo("predict", published, "x"))
-    assert re.search(r"model.safetensors is damaged: its sha256 is \w{64}, not \w{64} as \w+.json says; it was fetched twice", message)
+    assert re.search(r"model.safetensors is damaged or was changed: its sha256 is \w{64}, not \w{64} as \w+.json says; it was fetched twice", message)
     assert "the repository itself is at fault" in message
 
 
@@ -642,7 +647,7 @@ def test_links_stay_inside_the_cache(remote, client, published, tmp_path):
 def test_registered_weight_on_the_hub(remote, client, published, monkeypatch):
     """What the table does with a weight that is too large to be bundled."""
     found = registry.entry(NAME)
-    entry = registry.Entry("far.away", found.class_path, found.sha256, REPO, published[-40:])
+    entry = registry.Entry("far.away", found.sha256, REPO, published[-40:])
     monkeypatch.setitem(registry.TABLE, "far.away", entry)
     assert same(client(lambda: state("far.away")).value, zoo.load(NAME))
     assert client.zoo("publish", NAME, "me/copy").code == 0

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from zoo import strict_json
+from zoo.utils import strict_json
 from zoo.labeled_text import DocumentBatch, TextBatch, collate_documents, collate_texts, encode_document, groups_of_similar_size
 from zoo.metrics import ClassScores
 from zoo.module import as_list, check_assets

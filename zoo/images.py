@@ -14,7 +14,7 @@ import torch
 from PIL.Image import Resampling, Transpose
 from torch import Tensor
 
-from zoo import strict_json
+from zoo.utils import strict_json
 
 MAX_PIXELS = 100_000_000  # width times height of the largest image that is decoded: 300 MB as RGB
 

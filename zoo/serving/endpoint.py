@@ -5,7 +5,7 @@ import time
 import uuid
 from typing import Any
 
-from zoo import strict_json
+from zoo.utils import strict_json
 from zoo.serving.checks import short
 from zoo.serving.libraries import ClientDisconnect, HTTPException, JSONResponse, LitSpec, Request, Response, ResponseBufferItem
 
