@@ -1,6 +1,7 @@
 """Publishing to a Hub and loading from it: a real client against a server on the loopback device, with faults."""
 
 import json
+import os
 import random
 import re
 import shutil
@@ -214,6 +215,11 @@ def test_weights_that_compute_something_else_are_not_published(remote, client, f
     assert "the weights do not give the 'logits' that was saved with them" in fails(client.zoo("publish", str(other), REPO))
     golden = folder / "golden.safetensors"
     whole = golden.read_bytes()
+    golden.write_bytes(whole[:-8])
+    assert "golden.safetensors is damaged or was changed" in fails(client.zoo("publish", str(folder), REPO))
+    config = json.loads((folder / "config.json").read_text())
+    del config["digest"], config["sha256"]["golden.safetensors"]  # as earlier versions wrote it
+    (folder / "config.json").write_text(json.dumps(config))
     for content, message in [
         (whole[:-8], "golden.safetensors is damaged"),
         (b"\xff" * 7 + whole, "golden.safetensors is damaged: its header would be larger than 1 MB"),
@@ -252,6 +258,59 @@ def test_card_without_front_matter(client, folder):
 def _card(client, folder, content):
     (folder / "README.md").write_bytes(content)
     return fails(client.zoo("publish", str(folder), REPO, "--dry-run"))
+
+
+SECRET = b"-----BEGIN PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("name", ["figure.png", "README.md", "config.json", "model.safetensors", "golden.safetensors", "tokenizer.src.json"])
+@pytest.mark.parametrize("way", ["link", "pipe", "folder", "gone"])
+def test_nothing_outside_the_folder_is_sent(folder, tmp_path, name, way):
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n\n![how](figure.png)\n")
+    (folder / "figure.png").write_bytes(PNG)
+    (tmp_path / "secret").write_bytes(PNG + SECRET if name == "figure.png" else SECRET)
+    assert "figure.png" in package(str(folder), REPO).files
+    (folder / name).unlink()
+    if way == "link":
+        (folder / name).symlink_to(tmp_path / "secret")
+    elif way == "pipe":
+        os.mkfifo(folder / name)
+    elif way == "folder":
+        (folder / name).mkdir()
+    elif name in ("figure.png", "README.md"):
+        return  # they need not be there
+    says = {"link": "is a link to .*secret, outside the folder", "gone": f"{name} missing|it has no {name}"}
+    with pytest.raises(zoo.BundleError, match=says.get(way, "is no regular file")):
+        package(str(folder), REPO)
+
+
+def test_what_was_checked_is_what_is_sent(folder):
+    """Whatever becomes of the files between the check and the sending."""
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n\n![how](figure.png)\n")
+    (folder / "figure.png").write_bytes(PNG)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    found = package(str(folder), REPO)
+    for file in folder.iterdir():
+        file.write_bytes(SECRET)
+    assert {name: found.files[name] for name in [*BUNDLE, "figure.png"]} == {name: before[name] for name in [*BUNDLE, "figure.png"]}
+    assert not any(SECRET in content for content in found.files.values())
+
+
+def test_a_picture_is_a_picture(folder):
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n\n![how](figure.png)\n")
+    (folder / "figure.png").write_bytes(SECRET)
+    with pytest.raises(zoo.MisfitError, match="figure.png, which the card shows, is no PNG or JPEG picture"):
+        package(str(folder), REPO)
+    (folder / "figure.png").write_bytes(PNG + bytes(2**24))
+    with pytest.raises(zoo.MisfitError, match="figure.png is larger than 16 MB"):
+        package(str(folder), REPO)
+
+
+def test_cards_that_take_long_to_read(folder):
+    for front, says in [("[" * 20_000, "nested too deeply"), ("# " + "x" * 70_000, "may have 65,536 characters")]:
+        (folder / "README.md").write_text(f"---\na: {front}\n---\n# Mine\n")
+        with pytest.raises(ValueError, match=says):
+            package(str(folder), REPO)
 
 
 def test_help_has_an_example(capsys):
@@ -567,7 +626,10 @@ def test_trouble_on_this_side_is_not_blamed_on_the_hub(remote, client, published
 
 
 def test_oversize_text_is_not_fetched(remote, client, published, monkeypatch):
-    monkeypatch.setattr(hub, "MAX_TEXT_BYTES", 1000)
+    repo = remote.repos[REPO]
+    repo.commit(repo.tree | {"tokenizer.src.json": bytes(2000)})
+    published = f"hf-hub:{REPO}@{repo.main}"
+    monkeypatch.setattr(hub, "MAX_TEXT_BYTES", 1500)
     message = fails(client.zoo("predict", published, "x"))
     assert "tokenizer.src.json is larger than " in message
     assert not sent(remote, "GET .*tokenizer")
@@ -618,7 +680,13 @@ def test_damage_in_the_cache(remote, client, published):
 
 def test_file_changed_on_the_hub_by_hand(remote, client, published):
     repo = remote.repos[REPO]
-    repo.commit(repo.tree | {"config.json": repo.tree["config.json"].replace(b'"beam_size": 5', b'"beam_size": 1')})
+    config = json.loads(repo.tree["config.json"])
+    config["init_args"]["beam_size"] = 1
+    repo.commit(repo.tree | {"config.json": json.dumps(config).encode()})
+    message = fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))
+    assert "config.json is damaged" in message and "its digest does not fit" in message
+    del config["digest"]
+    repo.commit(repo.tree | {"config.json": json.dumps(config).encode()})
     message = fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))
     assert "config.json is damaged" in message and "as manifest.json says; it was fetched twice" in message
     repo.commit({name: data for name, data in repo.tree.items() if name != "manifest.json"})
