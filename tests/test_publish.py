@@ -590,6 +590,74 @@ def test_hub_with_a_lasting_trouble(remote, client, published):
     assert len(remote.requests) > 1
 
 
+QUICK = {"HF_HUB_ETAG_TIMEOUT": "1", "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
+
+
+@pytest.mark.parametrize("request_", ["GET /api/models/.*/revision", "HEAD .*/config.json", "GET .*/config.json", "GET /storage/"])
+@pytest.mark.parametrize(
+    "fault",
+    [{"status": 429, "retry_after": 3600}, {"status": 503, "retry_after": 3600}, {"delay": 60.0}, {"portal": True}, {"drip": 0.3}],
+    ids=["429", "503", "silent", "portal", "drip"],
+)
+def test_patience_is_bounded(remote, client, published, request_, fault):
+    """Whatever the Hub, or what stands before it, answers to a request while weights are fetched."""
+    if "drip" in fault and request_.startswith("HEAD"):
+        return  # its answer has no body
+    remote.fault(request_, times=1000, **fault)
+    result = client.zoo("predict", published, "x", **QUICK)
+    message = fails(result)
+    assert result.seconds < 5 and message.count("\n") == 0 and "Traceback" not in result.err
+    if "portal" in fault and request_.startswith("GET /api"):
+        assert f"{remote.url} cannot be reached: what answers is no Hub; does this network want a login on a web page first?" in message
+    elif fault.keys() & {"delay", "drip"}:
+        assert "no answer in 1 s" in message or "no progress in 1 s" in message or "cannot be reached" in message
+
+
+PUBLISHING = ["GET /api/models/me/dates", "POST /api/repos", "POST .*/preupload/", "PUT /storage/", "POST .*/commit/", "GET .*/tree/"]
+
+
+@pytest.mark.parametrize("request_", PUBLISHING)
+@pytest.mark.parametrize("fault", [{"status": 429, "retry_after": 3600}, {"delay": 60.0}, {"portal": True}], ids=["429", "silent", "portal"])
+def test_patience_of_publishing_is_bounded(remote, client, folder, request_, fault):
+    remote.fault(request_, times=1000, **fault)
+    result = client.zoo("publish", str(folder), REPO, **QUICK)
+    message = fails(result)
+    assert result.seconds < 8 and REPO in message and "Traceback" not in result.err
+
+
+def test_too_large_weights_are_not_fetched(remote, client, published):
+    """By what config.json says, whatever the Hub says about their size."""
+    repo = remote.repos[REPO]
+    large = repo.tree["model.safetensors"] + bytes(10 * 2**20)
+    remote.lfs[sha256(large)] = large
+    repo.commit(repo.tree | {"model.safetensors": large})
+    message = fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))
+    assert "model.safetensors is larger than 2.58 MB, the most that belongs there" in message
+    assert not sent(remote, "model.safetensors|storage")
+
+    remote.fault("GET /storage/", times=1000, more=200 * 2**20)
+    remote.fault("GET .*/config.json", times=1000, more=200 * 2**20)
+    for pattern in ("model.safetensors", "config.json"):
+        result = client.zoo("predict", published, "x")
+        message = fails(result)
+        assert f"{pattern} is larger than" in message and result.seconds < 5
+        remote.faults[1].times, remote.faults[0].times = 1000, 0
+        shutil.rmtree(client.cache)
+
+
+def test_model_that_asks_for_much_is_not_fetched(remote, client, published):
+    """A config.json by which any size would do; its model is never built."""
+    repo = remote.repos[REPO]
+    config = json.loads(repo.tree["config.json"])
+    del config["digest"]
+    for name, value, says in [("encoder_layers", 10**9, "more than 2,000 tensors"), ("dropout", "x", "dropout must be a number")]:
+        changed = {**config, "init_args": {**config["init_args"], name: value}}
+        tree = {k: v for k, v in repo.tree.items() if k != "manifest.json"}
+        repo.commit(tree | {"config.json": json.dumps(changed).encode()})
+        assert says in fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))
+    assert not sent(remote, "model.safetensors|storage")
+
+
 def test_passing_trouble(remote, client, published):
     remote.fault("GET /api/models/me/dates/revision", status=500)
     remote.fault("GET /storage/", cut=100_000)

@@ -366,7 +366,7 @@ def _ask(call: Callable[[], T]) -> T:
 
     In a thread, because neither a look-up of a host name nor a host of many addresses can be bounded otherwise.
     """
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    from huggingface_hub.errors import HfHubHTTPError
 
     patience = _seconds("HF_HUB_ETAG_TIMEOUT", PATIENCE)
     end = time.monotonic() + patience
@@ -381,10 +381,6 @@ def _ask(call: Callable[[], T]) -> T:
         except HfHubHTTPError as error:
             if error.response.status_code not in _PASSING or time.monotonic() + 0.5 >= end:
                 raise
-        except HFValidationError:
-            raise
-        except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:  # no JSON, or of another form
-            raise ConnectionError("what answers is no Hub; does this network want a login on a web page first?") from error
         time.sleep(0.5)
 
 
@@ -402,8 +398,15 @@ def _started(call: Callable[[], T]) -> Future[T]:
 
 
 def _settle(answer: Future, call: Callable[[], Any]) -> None:
+    from huggingface_hub.errors import HFValidationError
+
     try:
         answer.set_result(call())
+    except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+        if isinstance(error, (OSError, HFValidationError)):  # some are ValueErrors too
+            answer.set_exception(error)
+        else:  # the answer was no JSON, or of another form
+            answer.set_exception(ConnectionError("what answers is no Hub; does this network want a login on a web page first?"))
     except BaseException as error:  # raised again by the thread that waits
         answer.set_exception(error)
 
