@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 import zoo.module
-from zoo.utils import atomic
 from zoo.cli import _from_checkpoint, main
+from zoo.utils import atomic
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["process_worker", "forks"])

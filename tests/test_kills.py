@@ -11,9 +11,9 @@ from lightning.pytorch import Trainer
 
 import zoo
 from zoo.bundles.files import CONFIG, GOLDEN, WEIGHTS, local_dir
+from zoo.bundles.publish import check_golden
 from zoo.data import Dates
 from zoo.models.luong import LuongNMT
-from zoo.bundles.publish import check_golden
 
 STEPS = 60  # an epoch has 13 of them
 LAST = "runs/tiny/checkpoints/last.ckpt"

@@ -5,22 +5,23 @@ The `__init__` signature of a model is its configuration: whatever was passed (o
 `self.config`, written by `save_pretrained` and handed back by `from_pretrained`. Loading is strict.
 """
 
-import copy
+import functools
 import inspect
 import logging
 import math
 import os
 import reprlib
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 import torch
 from lightning.pytorch import LightningModule
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from typing_extensions import Self
 
 from zoo.bundles.files import CONFIG, GOLDEN, WEIGHTS, Bundle, MisfitError, config_text, file_hashes, replaceable
@@ -30,6 +31,9 @@ from zoo.utils.atomic import new_folder, target_folder
 if TYPE_CHECKING:
     from zoo.bundles.publish import Published
 
+P = ParamSpec("P")
+T = TypeVar("T")
+M = TypeVar("M", bound=nn.Module)
 log = logging.getLogger(__name__)
 
 
@@ -250,21 +254,15 @@ class ZooModule(LightningModule):
         with nullcontext() if overrides else at_fault(where):
             return skeleton(cls, {**init_args, **(overrides or {})})
 
-    def evaluating(self) -> Self:
-        """This model without dropout: itself in eval mode, else a copy that shares its tensors.
+    @contextmanager
+    def evaluating(self) -> Iterator[Self]:
+        """Gives this model without dropout: itself in eval mode, else a copy that shares its tensors.
 
-        Nothing is switched, so that one thread may train or measure while another translates.
+        Nothing is switched, so that one thread may train or measure while another translates. Inside, torch's defaults for new tensors
+        are those that the models are written for.
         """
-        if not any(module.training for module in self.modules()):
-            return self
-        copies: dict[nn.Module, nn.Module] = {}
-        for module in self.modules():
-            copies[module] = copied = copy.copy(module)
-            copied.__dict__ = {**module.__dict__, "training": False}
-        for copied in copies.values():
-            children = {name: child if child is None else copies[child] for name, child in copied._modules.items()}
-            copied.__dict__ |= {"_modules": children}
-        return copies[self]
+        with _usual_defaults(next(self.parameters(), None)):
+            yield _without_dropout(self) if any(module.training for module in self.modules()) else self
 
     def push_to_hub(
         self,
@@ -294,6 +292,53 @@ class ZooModule(LightningModule):
         from zoo.bundles.publish import push  # here, because that file loads models
 
         return push(self, repo_id, private=private, message=commit_message, token=token, card=card)
+
+
+def evaluated(verb: Callable[P, T]) -> Callable[P, T]:
+    """Makes a method of a model run in eval mode, whatever mode the model is in, and without gradients."""
+
+    @functools.wraps(verb)
+    def run(self: ZooModule, *args: Any, **kwargs: Any) -> T:
+        with torch.no_grad(), self.evaluating() as model:
+            return verb(model, *args, **kwargs)
+
+    return run
+
+
+def _without_dropout(model: M) -> M:
+    """A copy in eval mode that shares parameters, buffers and all else."""
+    copies: dict[nn.Module, nn.Module] = {}
+    for module in model.modules():
+        copies[module] = copied = module.__class__.__new__(module.__class__)
+        copied.__dict__.update(module.__dict__, training=False)
+    for copied in copies.values():
+        children = {name: child if child is None else copies[child] for name, child in copied._modules.items()}
+        copied.__dict__["_modules"] = children
+    return copies[model]
+
+
+class _AsUsual(TorchFunctionMode):
+    """Inside, in this thread, new floating-point tensors are in single precision unless somebody asks for more."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        given = [*args, *(kwargs or {}).values()]
+        found = func(*args, **(kwargs or {}))
+        if not (isinstance(found, Tensor) and found.dtype == torch.float64) or func is Tensor.double:
+            return found
+        if any(value is torch.float64 or isinstance(value, Tensor) and value.dtype == torch.float64 for value in given):
+            return found
+        return found.float()
+
+
+@contextmanager
+def _usual_defaults(parameter: Tensor | None) -> Iterator[None]:
+    """Torch's defaults, float32 and the CPU, where somebody has changed them to what `parameter` has not."""
+    with ExitStack() as stack:
+        if torch.get_default_device().type != "cpu" and (parameter is None or parameter.device != torch.get_default_device()):
+            stack.enter_context(torch.device("cpu"))
+        if torch.get_default_dtype() != torch.float32 and (parameter is None or parameter.dtype != torch.get_default_dtype()):
+            stack.enter_context(_AsUsual())
+        yield
 
 
 def _generator(device: str) -> Any:

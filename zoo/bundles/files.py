@@ -185,8 +185,9 @@ def read_file(folder: Path, name: str, most: int) -> bytes:
         _check_place(path, home, file)
         _check_kind(path, file.stat(), most)  # before it is opened, which alone can do something to a device
         with open(os.open(file, os.O_RDONLY | _SAFELY), "rb") as opened:
-            _check_kind(path, os.fstat(opened.fileno()), most)
-            content = opened.read(most + 1)
+            found = os.fstat(opened.fileno())
+            _check_kind(path, found, most)
+            content = opened.read(found.st_size + 1)
     except FileNotFoundError as error:
         where = f"{folder} is incomplete: {name} missing" if os.path.isdir(folder) else f"{folder} is missing"
         raise DamagedError(where) from error
@@ -194,8 +195,8 @@ def read_file(folder: Path, name: str, most: int) -> bytes:
         raise
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a circle, before Python 3.13
         raise DamagedError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if len(content) > most:  # it grows
-        raise _too_large(path, most)
+    if len(content) != found.st_size:
+        raise DamagedError(f"{path} changes while it is read")
     return content
 
 

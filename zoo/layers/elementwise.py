@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-_MINUS_ONE = torch.tensor(-1.0)
+_MINUS_ONE = torch.tensor(-1.0, dtype=torch.float32, device="cpu")
 
 
 def tanh_(x: Tensor) -> Tensor:

@@ -5,9 +5,9 @@ import time
 import uuid
 from typing import Any
 
-from zoo.utils import strict_json
 from zoo.serving.checks import short
 from zoo.serving.libraries import ClientDisconnect, HTTPException, JSONResponse, LitSpec, Request, Response, ResponseBufferItem
+from zoo.utils import strict_json
 
 PREDICT = "/predict"
 MAX_WAITING, MAX_WAITING_BYTES = 512, 2**28  # requests of one API server that have no answer yet; the next ones are sent away
