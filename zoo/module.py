@@ -256,13 +256,13 @@ class ZooModule(LightningModule):
 
     @contextmanager
     def evaluating(self) -> Iterator[Self]:
-        """Gives this model without dropout: itself in eval mode, else a copy that shares its tensors.
+        """Gives a copy of this model in eval mode that shares its tensors and all else.
 
-        Nothing is switched, so that one thread may train or measure while another translates. Inside, torch's defaults for new tensors
+        So nothing is switched, and one thread may train or measure while another translates. Inside, torch's defaults for new tensors
         are those that the models are written for.
         """
-        with _usual_defaults(next(self.parameters(), None)):
-            yield _without_dropout(self) if any(module.training for module in self.modules()) else self
+        with _usual_defaults():
+            yield _without_dropout(self)
 
     def push_to_hub(
         self,
@@ -309,7 +309,7 @@ def _without_dropout(model: M) -> M:
     """A copy in eval mode that shares parameters, buffers and all else."""
     copies: dict[nn.Module, nn.Module] = {}
     for module in model.modules():
-        copies[module] = copied = module.__class__.__new__(module.__class__)
+        copies[module] = copied = object.__new__(type(module))
         copied.__dict__.update(module.__dict__, training=False)
     for copied in copies.values():
         children = {name: child if child is None else copies[child] for name, child in copied._modules.items()}
@@ -331,12 +331,12 @@ class _AsUsual(TorchFunctionMode):
 
 
 @contextmanager
-def _usual_defaults(parameter: Tensor | None) -> Iterator[None]:
-    """Torch's defaults, float32 and the CPU, where somebody has changed them to what `parameter` has not."""
+def _usual_defaults() -> Iterator[None]:
+    """Torch's own defaults, float32 and the CPU, in this thread, if somebody has changed them."""
     with ExitStack() as stack:
-        if torch.get_default_device().type != "cpu" and (parameter is None or parameter.device != torch.get_default_device()):
+        if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
-        if torch.get_default_dtype() != torch.float32 and (parameter is None or parameter.dtype != torch.get_default_dtype()):
+        if torch.get_default_dtype() != torch.float32:
             stack.enter_context(_AsUsual())
         yield
 
