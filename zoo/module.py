@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
@@ -321,13 +321,21 @@ class _AsUsual(TorchFunctionMode):
     """Inside, in this thread, new floating-point tensors are in single precision unless somebody asks for more."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
-        given = [*args, *(kwargs or {}).values()]
         found = func(*args, **(kwargs or {}))
-        if not (isinstance(found, Tensor) and found.dtype == torch.float64) or func is Tensor.double:
-            return found
-        if any(value is torch.float64 or isinstance(value, Tensor) and value.dtype == torch.float64 for value in given):
-            return found
-        return found.float()
+        double = isinstance(found, Tensor) and found.dtype == torch.float64
+        wanted = double and (func is Tensor.double or _asks_for_double([*args, *(kwargs or {}).values()]))
+        return found.float() if double and not wanted else found
+
+
+def _asks_for_double(values: Sequence[Any]) -> bool:
+    return any(
+        value is torch.float64
+        or isinstance(value, Tensor)
+        and value.dtype == torch.float64
+        or isinstance(value, (list, tuple))
+        and _asks_for_double(value)
+        for value in values
+    )
 
 
 @contextmanager
