@@ -210,6 +210,13 @@ def test_fit_resume_test_export(recipe, capsys, tmp_path, toy_in_zoo):
     assert torch.equal(model(golden["ids"]), golden["logits"])
 
 
+@pytest.mark.parametrize("option", [["--config", "https://example.org/x.yaml"], ["--config=s3://bucket/x.yaml"]])
+def test_recipes_are_code_and_are_not_fetched(option, capsys):
+    assert "a recipe is code and is read from this machine only" in fails(capsys, "fit", *option)
+    assert main(["fit", "--help"]) == 0
+    assert "A recipe is code" in capsys.readouterr().out
+
+
 def test_fine_tuning_recipe(recipe, toy_registry):
     init = {"name": "toy.v10", "overrides": {"classes": 3, "dropout": 0.0}}
     file = recipe(model={"class_path": "zoo.load", "init_args": init})

@@ -9,6 +9,8 @@
     zoo compare --out FOLDER                            train all attention mechanisms with one budget and compare them
     zoo publish NAME|FOLDER ORG/REPO                    send weights and card to the Hugging Face Hub
 
+A recipe is code: it names classes and their arguments, any of any installed package. A folder of weights is none.
+
 Whatever a user can get wrong ends as one line on standard error and exit code 2.
 """
 
@@ -35,7 +37,8 @@ usage: zoo {verb} --config RECIPE.yaml [--SETTING VALUE ...]
 
 {what}
 
-  --config FILE         recipe; several are merged, later ones win
+  --config FILE         recipe; several are merged, later ones win. A recipe is code: it may name any class of any installed
+                        package with any arguments, so use only recipes that you have read, or whose author you trust
   --weights NAME        start from a pretrained weight (zoo list) instead of the recipe's fresh model
   --ckpt_path PATH      {ckpt}
   --seed_everything N   seed (default 0)
@@ -412,6 +415,11 @@ def _train(args: list[str]) -> None:
     if {"-h", "--help"} & set(args):
         print(TRAINING_HELP.format(verb=verb, **TRAINING[verb]))
         return
+    for option, value in zip(args, [*args[1:], ""]):
+        if option.startswith("--config"):
+            file = option.partition("=")[2] or value
+            if "://" in file:
+                raise ValueError(f"--config {file}: a recipe is code and is read from this machine only; download it and read it first")
     from zoo.training import run
 
     keep_freed_memory()
