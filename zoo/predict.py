@@ -84,11 +84,12 @@ def _numbered(file: str, number: int) -> Path:
 
 def _check_not_read(options: argparse.Namespace) -> None:
     """Raises ValueError if a picture or page would be written over a file that is read."""
-    names = [*options.text, *([options.document] if options.document else [])]
-    read = {os.path.realpath(file) for name in names if name.isprintable() for file in (_files(name) if _is_folder(name) else [name])}
-    for option in ("plot", "html"):
-        for number in range(1, len(read) + 1) if getattr(options, option) else ():
-            if os.path.realpath(path := _numbered(getattr(options, option), number)) in read:
+    targets = {option: file for option in ("plot", "html") if (file := getattr(options, option))}
+    names = [name for name in [*options.text, options.document] if targets and name and "\0" not in name]
+    read = {os.path.realpath(file) for name in names for file in (Path(name).iterdir() if _is_folder(name) else [name])}
+    for option, file in targets.items():
+        for path in (_numbered(file, number) for number in range(1, len(read) + 1)):
+            if os.path.realpath(path) in read:
                 raise ValueError(f"--{option} would write over {path}, which is read; give another name")
 
 
