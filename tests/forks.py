@@ -134,7 +134,7 @@ class Moments:
             setattr(os, name, self._before(getattr(os, name)))
         atomic._exchanged = self._before(atomic._exchanged)
         self._save_file, zoo.module.save_file = zoo.module.save_file, self._saved
-        self._fdopen, os.fdopen = os.fdopen, self._opened
+        self._open, atomic.open = open, self._opened
         Path.write_bytes, Path.write_text = self._written(Path.write_bytes), self._written(Path.write_text)
 
     def _now(self, half: Callable[[], Any] | None = None) -> None:
@@ -169,8 +169,10 @@ class Moments:
         self._now(half)
         self._save_file(tensors, path, **options)
 
-    def _opened(self, handle: int, *arguments: Any, **options: Any) -> Any:
-        file = self._fdopen(handle, *arguments, **options)
+    def _opened(self, path: Path, mode: str) -> Any:
+        file = self._open(path, mode)
+        if mode != "xb":
+            return file
         write = file.write
 
         def half(data: Any) -> None:
