@@ -1,5 +1,6 @@
 """The `zoo` command, as a user sees it: output, one line for a mistake, exit code."""
 
+import hashlib
 import io
 import json
 import subprocess
@@ -11,7 +12,7 @@ import yaml
 from fakes import Toy
 from safetensors.torch import load_file
 
-from zoo import cli, hub, registry
+from zoo import cli, registry
 from zoo.cli import main
 from zoo.training import AtomicCheckpointIO
 
@@ -73,7 +74,7 @@ def test_broken_card(toy_registry, capsys):
 def test_predict_arguments(toy_registry, capsys):
     assert main(["predict", "toy.v2", "grün", "", "b"]) == 0
     assert capsys.readouterr().out == "GRÜN\n\nB\n"
-    assert main(["predict", f"local-dir:{hub.BUNDLED / 'toy.v2'}", "a", "--beam-size", "2"]) == 0
+    assert main(["predict", f"local-dir:{registry.BUNDLED / 'toy.v2'}", "a", "--beam-size", "2"]) == 0
     assert capsys.readouterr().out == "A\n"
 
 
@@ -118,7 +119,7 @@ def test_predict_mistakes(toy_registry, capsys):
     assert fails(capsys, "predict", "toy.v2", "a", "--beam-size", "0") == "beam_size must be at least 1; got 0"
     assert "has no config.json" in fails(capsys, "predict", "local-dir:/nope", "a")
     assert "expected hf-hub:ORG/REPO@REVISION" in fails(capsys, "predict", "hf-hub:me/toy", "a")
-    (hub.BUNDLED / "toy.v2" / "model.safetensors").write_bytes(b"x")
+    (registry.BUNDLED / "toy.v2" / "model.safetensors").write_bytes(b"x")
     assert "model.safetensors is damaged or was changed" in fails(capsys, "predict", "toy.v2", "a")
 
 
@@ -200,11 +201,20 @@ def test_fit_resume_test_export(recipe, capsys, tmp_path, toy_in_zoo):
     capsys.readouterr()
     assert main(["export", str(run / "checkpoints" / "best.ckpt"), "weights"]) == 0
     names = ["config.json", "golden.safetensors", "model.safetensors", "words.json"]
-    assert [line.split('"')[1] for line in capsys.readouterr().out.splitlines()] == names
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == names
+    assert last.split()[-1] == hashlib.sha256((tmp_path / "weights" / "config.json").read_bytes()).hexdigest()
     model = registry.load("local-dir:weights")
     assert model.config["hidden"] == 6
     golden = load_file(tmp_path / "weights" / "golden.safetensors")
     assert torch.equal(model(golden["ids"]), golden["logits"])
+
+
+@pytest.mark.parametrize("option", [["--config", "https://example.org/x.yaml"], ["--config=s3://bucket/x.yaml"]])
+def test_recipes_are_code_and_are_not_fetched(option, capsys):
+    assert "a recipe is code and is read from this machine only" in fails(capsys, "fit", *option)
+    assert main(["fit", "--help"]) == 0
+    assert "A recipe is code" in capsys.readouterr().out
 
 
 def test_fine_tuning_recipe(recipe, toy_registry):

@@ -428,3 +428,10 @@ def test_stopped_and_gone_on(place):
     training = json.loads((folder / "training.json").read_text())
     assert training["steps"] == 160 and len(training["validation"]) == 8
     assert "Restored all states from the checkpoint" in (folder / "log.txt").read_text()
+
+
+def test_a_readme_of_others_is_not_replaced(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("# My project")
+    assert main(["compare", "--out", str(tmp_path), "--report"]) == 2
+    assert "README.md is no page of `zoo compare` and would be replaced; give another folder with --page" in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text() == "# My project"

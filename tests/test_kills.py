@@ -10,10 +10,10 @@ from forks import Fork, command, killed, moments, resave
 from lightning.pytorch import Trainer
 
 import zoo
-from zoo import hub
+from zoo.bundles.files import CONFIG, GOLDEN, WEIGHTS, local_dir
+from zoo.bundles.publish import check_golden
 from zoo.data import Dates
 from zoo.models.luong import LuongNMT
-from zoo.publish import _check_golden
 
 STEPS = 60  # an epoch has 13 of them
 LAST = "runs/tiny/checkpoints/last.ckpt"
@@ -108,7 +108,7 @@ def _translator(seed):
     return model
 
 
-FILES = {hub.CONFIG, hub.WEIGHTS, hub.GOLDEN, "tokenizer.src.json", "tokenizer.tgt.json"}
+FILES = {CONFIG, WEIGHTS, GOLDEN, "tokenizer.src.json", "tokenizer.tgt.json"}
 
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)
@@ -141,7 +141,7 @@ def test_killed_saving(what, count, tmp_path, monkeypatch):
             model = zoo.load("local-dir:weights")
             (now,) = [n for n in (0, 1) if _same(dict(model.state_dict()), states[n])]
             assert set(os.listdir("weights")) == FILES
-            _check_golden(model, tmp_path / "weights")
+            check_golden(model, local_dir("weights"))
             assert now == new or was_killed
             found["new" if now == new else "old"] += was_killed
             there = now

@@ -282,3 +282,17 @@ def test_mistakes_with_queries(reader, zoo_of, capsys, tmp_path):
     zoo_of(HAN(**HAN.tiny))
     wrong = fails(capsys, "predict", "han", "a", "--document", STORY)
     assert wrong == "han reads no documents with queries: --document is for models that answer"
+
+
+@pytest.mark.parametrize("name", ["photo.png", "link.png", "other.png"])
+def test_what_is_read_is_not_written_over(name, toy_registry, tmp_path, capsys):
+    """By its own name, by a link, or as the picture of the second answer."""
+    for file in ("photo.png", "other-2.png"):
+        (tmp_path / file).write_bytes(b"pixels")
+    (tmp_path / "link.png").symlink_to("photo.png")
+    texts = [str(tmp_path / "photo.png"), str(tmp_path / "other-2.png")]
+    message = fails(capsys, "predict", "toy.v2", *texts, "--plot", str(tmp_path / name))
+    assert message.startswith("--plot would write over") and message.endswith("which is read; give another name")
+    message = fails(capsys, "predict", "toy.v2", "a", "--html", str(tmp_path / "thesis.docx"))
+    assert message.startswith("the name of a page must end in .html")
+    assert all((tmp_path / file).read_bytes() == b"pixels" for file in ("photo.png", "other-2.png"))

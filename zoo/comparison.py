@@ -317,11 +317,12 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         ValueError: an option is wrong, or jobs failed.
     """
-    from zoo.comparison_report import write_report
+    from zoo.comparison_report import check_page, write_report
 
     require("plots", "`zoo compare`")
     recipes, out, failed = Path(options.recipes or RECIPES), Path(options.out), []
     mechanisms(recipes, options.only or ())
+    check_page(Path(options.page or out))
     if not options.report:
         require("scores", "`zoo compare`")
         common, jobs = plan(options)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -39,6 +40,7 @@ def run(options: argparse.Namespace) -> None:
         check_file(options.plot)
     if options.html:
         check_file(options.html, picture=False)
+    _check_not_read(options)
     keep_freed_memory()
     model = registry.load(options.name)
     if hasattr(model, "translate"):
@@ -68,11 +70,27 @@ def run(options: argparse.Namespace) -> None:
                 print(f"{source}\t{line(result, options)}" if named else line(result, options))
             for file, write in ((options.plot, "plot"), (options.html, "to_html")):
                 if file and any(result.tokens) and getattr(result, "text", True):  # of no words there is nothing to draw
-                    path = Path(file)
-                    getattr(result, write)(path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}"))
+                    getattr(result, write)(_numbered(file, number))
         sys.stdout.flush()
     if unread:
         raise ValueError(f"{unread:,} of {number:,} images could not be read; see above")
+
+
+def _numbered(file: str, number: int) -> Path:
+    """Where the picture or page of a result goes."""
+    path = Path(file)
+    return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def _check_not_read(options: argparse.Namespace) -> None:
+    """Raises ValueError if a picture or page would be written over a file that is read."""
+    targets = {option: file for option in ("plot", "html") if (file := getattr(options, option))}
+    names = [name for name in [*options.text, options.document] if targets and name and "\0" not in name]
+    read = {os.path.realpath(file) for name in names for file in (Path(name).iterdir() if _is_folder(name) else [name])}
+    for option, file in targets.items():
+        for path in (_numbered(file, number) for number in range(1, len(read) + 1)):
+            if os.path.realpath(path) in read:
+                raise ValueError(f"--{option} would write over {path}, which is read; give another name")
 
 
 # ---- what to read ----

@@ -15,7 +15,7 @@ import torch
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 
-from zoo import strict_json
+from zoo.utils import strict_json
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_NAMES = ("<pad>", "<unk>", "<s>", "</s>")

@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-import tempfile
 import threading
 import warnings
 import zipfile
@@ -24,6 +23,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from zoo.module import ZooModule
 from zoo.registry import load
+from zoo.utils.atomic import new_file
 
 GRACE = 10.0  # seconds that a process goes on after the one that started it
 
@@ -39,19 +39,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         """Saves `checkpoint`; after a crash at any moment `path` is the old file or the new one."""
         if "://" in str(path):
             return super().save_checkpoint(checkpoint, path, storage_options)
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, new = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as f:
-                torch.save(checkpoint, f)
-                f.flush()
-                os.fsync(f.fileno())
-            os.chmod(new, 0o644)  # mkstemp makes a private file
-            os.replace(new, path)
-        except BaseException:
-            os.unlink(new)
-            raise
+        with new_file(path) as file:
+            torch.save(checkpoint, file)
 
     def load_checkpoint(self, path: str | Path, *args: Any, **options: Any) -> dict[str, Any]:
         """Loads a checkpoint; what `--ckpt_path last` found is first looked at here."""

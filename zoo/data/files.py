@@ -5,10 +5,11 @@ import hashlib
 import json
 import lzma
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+
+from zoo.utils import atomic
 
 
 def cache_folder(cache_dir: str | None) -> Path:
@@ -137,9 +138,4 @@ def fingerprint(*parts: object) -> str:
 
 def write_atomically(path: Path, text: str) -> None:
     """Writes a text file that other processes see either whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(temporary, 0o644)  # mkstemp makes a private file
-    os.replace(temporary, path)
+    atomic.write_text(path, text)

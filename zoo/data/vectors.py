@@ -3,8 +3,6 @@
 import gzip
 import logging
 import lzma
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ from torch import Tensor
 from zoo.data.labeled_arrays import LabeledArrays
 from zoo.extras import require
 from zoo.text import EOS, Tokenizer
+from zoo.utils.atomic import new_file
 
 _CHUNK = 1024  # examples read at a time
 _LONGEST = 10_000  # words of a sentence that word2vec looks at
@@ -63,11 +62,8 @@ def save_vectors(
         vectors = _word2vec(training_text, len(tokenizer), size, epochs, seed)
     else:
         vectors = read_vectors(Path(word_vectors).expanduser(), tokenizer, size)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
+    with new_file(path) as file:
         np.save(file, vectors)
-    os.replace(temporary, path)
 
 
 def load_vectors(path: Path) -> tuple[Tensor, Tensor]:

@@ -27,6 +27,7 @@ from zoo.layers.attention import dot_product_attention
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.module import evaluated
 from zoo.text import EOS, PAD, PairBatch, pad_batch
 from zoo.translation import Embeddings, TranslationModule
 
@@ -392,6 +393,7 @@ class TransformerNMT(TranslationModule):
         _, own, cross = self._decode(tgt, memory, lambda n: True, show_self=True)
         return AttentionMaps(*map(torch.stack, (encoder, own, cross)))
 
+    @evaluated
     def look(self, source: str, target: str | None = None) -> Look:
         """Where all layers and heads look while a sentence is translated.
 
@@ -414,11 +416,6 @@ class TransformerNMT(TranslationModule):
         if not src or not tgt:
             raise ValueError("there is nothing to look at; give a sentence, and a translation that is not empty")
         batch = pad_batch([src], [tgt])
-        training = self.training
-        self.eval()
-        try:
-            maps = self.attention_maps(*(x.to(self.device) for x in (batch.src, batch.src_lengths, batch.tgt[:, :-1])))
-        finally:
-            self.train(training)
+        maps = self.attention_maps(*(x.to(self.device) for x in (batch.src, batch.src_lengths, batch.tgt[:, :-1])))
         tokens = self.src_tokenizer.tokens([*src, EOS]), self.tgt_tokenizer.tokens([*tgt, EOS])
         return Look(*tokens, *(part[:, 0].cpu() for part in maps))
