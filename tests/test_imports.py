@@ -29,7 +29,7 @@ ALLOWED = {
     "alignment": {"plots", "text"},
     "scoring": {"metrics", "module"},
     "translation": {"alignment", "extras", "module", "text", "layers", "metrics", "plots", "schedule", "scoring", "vocabulary"},
-    "classification": {"module", "text", "labeled_text", "metrics", "plots", "schedule", "scoring", "utils", "vocabulary"},
+    "classification": {"module", "text", "labeled_text", "layers", "metrics", "plots", "schedule", "scoring", "utils", "vocabulary"},
     "reading": {"cloze_text", "labeled_text", "layers", "metrics", "module", "plots", "schedule", "scoring", "text"},
     "captioning": {"backbones", "images", "layers", "module", "text", "metrics", "plots", "schedule", "scoring", "vocabulary"},
     "language_modelling": {"module", "text", "layers", "metrics", "plots", "schedule", "vocabulary"},
