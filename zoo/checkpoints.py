@@ -1,10 +1,12 @@
 """Training checkpoints: read from local files only, after they were checked, and written so that none is ever half."""
 
 import errno
+import inspect
 import io
 import logging
 import os
 import re
+import reprlib
 import stat
 import tempfile
 import time
@@ -18,6 +20,10 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
+
+from zoo.loading import check_types, skeleton
+from zoo.module import ZooModule
+from zoo.registry import model_class
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +57,31 @@ def read_checkpoint(path: str | Path, resume: bool = False) -> dict[str, Any]:
     if wrong := _what_is_wrong(found, resume):
         raise ValueError(f"{path} is not a checkpoint of `zoo fit`: {wrong}{_another(path)}")
     return found
+
+
+def model_of(path: str | Path) -> ZooModule:
+    """The model of a checkpoint of `zoo fit`, on the CPU, in eval mode.
+
+    Raises:
+        ValueError: it is no such checkpoint, or its weights do not fit its own description of the model.
+    """
+    found = read_checkpoint(path)
+    arguments = dict(found["hyper_parameters"])
+    try:
+        cls = model_class(arguments.pop("_class_path"))
+        if unknown := arguments.keys() - inspect.signature(cls).parameters.keys():
+            raise ValueError(f"{cls.__name__} has no argument {reprlib.repr(min(map(str, unknown)))}")
+        check_types(cls, arguments)
+        shapes = {name: tensor.shape for name, tensor in skeleton(cls, arguments).state_dict().items()}
+        tensors = {name: tensor.shape for name, tensor in found["state_dict"].items()}
+        if differ := [name for name in {**shapes, **tensors} if shapes.get(name) != tensors.get(name)]:
+            raise ValueError(f"its weights do not fit {cls.__name__}: {differ[0]} differs")
+        model = cls(**arguments)
+        model.on_load_checkpoint(found)
+        model.load_state_dict(found["state_dict"])
+    except Exception as error:  # crafted assets raise nearly anything
+        raise ValueError(f"{path} is not a checkpoint of `zoo fit`: {' '.join(str(error).split())[:300]}") from error
+    return model.eval()
 
 
 def local_file(path: str | Path) -> Path:

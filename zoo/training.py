@@ -263,8 +263,8 @@ def _check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path:
     """
     trained = dict(checkpoint["hyper_parameters"])
     class_path = trained.pop("_class_path")
-    if class_path != model.class_path and not class_path.startswith("zoo.models."):
-        raise ValueError(f"{path} holds a {class_path}, and the recipe's model is a {model.class_path}")
+    if model.class_path not in (class_path, "zoo.load"):
+        raise ValueError(f"{path} holds a {class_path}, and the model of the recipe and the command line is a {model.class_path}")
     wanted = model.get("init_args") or {}
     wanted = dict(wanted.get("overrides") or {}) if model.class_path == "zoo.load" else wanted.as_dict()
     for option in given:
