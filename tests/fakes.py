@@ -116,13 +116,15 @@ class Cut(BaseException):
 
 
 class CutAt(Callback):
-    """Cuts a training short at the n-th call of a hook."""
+    """Cuts a training short at the n-th call of a hook, by a power cut or by a signal that the process sends itself."""
 
-    def __init__(self, place: str, count: int) -> None:
+    def __init__(self, place: str, count: int, by: str | None = None) -> None:
         def hook(trainer, *_) -> None:
             nonlocal count
             count -= not trainer.sanity_checking
-            if not count:
+            if not count and by:
+                os.kill(os.getpid(), signal.Signals[by])
+            elif not count:
                 raise Cut
 
         setattr(self, place, hook)

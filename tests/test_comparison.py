@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from filelock import FileLock
 
 from zoo import comparison, comparison_measures, comparison_report
 from zoo.cli import main

@@ -126,6 +126,8 @@ def _what_is_wrong(found: Any, resume: bool) -> str | None:
     for name, kind in fields.items():
         if not isinstance(found.get(name), kind):
             return f"it has no {name}" if name not in found else f"its {name} has a wrong type"
+    if resume and not (found["loops"] and found["optimizer_states"]):
+        return "it holds a model, but not how far its training was"
     if not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in found["state_dict"].items()):
         return "its state_dict holds something else than tensors"
     if not isinstance(found["hyper_parameters"].get("_class_path"), str):

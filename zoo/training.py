@@ -318,7 +318,10 @@ def _explained(error: Exception, cli: TrainingCLI, args: list[str]) -> Exception
         return ValueError(f"{error.filename or 'a file of this run'} could not be written ({error.strerror}); {_left(cli, args)}")
     if isinstance(error, OSError):
         return error
-    return ValueError(_what_is_wrong(str(error)) if isinstance(error, (ArgumentError, ValueError)) else str(error))
+    if isinstance(error, MisconfigurationException):
+        return ValueError(str(error))
+    path = _restoring(cli)
+    return ValueError(f"{path}: " * bool(path) + _what_is_wrong(str(error)))
 
 
 def _say_stopped(cli: TrainingCLI, args: list[str], number: int) -> None:
