@@ -10,6 +10,7 @@ import torch
 import yaml
 from filelock import FileLock
 
+import zoo
 from zoo import checkpoints, training
 from zoo.checkpoints import AtomicCheckpointIO, NotWrittenError, local_file, model_of, read_checkpoint
 from zoo.cli import main
@@ -258,3 +259,11 @@ def test_a_signal_before_the_first_checkpoint(place, capsys):
     with pytest.raises(SystemExit):
         main(["fit", "--config", "new.yaml"])
     assert capsys.readouterr().err.splitlines()[-1] == "zoo: stopped by SIGTERM; no checkpoint was written yet, so the same command begins again"
+
+
+def test_no_prediction_is_nan():
+    model = zoo.load("structured_self_attention.trec6")
+    with torch.no_grad():
+        list(model.parameters())[-1].fill_(float("nan"))
+    with pytest.raises(ValueError, match="the model computes NaN or infinite scores"):
+        model.classify("Who was it ?")

@@ -11,6 +11,7 @@ import stat
 import tempfile
 import time
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,9 @@ def _what_is_wrong(found: Any, resume: bool) -> str | None:
     for name, kind in fields.items():
         if not isinstance(found.get(name), kind):
             return f"it has no {name}" if name not in found else f"its {name} has a wrong type"
+    for name in ("zoo_random", "averaging_state", "current_model_state"):  # which not every training has
+        if not (isinstance(part := found.get(name, {}), dict) and all(isinstance(value, Tensor) for value in part.values())):
+            return f"its {name} has a wrong type"
     if resume and not (found["loops"] and found["optimizer_states"]):
         return "it holds a model, but not how far its training was"
     if not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in found["state_dict"].items()):
@@ -289,15 +293,15 @@ class StopAtNaN(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if trainer.is_last_batch or trainer.global_step % trainer.log_every_n_steps == 0:
-            self._check(trainer, pl_module)
+            self._check(trainer, pl_module.parameters())
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._check(trainer, pl_module)
+        self._check(trainer, checkpoint["state_dict"].values())  # an average, maybe
 
-    def _check(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        weights = [p.detach() for p in pl_module.parameters() if p.is_floating_point()]
+    def _check(self, trainer: Trainer, tensors: Iterable[Tensor]) -> None:
+        weights = [tensor.detach() for tensor in tensors if tensor.is_floating_point()]
         if not torch.stack([norm.float() for norm in torch._foreach_norm(weights)]).isfinite().all():
             raise ValueError(
                 f"the weights are NaN or infinite after {trainer.global_step:,} steps; lower --model.learning_rate, or set "
-                "--trainer.gradient_clip_val 1.0; checkpoints of earlier steps are whole"
+                "--trainer.gradient_clip_val 1.0; what was saved before is as it was"
             )
