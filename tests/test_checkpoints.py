@@ -193,6 +193,21 @@ def test_nan_ends_a_training(place, capsys):
     assert not list(place.glob("diverged/**/*.ckpt"))
 
 
+def test_a_run_that_was_moved_keeps_its_best(place):
+    """The scores of the best checkpoint go with it: a worse model does not take its place."""
+    found = read_checkpoint(LAST)
+    (name,) = [name for name in found["callbacks"] if name.startswith("ModelCheckpoint")]
+    state = found["callbacks"][name]
+    state["best_model_score"] = state["kth_value"] = torch.tensor(-1.0)
+    state["best_k_models"] = {path: torch.tensor(-1.0) for path in state["best_k_models"]}
+    torch.save(found, LAST)
+    best = (place / BEST).read_bytes()
+    os.mkdir("elsewhere")
+    os.rename("runs", "elsewhere/runs")
+    assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2", "--trainer.default_root_dir", "elsewhere/runs")) == 0
+    assert (place / "elsewhere" / BEST).read_bytes() == best and read_checkpoint(f"elsewhere/{LAST}")["global_step"] == 6
+
+
 # ---- settings ----
 
 

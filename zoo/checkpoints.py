@@ -242,6 +242,18 @@ class ExactCheckpoints(ModelCheckpoint):
         for progress in epochs.values():
             progress["completed" if whole else "processed"] = progress["processed" if whole else "completed"]
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes the best scores back, also where the folder of a run was moved with its checkpoints."""
+
+        def here(path: str) -> str:
+            return os.path.join(str(self.dirpath), os.path.basename(path)) if path else path
+
+        if os.path.isfile(here(state_dict["best_model_path"])):
+            paths = {name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path", "last_model_path")}
+            best = {here(path): score for path, score in state_dict["best_k_models"].items()}
+            state_dict = {**state_dict, **paths, "best_k_models": best, "dirpath": self.dirpath}
+        super().load_state_dict(state_dict)
+
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Ends a resumed training that had stopped early."""
         for callback in trainer.callbacks:

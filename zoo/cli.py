@@ -9,7 +9,8 @@
     zoo compare --out FOLDER                            train all attention mechanisms with one budget and compare them
     zoo publish NAME|FOLDER ORG/REPO                    send weights and card to the Hugging Face Hub
 
-Whatever a user can get wrong ends as one line on standard error and exit code 2.
+Whatever a user can get wrong ends as one line on standard error and exit code 2. A signal ends a command with exit code
+128 + its number; a training then says how to resume it.
 """
 
 import argparse
