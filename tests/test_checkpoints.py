@@ -243,7 +243,7 @@ def test_without_a_logger(place):
 @pytest.mark.parametrize(
     "setting",
     ["precision=16-true", "precision=bf16-true", "precision=64-true", "accumulate_grad_batches=0", "devices=-1", "devices=0",
-     "log_every_n_steps=-1", "strategy=nothing", "accelerator=nothing", "val_check_interval=-3", "num_nodes=0"],
+     "log_every_n_steps=-1", "strategy=nothing", "accelerator=nothing", "val_check_interval=-3", "val_check_interval=0", "check_val_every_n_epoch=0", "num_nodes=0"],
 )  # fmt: skip
 def test_settings_of_the_trainer(setting, place, capsys):
     assert setting.split("=")[0] in fails(capsys, *fit(f"--trainer.{setting}", "--trainer.default_root_dir", "other"))

@@ -26,6 +26,8 @@ from zoo.loading import check_types, skeleton
 from zoo.module import ZooModule
 from zoo.registry import model_class
 
+NAN_CHECK = 50  # steps from one look at the weights to the next
+
 log = logging.getLogger(__name__)
 
 
@@ -208,6 +210,11 @@ class ExactCheckpoints(ModelCheckpoint):
 
     _due = False
 
+    @property
+    def state_key(self) -> str:
+        """As Lightning's, whose place this takes."""
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Saves every so many steps or minutes, unless a validation or the end of the epoch follows."""
         self._due |= self._is_time(trainer)
@@ -304,7 +311,7 @@ class StopAtNaN(Callback):
     """Ends a training whose weights are no numbers any more, before such a checkpoint is written."""
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        if trainer.is_last_batch or trainer.global_step % trainer.log_every_n_steps == 0:
+        if trainer.is_last_batch or trainer.global_step % NAN_CHECK == 0:
             self._check(trainer, pl_module.parameters())
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:

@@ -195,7 +195,7 @@ class TrainingCLI(LightningCLI):
         kwargs |= {"plugins": plugins, "callbacks": callbacks, "logger": logger, "precision": chosen}
         try:
             trainer = super().instantiate_trainer(**kwargs)
-        except (TypeError, AssertionError, RuntimeError, KeyError, AttributeError) as error:  # as Lightning meets a wrong setting
+        except (TypeError, AssertionError, RuntimeError, KeyError, AttributeError, ImportError) as error:  # as Lightning meets a wrong setting
             raise ValueError(f"trainer: {error}") from error
         if config.precision in (16, "16", "16-mixed") and trainer.strategy.root_device.type == "cpu":  # Lightning would take bf16-mixed
             raise ValueError(f"trainer.precision {config.precision} (fp16) needs a GPU; on the CPU use bf16-mixed or 32-true")
@@ -246,10 +246,12 @@ def _given(args: list[str], name: str) -> list[str]:
 
 def _check_trainer(config: Any) -> None:
     """Raises ValueError for settings of the trainer with which Lightning would fail later, or go wrong."""
-    for name in ("accumulate_grad_batches", "log_every_n_steps", "num_nodes"):
-        least = 0 if name == "log_every_n_steps" else 1
+    for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "num_nodes", "log_every_n_steps"):
+        least = int(name != "log_every_n_steps")
         if (value := config.get(name)) is not None and value < least:
             raise ValueError(f"trainer.{name} must be at least {least}; got {value}")
+    if config.val_check_interval == 0:
+        raise ValueError("trainer.val_check_interval must be above 0; to leave validation out, give --trainer.limit_val_batches 0")
     allowed = ("32-true", "bf16-mixed", "16-mixed")
     if config.precision is not None and str(config.precision) not in (*allowed, "32", "16", "bf16"):
         raise ValueError(f"trainer.precision must be one of {', '.join(allowed)}; got {config.precision}")
