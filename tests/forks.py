@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 import zoo.module
-from zoo.cli import _from_checkpoint, main
+from zoo.checkpoints import model_of
+from zoo.cli import main
 from zoo.utils import atomic
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -101,7 +102,7 @@ def command(*args: str) -> None:
 
 def resave(checkpoint: str, folder: str) -> None:
     """A checkpoint as a folder of weights, in full precision."""
-    _from_checkpoint(checkpoint).save_pretrained(folder, golden=True)
+    model_of(checkpoint).save_pretrained(folder, golden=True)
 
 
 def torchrun(count: int, function: Callable[..., Any], *arguments: Any) -> None:

@@ -23,7 +23,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from zoo.labeled_text import DocumentBatch, TextBatch, collate_documents, collate_texts, encode_document, groups_of_similar_size
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
-from zoo.module import as_list, check_assets, evaluated
+from zoo.module import as_list, check_assets, check_finite, evaluated
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import UNK, Tokenizer
@@ -336,7 +336,7 @@ class ClassificationModule(ScoredModule):
         for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):
             batch = self.collate([encoded[n][0] for n in rows])
             logits, attention, relatedness = self.read_related(_on(self.device, batch))
-            choice = [self._choose(row) for row in logits.float().cpu()]
+            choice = [self._choose(row) for row in check_finite(logits.float().cpu())]
             if relatedness is not None:
                 for chosen, value in zip(choice, relatedness.clamp(*RELATEDNESS).tolist(), strict=True):
                     chosen["relatedness"] = value

@@ -11,13 +11,13 @@
 
 A recipe is code: it names classes and their arguments, any of any installed package. A folder of weights is none.
 
-Whatever a user can get wrong ends as one line on standard error and exit code 2.
+Whatever a user can get wrong ends as one line on standard error and exit code 2. A signal ends a command with exit code
+128 + its number; a training then says how to resume it.
 """
 
 import argparse
 import os
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -371,8 +371,9 @@ def _export(options: argparse.Namespace) -> None:
     else:
         target_folder(options.folder, replaceable)
     from zoo.averaging import average
+    from zoo.checkpoints import model_of
 
-    model = average([_from_checkpoint(source) if _is_checkpoint(source) else registry.load(source) for source in options.model], options.model)
+    model = average([model_of(source) if _is_checkpoint(source) else registry.load(source) for source in options.model], options.model)
     if options.format == "onnx":
         _export_onnx(model, options.folder, options.model[0])
         return
@@ -390,19 +391,7 @@ def _export_onnx(model: Any, folder: str, source: str) -> None:
 
 
 def _is_checkpoint(source: str) -> bool:
-    return source.endswith(".ckpt") or Path(source).is_file()
-
-
-def _from_checkpoint(path: str) -> Any:
-    """The model of a checkpoint of `zoo fit`, on the CPU."""
-    import torch
-
-    if Path(path).is_file() and not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not a checkpoint, or is damaged")
-    class_path = torch.load(path, map_location="cpu", weights_only=True).get("hyper_parameters", {}).get("_class_path")
-    if class_path is None:
-        raise ValueError(f"{path} was not written by `zoo fit`")
-    return registry.model_class(class_path).load_from_checkpoint(path, map_location="cpu")
+    return source.endswith(".ckpt") or (Path(source).exists() and not Path(source).is_dir())
 
 
 def package(source: str, repo_id: str) -> Package:

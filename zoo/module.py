@@ -354,6 +354,13 @@ def _generator(device: str) -> Any:
     return torch.random if device == "cpu" else torch.get_device_module(device)
 
 
+def check_finite(scores: Tensor) -> Tensor:
+    """Raises ValueError for what a model computed if that is NaN or infinite: it says nothing, and JSON cannot say it."""
+    if not scores.isfinite().all():
+        raise ValueError("the model computes NaN or infinite scores: its weights are too large, or its training diverged")
+    return scores
+
+
 def finite(score: float) -> float | None:
     """None, which JSON can say, for a score that is none: of a hypothesis that does not exist."""
     return score if math.isfinite(score) else None

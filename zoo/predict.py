@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
                 unread += 1
                 continue
             if options.json:
-                print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False))
+                print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False, allow_nan=False))
             else:
                 print(f"{source}\t{line(result, options)}" if named else line(result, options))
             for file, write in ((options.plot, "plot"), (options.html, "to_html")):

@@ -21,7 +21,7 @@ from zoo.labeled_text import groups_of_similar_size
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
-from zoo.module import as_list, check_assets, evaluated
+from zoo.module import as_list, check_assets, check_finite, evaluated
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import EOS, UNK, Tokenizer
@@ -261,7 +261,7 @@ class ReadingModule(ScoredModule):
         batch = collate_questions(*zip(*texts, strict=True), None, ids)
         batch = ClozeBatch(*(x if x is None else x.to(self.device) for x in batch))
         weights, query_weights = self(batch)
-        found = self.candidate_probabilities(self.word_probabilities(weights, batch), batch).cpu()
+        found = check_finite(self.candidate_probabilities(self.word_probabilities(weights, batch), batch).cpu())
         by_document = weights.cpu().split(batch.document_lengths.tolist())
         by_query = [None] * len(questions) if query_weights is None else query_weights.cpu().split(batch.query_lengths.tolist())
         results = []

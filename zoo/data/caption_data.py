@@ -203,9 +203,7 @@ class CaptionData(DataModule):
             log.info(f"{len(arrays):,} training images; left out {arrays.without_words:,} without words")
         ranks = self._rank_and_world_size()
         stream = CaptionStream(arrays, self.batch_size, None, self.pool_batches, self.seed, *ranks)
-        epoch = self.trainer.current_epoch if self.trainer else 0
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        return TrainLoader(stream, epoch, self.num_workers, pin_memory=on_gpu)
+        return self._train_loader(stream)
 
     def val_dataloader(self) -> SortedLoader:
         """Validation batches with references, sorted by length."""

@@ -164,8 +164,7 @@ class PairData(DataModule):
         stream = BatchStream(
             self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, rank, world_size, dropouts
         )
-        epoch = self.trainer.current_epoch if self.trainer else 0
-        return TrainLoader(stream, epoch, self.num_workers, pin_memory=self._on_gpu())
+        return self._train_loader(stream)
 
     def val_dataloader(self) -> EvalLoader:
         """Validation batches with texts, sorted by length."""
@@ -186,9 +185,6 @@ class PairData(DataModule):
         src_text, tgt_text = zip(*pairs, strict=True)
         src, tgt = self.src_tokenizer.encode_batch(src_text), self.tgt_tokenizer.encode_batch(tgt_text)
         return pairs, list(zip(src, tgt, strict=True))
-
-    def _on_gpu(self) -> bool:
-        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def _model_tokenizers(self) -> tuple[Tokenizer, Tokenizer] | None:
         """Those of a pretrained model, with the words of `extend_vocabulary`: its weights mean nothing with others."""

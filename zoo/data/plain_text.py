@@ -135,9 +135,7 @@ class RunningText(DataModule):
                 "lower batch_size or give more text"
             )
         stream = TextStream(self._train, streams, self.segment, self.seed, rank, world_size)
-        epoch = self.trainer.current_epoch if self.trainer else 0
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        return TrainLoader(stream, epoch, self.num_workers, pin_memory=on_gpu)
+        return self._train_loader(stream)
 
     def val_dataloader(self) -> TextLoader:
         """The validation text."""
