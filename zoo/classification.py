@@ -231,6 +231,8 @@ class ClassificationModule(ScoredModule):
             self._extend(known, data.tokenizer)
             if (found := data.vectors(self.config["embedding_size"])) is not None:
                 place_vectors(self.embedding, known, *found)
+        elif self.tokenizer is not None:
+            self.tokenizer = data.tokenizer  # the same words; a training may clean more
         if self.tokenizer is None:
             if len(data.tokenizer) > self.config["vocab_size"]:
                 raise ValueError(

@@ -144,7 +144,7 @@ def split_words(text: str, tokenizer: Tokenizer, keep: Container[str] = ()) -> l
     if tokenizer.kind != "word":
         return tokenizer.words(text)
     words: list[str] = []
-    for chunk in unicodedata.normalize("NFC", text).split():
+    for chunk in unicodedata.normalize("NFC", tokenizer.clean(text)).split():
         if _is_word(chunk, tokenizer) or chunk in keep:
             words.append(chunk)
             continue

@@ -176,7 +176,7 @@ def encode_document(
         max_sentences: sentences behind so many are dropped.
         max_sentence_words: words of a sentence behind so many are dropped.
     """
-    encoded = ((tokenizer.encode(sentence), sentence) for sentence in split_sentences(text))
+    encoded = ((tokenizer.encode(sentence), sentence) for sentence in split_sentences(tokenizer.clean(text)))
     kept = [(ids, sentence) for ids, sentence in encoded if ids][:max_sentences]
     ids = [sentence_ids[:max_sentence_words] for sentence_ids, _ in kept]
     return ids, [tokenizer.words(sentence)[:max_sentence_words] for _, sentence in kept]

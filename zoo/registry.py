@@ -61,31 +61,31 @@ TABLE: dict[str, Entry] = _table(
         "attention_classifier_local_p.imdb",
         "zoo.models.attention_classifier.AttentionClassifier",
         {
-            "config.json": "fa34fb52913621b5d869dd0ed45d80c400d1994f1df5c705ba92f3ba583876fa",
+            "config.json": "f80bec53aa03a80a12fff5fed7b335453134d80e7386c3301c84326f932b9962",
             "golden.safetensors": "f16eecb671335142a181581184fc2e770ba8435f1eed7cee6d67236781679443",
             "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
             "model.safetensors": "a2932e21dc49f6b86699dff010a7276af0f19d86d841c3930b2cb2d44fb4ea4b",
-            "tokenizer.json": "f8be7142e717e82362f9492b22fa7adfff63047f0686201b8c4cf2da86793e37",
+            "tokenizer.json": "3f4636d662c9fa8c7e41bad76aac637116dd45859751a160894e2f9ac68ecbd4",
         },
     ),
     Entry(
         "attention_over_attention.cbtlike_cn",
         "zoo.models.attention_over_attention.AttentionOverAttentionReader",
         {
-            "config.json": "a6cb244d114ce2a508eeed4f3831bf9146113685003578e3ecc9dda8c91eb08f",
+            "config.json": "d3c59f1d2887e3de2dd5c3455bddbb7f51c685a8e0102fcc7cf35c36595c5369",
             "golden.safetensors": "83f159ec80d2033574048f360ff6014a2493d3cbe39cd53c256fbbf8b041f98a",
             "model.safetensors": "531e7b8ae553168b7affe561183389e0420bd0549e71ff1969c113ebd040f7a5",
-            "tokenizer.json": "b36e12f359d644ef84ac3bfbb708ffc53c39fa2ac72c33ed75b0509f58623b69",
+            "tokenizer.json": "e2763f53f670581212b157021ace7acbc69bd71852fc49fabb9c63f3d469190d",
         },
     ),
     Entry(
         "attention_over_attention.cbtlike_ne",
         "zoo.models.attention_over_attention.AttentionOverAttentionReader",
         {
-            "config.json": "daae4e7f9adc0c589fe7788f941953b1b340a91713ca95b8e57b2db7ec6118a1",
+            "config.json": "437cb1a78b73faab40a08bd79547ca6028144131c1cbd849bccb3c0e2944a8c0",
             "golden.safetensors": "7ea2a04069969735c1887578e57b49a527b2348a840ca410c430199594584e46",
             "model.safetensors": "603a2986d9d97bfbad8ec5dd2d0d0190a0654919a9cd564a6bb54a20e8c71dd3",
-            "tokenizer.json": "b36e12f359d644ef84ac3bfbb708ffc53c39fa2ac72c33ed75b0509f58623b69",
+            "tokenizer.json": "e2763f53f670581212b157021ace7acbc69bd71852fc49fabb9c63f3d469190d",
         },
     ),
     Entry(
@@ -102,11 +102,11 @@ TABLE: dict[str, Entry] = _table(
         "han.imdb",
         "zoo.models.han.HAN",
         {
-            "config.json": "a69793c33a6642d90f4c33572908792f2da8d7ff24f427303f843c51b37a75a2",
+            "config.json": "8d6b6a02f47bcb1933637c3312583416b231b6cafe35cb4a6eca5022f6afc3a5",
             "golden.safetensors": "fbafc44e0efde7be0410673a297a6ed338e85aa9244b2af32da24eadd78659bf",
             "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
             "model.safetensors": "56be4e3f8dde02c543094157dd0010b83224cce4a232a7644c1e2f4d60375a9d",
-            "tokenizer.json": "f8be7142e717e82362f9492b22fa7adfff63047f0686201b8c4cf2da86793e37",
+            "tokenizer.json": "3f4636d662c9fa8c7e41bad76aac637116dd45859751a160894e2f9ac68ecbd4",
         },
     ),
     Entry(
@@ -218,11 +218,11 @@ TABLE: dict[str, Entry] = _table(
         "structured_self_attention.imdb",
         "zoo.models.structured_self_attention.StructuredSelfAttention",
         {
-            "config.json": "8205ee504d0e7a681709212be33c16cd60dfaeafabac384951b9af8134194df0",
+            "config.json": "be774b3f63e42bfc66652b07d34382a00d54d12c15550daf5f868a455a9ef8be",
             "golden.safetensors": "83b53995867719f19ff60f511b1fb5014207f4a97ce9ddbc470e950476e9076b",
             "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
             "model.safetensors": "71f74b59f63cd95bb3eefb37c178a237997560f4039d50a32c7afa6fcf67f7a3",
-            "tokenizer.json": "f98c71f0df272358c20a116df7719c102154bc26ca525874275a479ee6427105",
+            "tokenizer.json": "6ac6f01a979986885dc02c5aee8d52eaa9f49c071c9f22eb6ebd24364f1b4295",
         },
     ),
     Entry(
@@ -240,11 +240,11 @@ TABLE: dict[str, Entry] = _table(
         "structured_self_attention.sst2",
         "zoo.models.structured_self_attention.StructuredSelfAttention",
         {
-            "config.json": "7648aea7b2de4873fc463f1990d1a34d847f320aba627d1f8c2b29859cd9fbc7",
+            "config.json": "0e65a9fc91f90ccff596ec3f6b7452f7cd9921b26749664162db6b5dc6d0e680",
             "golden.safetensors": "755a7b75b53eda59dcbbc4318b158918086dffd2902c5bbda0243f38c46ffea9",
             "labels.json": "af627d94d1fc9a7755724d00679fac41a46acc82013e7588bc0e3c07dbfd9cfb",
             "model.safetensors": "84cdd53bf29c001ad2ee1f89faddbe1ed777159869c10bfd07df48991c1f18dc",
-            "tokenizer.json": "b93f02334ed01ee2479e2a9502d1ff36abd6cd2fca25154d7a4d821ce9f6e508",
+            "tokenizer.json": "fb03f19c8cf2891f64116c7dc4e9633803f35ccda7f5d5d9161847ec6b3b26c5",
         },
     ),
     Entry(

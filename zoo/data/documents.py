@@ -34,6 +34,7 @@ class IMDB(PublishedTexts):
     folder = "imdb"
     upstream = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
     archive = RemoteFile(upstream)  # its authors give no checksum
+    cleaning = ("html",)
     holds_out = True
 
     def __init__(self, split_sentences: bool = True, rating: bool = False, **options: Any) -> None:

@@ -56,6 +56,8 @@ class LabeledData(SortedData):
         multi_label: a text can have any number of labels, not exactly one.
         scored: examples, or some of them, have a score beside the label (`TextBatch.scores`).
         holds_out: the data set has no validation split, so a part of the training texts serves as one.
+        cleaning: what is done to a text before it is cut into words (`Tokenizer.clean`), in this data set and with any model that learns
+            from it.
         known_labels: names of the labels in the order of their ids, if they are known without reading the data.
         test_names: names of the test sets.
         tokenizer: set by `setup`: that of the model, if it has one, else of kind "word_punct".
@@ -68,6 +70,7 @@ class LabeledData(SortedData):
     multi_label: bool = False
     scored: bool = False
     holds_out: bool = False
+    cleaning: Sequence[str] = ()
     known_labels: Sequence[str] | None = None
     test_names: ClassVar[list[str]] = ["test"]
 
@@ -240,12 +243,14 @@ class LabeledData(SortedData):
         """That of a pretrained model, with the words of `extend_vocabulary`, as its weights mean nothing with others; else learnt from
         the training text."""
         tokenizer = self._of_model("tokenizer")
+        if tokenizer is not None and self._may_change_model():
+            tokenizer = tokenizer.cleaning_also(self.cleaning)
         if tokenizer is not None and self._adds_words():
             once = self.once()
             return self._extended(tokenizer, lambda: self._texts([once]), once._signature("train"), self.min_frequency)
         if tokenizer is not None:
             return tokenizer
-        options = (self.vocab_size, self.lowercase, self.min_frequency)
+        options = (self.vocab_size, self.lowercase, self.min_frequency, *[self.cleaning] * bool(self.cleaning))
         read = [data.once() for data in (self, *self._extra)]
         key = fingerprint(_FORMAT, *(data._signature("train") for data in read), "words", options)
         path = self.cache / "tokenizers" / f"{key}.json"

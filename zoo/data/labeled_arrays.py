@@ -72,7 +72,7 @@ class Encoding(NamedTuple):
 
     def sentences(self, text: str) -> tuple[list[int], list[int]]:
         """Word ids of a document, and the number of words of each of its sentences, at least 1."""
-        sentences = [ids for ids in self.tokenizer.encode_batch(split_sentences(text)) if ids][: self.max_sentences]
+        sentences = [ids for ids in self.tokenizer.encode_batch(split_sentences(self.tokenizer.clean(text))) if ids][: self.max_sentences]
         words = [i for ids in sentences for i in ids][: self.max_words]
         ends = [min(end, len(words)) for end in accumulate(map(len, sentences))]
         lengths = [end - start for start, end in zip([0, *ends], ends)]
