@@ -39,16 +39,18 @@ _PIECE = (
 )
 
 # What stands in a text for something else, by the name that `train` is given: patterns, and what they become, one after the other.
-# A second time they change nothing. The patterns mean the same to Python and to the `tokenizers` library.
+# A second time they change nothing. The patterns mean the same to Python and to the `tokenizers` library. Saved tokenizers hold them
+# as they stand here, so an entry is never changed: add one of another name.
 _BLOCKS = "address|article|blockquote|div|dd|dl|dt|h[1-6]|hr|li|ol|p|pre|section|table|td|th|tr|ul"
 _INLINE = "a|abbr|b|big|cite|code|del|em|font|i|img|ins|kbd|mark|q|s|small|span|strike|strong|sub|sup|tt|u"
 CLEANING: dict[str, tuple[tuple[str, str], ...]] = {
+    "invisible": (("[\u00ad\u200b\u2060\ufeff]", ""),),  # soft hyphens, spaces without width, byte order marks
     "html": (
         (r"&(?:(?:amp|#38);)+", "&"),
         (r"&(?:lt|#60);", "<"),
         (r"&(?:gt|#62);", ">"),
         (r"&(?:quot|ldquo|rdquo|#34|#822[01]);", '"'),
-        (r"&(?:apos|lsquo|rsquo|#0?39|#821[67]);", "'"),
+        (r"&(?:apos|lsquo|rsquo|#0?39|#[xX]27|#821[67]);", "'"),
         (r"&(?:nbsp|#160);", " "),
         (r"&(?:hellip|#8230);", "..."),
         (r"(?i)<br\s*/?>", "\n"),
@@ -64,6 +66,7 @@ CLEANING: dict[str, tuple[tuple[str, str], ...]] = {
         (r"(?i)-rcb-", "}"),
         (r"\\(?=[/*])", ""),
     ),
+    "quotes": ((r"[“„]|(?<![^\s(\[])\"", "``"), (r"[”\"]", "''")),
 }
 
 
@@ -188,9 +191,10 @@ class Tokenizer:
             vocab_size: upper limit, the four special tokens included.
             lowercase: lowercase the text, here and in `encode`.
             min_frequency: words seen less often become UNK (kind "bpe": pairs seen less often are not merged).
-            cleaning: names of what is done to a text first, here and in `encode`: "html" (marks of HTML become line ends or
-                nothing, its entities become characters), "treebank" (-LRB- and other escapes of the Penn Treebank become
-                the characters that they stand for).
+            cleaning: names of what is done to a text first, here and in `encode`: "invisible" (soft hyphens and the like are
+                dropped), "html" (marks of HTML become line ends or nothing, its entities become characters), "treebank"
+                (-LRB- and other escapes of the Penn Treebank become the characters that they stand for), "quotes" (double
+                quotation marks become `` and '', as in the Penn Treebank).
         """
         if odd := [name for name in cleaning if name not in CLEANING]:
             raise ValueError(f"cleaning must be some of {', '.join(map(repr, CLEANING))}; got {odd[0]!r}")
@@ -227,6 +231,10 @@ class Tokenizer:
     def clean(self, text: str) -> str:
         """A text as people give it, as the training text was when it was cut; whatever else cuts a text does this first."""
         return self._clean(text)
+
+    def cleaning_steps(self) -> list[tuple[str, str]]:
+        """What `clean` does as regular expressions and what they become, one after the other."""
+        return [pair for name in self.cleaning for pair in CLEANING[name]]
 
     def cleaning_also(self, cleaning: Iterable[str]) -> "Tokenizer":
         """This tokenizer with more `cleaning`; the ids of a clean text stay."""
@@ -428,16 +436,11 @@ def _steps(name: str) -> list[dict[str, Any]]:
 
 @cache
 def _cleaner(cleaning: tuple[str, ...]) -> Callable[[str], str]:
-    """What `Tokenizer.clean` does; a text without any sign of what is replaced is handed back quickly."""
+    """What `Tokenizer.clean` does."""
     patterns = [(re.compile(pattern), content) for name in cleaning for pattern, content in CLEANING[name]]
-    if not patterns:
-        return lambda text: text
-    marked = re.compile(r"[&<\\]|-[lr][rsc]b-", re.IGNORECASE)
-
     def clean(text: str) -> str:
-        if marked.search(text):
-            for pattern, content in patterns:
-                text = pattern.sub(content, text)
+        for pattern, content in patterns:
+            text = pattern.sub(content, text)
         return text
 
     return clean

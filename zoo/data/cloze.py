@@ -280,7 +280,7 @@ class CBTLike(_PublishedCloze):
     folder = "cbtlike"
     places = ("{}", "text/{}", "", "text")
     upstream = "https://arxiv.org/abs/1511.02301"
-    cleaning = ("treebank",)
+    cleaning = ("invisible", "treebank")
     _lines = 20
 
     def __init__(self, kind: Literal["NE", "CN"] = "NE", **options: Any) -> None:

@@ -34,7 +34,7 @@ class IMDB(PublishedTexts):
     folder = "imdb"
     upstream = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
     archive = RemoteFile(upstream)  # its authors give no checksum
-    cleaning = ("html",)
+    cleaning = ("invisible", "html")
     holds_out = True
 
     def __init__(self, split_sentences: bool = True, rating: bool = False, **options: Any) -> None:
@@ -91,6 +91,7 @@ class Reuters(PublishedTexts):
 
     folder = "reuters"
     upstream = "https://archive.ics.uci.edu/dataset/137/reuters+21578+text+categorization+collection"
+    cleaning = ("invisible",)  # not "html": <S> and <P> are shares
     holds_out = True
     multi_label = True
 

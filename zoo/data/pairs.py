@@ -1,7 +1,7 @@
 """What every data module of sentence pairs shares: tokenizers, cache, loaders."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -45,12 +45,14 @@ class PairData(DataModule):
 
     Attributes:
         test_names: names of the test sets.
+        cleaning: what is done to a text before it is cut into words, see `Tokenizer.clean`.
         tgt_lang: ISO 639 code of the target language; only scores depend on it.
         tokenized: the text is tokenised already, so scores must not tokenise it again.
     """
 
     verb = "translate"
     test_names: list[str] = ["test"]
+    cleaning: Sequence[str] = ()
     tgt_lang: str = "en"
     tokenized: bool = False
 
@@ -213,7 +215,8 @@ class PairData(DataModule):
         return self._tokenizer("src"), self._tokenizer("tgt")
 
     def _tokenizer(self, side: Literal["shared", "src", "tgt"]) -> Tokenizer:
-        key = fingerprint(_FORMAT, self.signature(), side, self.kind, self.vocab_size, self.lowercase)
+        cleaning = [self.cleaning] * bool(self.cleaning)
+        key = fingerprint(_FORMAT, self.signature(), side, self.kind, self.vocab_size, self.lowercase, *cleaning)
         path = self.cache / "tokenizers" / f"{key}.json"
         if path.exists():
             return Tokenizer.from_json(path.read_text(encoding="utf-8"))
@@ -221,7 +224,7 @@ class PairData(DataModule):
             texts = (text for pair in self.train_pairs() for text in pair)
         else:
             texts = (pair[side == "tgt"] for pair in self.train_pairs())
-        tokenizer = Tokenizer.train(texts, self.kind, self.vocab_size, self.lowercase)
+        tokenizer = Tokenizer.train(texts, self.kind, self.vocab_size, self.lowercase, cleaning=self.cleaning)
         write_atomically(path, tokenizer.to_json())
         return tokenizer
 

@@ -29,7 +29,7 @@ class SST(PublishedTexts):
 
     folder = "sst"
     upstream = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
-    cleaning = ("treebank",)
+    cleaning = ("invisible", "html", "treebank", "quotes")
 
     def __init__(self, classes: Literal[2, 5] = 2, phrases: bool = False, **options: Any) -> None:
         super().__init__(**options)
@@ -95,6 +95,7 @@ class TREC6(PublishedTexts):
 
     folder = "trec"
     upstream = "https://cogcomp.seas.upenn.edu/Data/QA/QC/"
+    cleaning = ("invisible", "html", "quotes")
     holds_out = True
     known_labels = ("DESC", "ENTY", "ABBR", "HUM", "LOC", "NUM")
 
@@ -123,6 +124,7 @@ class SICK(PublishedTexts):
 
     folder = "sick"
     upstream = "https://zenodo.org/records/2787612"
+    cleaning = ("invisible", "html")
     pair = True
     known_labels = ("entailment", "neutral", "contradiction")
     _snli: ClassVar[list[str]] = ["snli_dev.tsv", "snli_test.tsv"]
