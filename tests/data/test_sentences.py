@@ -6,7 +6,8 @@ import labeled_fakes
 import pytest
 
 from zoo.data import SICK, SST, TREC6
-from zoo.data.sentences import _phrases, _unescape
+from zoo.data.sentences import _phrases
+from zoo.text import Tokenizer
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_phrases_are_trained_on(root):
 
 
 def test_escapes():
-    assert _unescape(r"-LRB- a\/b -rrb- 5\*") == "( a/b ) 5*"
+    assert Tokenizer.train([], "word_punct", cleaning=SST.cleaning).clean(r"-LRB- a\/b -rrb- 5\*") == "( a/b ) 5*"
 
 
 def test_trec(root):

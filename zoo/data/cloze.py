@@ -9,17 +9,18 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from zoo.data.cache import cached_text
 from zoo.data.cloze_arrays import ClozeArrays, Question, fresh_text
-from zoo.data.files import cache_folder, check_fraction, data_root, draw, fingerprint, named_file, read_lines, write_atomically
+from zoo.data.files import cache_folder, check_fraction, data_root, draw, fingerprint, named_file, read_lines
 from zoo.data.labeled_arrays import Encoding, Example, LabeledArrays
 from zoo.data.module import SortedData, Split
 from zoo.data.published import Published
 from zoo.data.tables import read_table
-from zoo.data.vectors import check_word_vectors, load_vectors, save_vectors
+from zoo.data.vectors import cached_vectors, check_word_vectors
 from zoo.cloze_text import BLANK
 from zoo.text import Tokenizer
 
-_FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
+_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
 _OFFICIAL: dict[Split, str] = {"train": "train", "val": "valid", "test": "test"}  # names of the splits in file names
 
 log = logging.getLogger(__name__)
@@ -167,15 +168,13 @@ class ClozeData(SortedData):
         if self.word_vectors == "word2vec":
             source = [*self.signature("train"), self.word2vec_epochs, self.seed]
         key = fingerprint(_FORMAT, "cloze vectors", self.tokenizer.to_json(), size, *source)
+        if self.word_vectors == "word2vec":
+            folder = self.cache / "texts" / fingerprint(_FORMAT, "cloze text", self.signature("train"), self.tokenizer.to_json())
+            lines = (Example(line, None, ()) for line in self.training_text())
+            LabeledArrays.build(folder, lines, Encoding(self.tokenizer, {}, multi_label=True), self.source("train"), keep_empty=False)
+            texts = [LabeledArrays(folder)]
         path = self.cache / "vectors" / f"{key}.npy"
-        if not path.exists():
-            if self.word_vectors == "word2vec":
-                folder = self.cache / "texts" / fingerprint(_FORMAT, "cloze text", self.signature("train"), self.tokenizer.to_json())
-                lines = (Example(line, None, ()) for line in self.training_text())
-                LabeledArrays.build(folder, lines, Encoding(self.tokenizer, {}, multi_label=True), self.source("train"), keep_empty=False)
-                texts = [LabeledArrays(folder)]
-            save_vectors(path, self.word_vectors, self.tokenizer, size, texts, self.word2vec_epochs, self.seed)
-        return load_vectors(path)
+        return cached_vectors(path, self.word_vectors, self.tokenizer, size, texts, self.word2vec_epochs, self.seed)
 
     # Helpers
 
@@ -187,11 +186,7 @@ class ClozeData(SortedData):
         options = (*self.tokenizer_options, *[self.cleaning] * bool(self.cleaning))
         key = fingerprint(_FORMAT, "cloze", self.signature("train"), options)
         path = self.cache / "tokenizers" / f"{key}.json"
-        if path.exists():
-            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
-        tokenizer = Tokenizer.train(self.training_text(), *options)
-        write_atomically(path, tokenizer.to_json())
-        return tokenizer
+        return Tokenizer.from_json(cached_text(path, lambda: Tokenizer.train(self.training_text(), *options).to_json()))
 
     def _folder(self, split: Split, tokenizer: Tokenizer) -> Path:
         return self.cache / "cloze" / fingerprint(_FORMAT, self.signature(split), split, tokenizer.to_json())

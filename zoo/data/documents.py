@@ -349,8 +349,10 @@ class LabeledText(LabeledData):
         return path
 
 
-def _files_below(folder: Path) -> list[Path]:
-    return sorted(Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
+def _files_below(folder: Path) -> list[tuple[str, Path]]:
+    """The files of the classes, each with the name of its class."""
+    classes = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+    return [(label.name, path) for label in classes for path in sorted(label.iterdir()) if path.is_file()]
 
 
 def _check_encoding(encoding: str) -> None:

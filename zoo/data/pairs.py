@@ -7,12 +7,13 @@ from typing import Literal
 
 from zoo.data.arrays import PairArrays
 from zoo.data.batches import BatchStream, EvalLoader, TrainLoader
+from zoo.data.cache import cached_text
 from zoo.data.dropout import BpeDropout
-from zoo.data.files import cache_folder, fingerprint, write_atomically
+from zoo.data.files import cache_folder, fingerprint
 from zoo.data.module import DataModule
 from zoo.text import Tokenizer
 
-_FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
+_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
 
 Tokens = tuple[list[int], list[int]]  # of one source and one target sentence
 
@@ -218,15 +219,14 @@ class PairData(DataModule):
         cleaning = [self.cleaning] * bool(self.cleaning)
         key = fingerprint(_FORMAT, self.signature(), side, self.kind, self.vocab_size, self.lowercase, *cleaning)
         path = self.cache / "tokenizers" / f"{key}.json"
-        if path.exists():
-            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
+        return Tokenizer.from_json(cached_text(path, lambda: self._learnt(side).to_json()))
+
+    def _learnt(self, side: Literal["shared", "src", "tgt"]) -> Tokenizer:
         if side == "shared":
             texts = (text for pair in self.train_pairs() for text in pair)
         else:
             texts = (pair[side == "tgt"] for pair in self.train_pairs())
-        tokenizer = Tokenizer.train(texts, self.kind, self.vocab_size, self.lowercase, cleaning=self.cleaning)
-        write_atomically(path, tokenizer.to_json())
-        return tokenizer
+        return Tokenizer.train(texts, self.kind, self.vocab_size, self.lowercase, cleaning=self.cleaning)
 
     def _arrays_folder(self, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Path:
         key = fingerprint(_FORMAT, self.signature(), src_tokenizer.to_json(), tgt_tokenizer.to_json(), self.max_length)
