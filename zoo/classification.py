@@ -367,7 +367,7 @@ class ClassificationModule(ScoredModule):
     def _choose(self, logits: Tensor) -> dict[str, Any]:
         probabilities = logits.sigmoid() if self.config["multi_label"] else logits.softmax(-1)
         order = probabilities.argsort(descending=True).tolist()
-        chosen = [n for n in order if probabilities[n] >= 0.5] if self.config["multi_label"] else order[:1]
+        chosen = [n for n in order if probabilities[n] > 0.5] if self.config["multi_label"] else order[:1]
         labels = [self.label_names[n] for n in chosen]
         return {
             "label": labels[0] if labels else None,

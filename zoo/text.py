@@ -229,7 +229,12 @@ class Tokenizer:
         return cls(_assemble(kind, lowercase, model["vocab"], model.get("merges", [])), kind, cleaning)
 
     def clean(self, text: str) -> str:
-        """A text as people give it, as the training text was when it was cut; whatever else cuts a text does this first."""
+        """A text as people give it, as the training text was when it was cut; whatever else cuts a text does this first.
+
+        Raises:
+            ValueError: it is not valid Unicode.
+        """
+        _check_unicode(text)
         return self._clean(text)
 
     def cleaning_steps(self) -> list[tuple[str, str]]:
@@ -304,7 +309,7 @@ class Tokenizer:
         return [piece for piece, _ in self._backend.pre_tokenizer.pre_tokenize_str(text)]
 
     def _split(self, text: str) -> list[str]:
-        return _split(self._clean(text))
+        return _split(self.clean(text))
 
     def __len__(self) -> int:
         return self._backend.get_vocab_size()
@@ -479,6 +484,18 @@ def _plan(spec: dict[str, Any]) -> dict[str, Any]:
         return [on(part) for part in value] if isinstance(value, list) else value
 
     return on({**spec, "model": {key: part for key, part in spec["model"].items() if key not in ("vocab", "merges")}})
+
+
+def _check_unicode(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        of_bytes = 0xDC80 <= code <= 0xDCFF  # what Python makes of a byte that it cannot decode
+        what = f"byte 0x{code - 0xDC00:02x}, so it is not UTF-8" if of_bytes else f"half a surrogate pair, \\u{code:04x}"
+        raise ValueError(f"the text is not valid Unicode: character {error.start + 1:,} is {what}") from error
 
 
 def _split(text: str) -> list[str]:
