@@ -233,6 +233,8 @@ class ClassificationModule(ScoredModule):
             self._extend(known, data.tokenizer)
             if (found := data.vectors(self.config["embedding_size"])) is not None:
                 place_vectors(self.embedding, known, *found)
+        elif self.tokenizer is not None:
+            self.tokenizer = data.tokenizer  # the same words; a training may clean more
         if self.tokenizer is None:
             if len(data.tokenizer) > self.config["vocab_size"]:
                 raise ValueError(
@@ -358,7 +360,7 @@ class ClassificationModule(ScoredModule):
     def _choose(self, logits: Tensor) -> dict[str, Any]:
         probabilities = logits.sigmoid() if self.config["multi_label"] else logits.softmax(-1)
         order = probabilities.argsort(descending=True).tolist()
-        chosen = [n for n in order if probabilities[n] >= 0.5] if self.config["multi_label"] else order[:1]
+        chosen = [n for n in order if probabilities[n] > 0.5] if self.config["multi_label"] else order[:1]
         labels = [self.label_names[n] for n in chosen]
         return {
             "label": labels[0] if labels else None,

@@ -16,8 +16,10 @@ Whatever a user can get wrong ends as one line on standard error and exit code 2
 """
 
 import argparse
+import errno
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +91,17 @@ def main(argv: list[str] | None = None) -> int:
         else:
             options = _parsed(args)
             options.run(options)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # a full disk is an error here, not after the exit code
     except BrokenPipeError:  # `zoo list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         if os.environ.get("ZOO_DEBUG"):
             raise
         print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            with suppress(OSError, AttributeError):  # what is left of the output cannot be written either
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except KeyboardInterrupt:
         return 130

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as pl
 
 from zoo.data.batches import BatchStream, SortedLoader, StoredItems, TrainLoader
-from zoo.data.files import fingerprint, write_atomically
+from zoo.data.cache import cached_text
+from zoo.data.files import fingerprint
 from zoo.text import Tokenizer
 
 Split = Literal["train", "val", "test"]
@@ -94,11 +95,10 @@ class DataModule(pl.LightningDataModule):
         if text in self._extended_by_us:  # a second training would add the next words
             return tokenizer
         key = fingerprint("extended", text, self.extend_vocabulary, min_frequency, signature)
-        path = self.cache / "tokenizers" / f"{key}.json"
-        if not path.exists():
-            words = tokenizer.lacking(texts(), self.extend_vocabulary, min_frequency)
-            write_atomically(path, tokenizer.extended(words).to_json())
-        extended = Tokenizer.from_json(path.read_text(encoding="utf-8"))
+        def more() -> str:
+            return tokenizer.extended(tokenizer.lacking(texts(), self.extend_vocabulary, min_frequency)).to_json()
+
+        extended = Tokenizer.from_json(cached_text(self.cache / "tokenizers" / f"{key}.json", more))
         self._extended_by_us.add(extended.to_json())
         return extended
 

@@ -1,18 +1,19 @@
 """What every data module of sentence pairs shares: tokenizers, cache, loaders."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from zoo.data.arrays import PairArrays
 from zoo.data.batches import BatchStream, EvalLoader, TrainLoader
+from zoo.data.cache import cached_text
 from zoo.data.dropout import BpeDropout
-from zoo.data.files import cache_folder, fingerprint, write_atomically
+from zoo.data.files import cache_folder, fingerprint
 from zoo.data.module import DataModule
 from zoo.text import Tokenizer
 
-_FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
+_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
 
 Tokens = tuple[list[int], list[int]]  # of one source and one target sentence
 
@@ -45,12 +46,14 @@ class PairData(DataModule):
 
     Attributes:
         test_names: names of the test sets.
+        cleaning: what is done to a text before it is cut into words, see `Tokenizer.clean`.
         tgt_lang: ISO 639 code of the target language; only scores depend on it.
         tokenized: the text is tokenised already, so scores must not tokenise it again.
     """
 
     verb = "translate"
     test_names: list[str] = ["test"]
+    cleaning: Sequence[str] = ()
     tgt_lang: str = "en"
     tokenized: bool = False
 
@@ -209,17 +212,17 @@ class PairData(DataModule):
         return self._tokenizer("src"), self._tokenizer("tgt")
 
     def _tokenizer(self, side: Literal["shared", "src", "tgt"]) -> Tokenizer:
-        key = fingerprint(_FORMAT, self.signature(), side, self.kind, self.vocab_size, self.lowercase)
+        cleaning = [self.cleaning] * bool(self.cleaning)
+        key = fingerprint(_FORMAT, self.signature(), side, self.kind, self.vocab_size, self.lowercase, *cleaning)
         path = self.cache / "tokenizers" / f"{key}.json"
-        if path.exists():
-            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
+        return Tokenizer.from_json(cached_text(path, lambda: self._learnt(side).to_json()))
+
+    def _learnt(self, side: Literal["shared", "src", "tgt"]) -> Tokenizer:
         if side == "shared":
             texts = (text for pair in self.train_pairs() for text in pair)
         else:
             texts = (pair[side == "tgt"] for pair in self.train_pairs())
-        tokenizer = Tokenizer.train(texts, self.kind, self.vocab_size, self.lowercase)
-        write_atomically(path, tokenizer.to_json())
-        return tokenizer
+        return Tokenizer.train(texts, self.kind, self.vocab_size, self.lowercase, cleaning=self.cleaning)
 
     def _arrays_folder(self, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Path:
         key = fingerprint(_FORMAT, self.signature(), src_tokenizer.to_json(), tgt_tokenizer.to_json(), self.max_length)
