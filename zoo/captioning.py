@@ -4,7 +4,7 @@ A model fills in the mathematics
 
     encode(images)     -> memory, state      once an image; memory and state are tuples of tensors
     loss(batch)        -> summed loss, words
-    stepper()          -> step(tokens, state, memory, t) -> logits, state, weights    one step of a search
+    step(tokens, state, memory, t) -> logits, state, weights    one step of a search
 
 Shapes: N images, S pixels a side, L positions (a square, row by row), C channels of the encoder, K captions of an image, T words.
 """
@@ -23,8 +23,8 @@ from torch import Tensor
 
 from zoo.backbones import load_backbone, make_backbone, statistics
 from zoo.images import CaptionBatch, ImageTransform, open_image
-from zoo.layers.losses import linear_cross_entropy_rows
-from zoo.layers.search import SearchResult, Step, check_search, search
+from zoo.layers.losses import output_losses
+from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CaptionScores, CiderD, right_words
 from zoo.module import check_assets, check_batch_size, existing, finite
 from zoo.schedule import adamw, check_schedule
@@ -121,8 +121,8 @@ class CaptioningModule(ScoredModule):
         """Summed loss of a batch in nats, and the number of its words."""
         raise NotImplementedError
 
-    def stepper(self) -> Step:
-        """A function of tokens (N, K), state, memory and t -> logits (N, K, V), state, weights (N, K, L)."""
+    def step(self, tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor]:
+        """Last words (N, K), state (N, K, ...), memory, number of the step -> logits (N, K, V), state, weights (N, K, L)."""
         raise NotImplementedError
 
     # ---- the image encoder ----
@@ -130,7 +130,7 @@ class CaptioningModule(ScoredModule):
     def features(self, images: Tensor) -> Tensor:
         """What the attention looks at: images (N, 3, S, S) uint8 -> (N, L, C); features are returned as they are."""
         if images.dim() == 3:
-            return images.float()
+            return images.to(self.dtype)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_encoder()):
             pixels = self.transform.normalize(images).to(self.dtype).contiguous(memory_format=torch.channels_last)
             return self.encoder(pixels).flatten(2).transpose(1, 2)
@@ -182,7 +182,7 @@ class CaptioningModule(ScoredModule):
     def word_losses(self, readouts: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy of readouts (P, E) and labels (P,), smoothed in training, and -log p of each label (P,), no gradient."""
         smoothing = self.config["label_smoothing"] if self.training else 0.0
-        return linear_cross_entropy_rows(readouts, self.output.weight, self.output.bias, labels, smoothing)
+        return output_losses(self.output, readouts, labels, smoothing)
 
     def setup(self, stage: str) -> None:
         first = self.config["encoder_epoch"] or 0
@@ -355,7 +355,7 @@ class CaptioningModule(ScoredModule):
         options["forbid"] = self.forbidden()
         options["max_length"] = MAX_WORDS
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
-        return search(self.stepper(), state, memory, beam_size=beam_size, **options)
+        return search(self.step, state, memory, beam_size=beam_size, **options)
 
     # ---- bundle and tests ----
 

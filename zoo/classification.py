@@ -22,6 +22,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from zoo import strict_json
 from zoo.labeled_text import DocumentBatch, TextBatch, collate_documents, collate_texts, encode_document, groups_of_similar_size
+from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
 from zoo.module import as_list, check_assets
 from zoo.schedule import adamw, check_schedule
@@ -207,10 +208,10 @@ class ClassificationModule(ScoredModule):
         return self._classification_loss(logits, batch.labels, self.config["label_smoothing"]) + self.penalty(attention), len(logits)
 
     def _classification_loss(self, logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-        logits = logits.float()
+        logits = wide(logits)
         if not self.config["multi_label"]:
             return cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum")
-        labels = labels * (1 - label_smoothing) + label_smoothing / 2
+        labels = labels.to(logits.dtype) * (1 - label_smoothing) + label_smoothing / 2
         return binary_cross_entropy_with_logits(logits, labels, reduction="sum")
 
     def adapt(self, data: Any, stage: str) -> None:

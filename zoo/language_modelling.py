@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout
-from zoo.layers.losses import linear_cross_entropy, linear_cross_entropy_rows, sampled_linear_cross_entropy
+from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
 from zoo.module import ZooModule, as_list, check_assets, check_batch_size, existing, finite
@@ -88,7 +88,7 @@ class Words(nn.Module):
         readout_size: D, size of the readouts.
         tie_output: the output layer is the embedding matrix; readouts of another size are first projected to E.
         word_dropout: share of the vocabulary left out of the inputs of a training batch, whole words (Gal and Ghahramani 2016).
-        sampled_words: words in the softmax of a training batch besides those to be predicted (`sampled_linear_cross_entropy`); all
+        sampled_words: words in the softmax of a training batch besides those to be predicted (`sampled_output_loss`); all
             if not given.
         evaluation_temperature: the readouts are divided by it when the model is not trained. Training may leave a model too sure of
             itself; the value that is best on validation data mends that (Guo et al. 2017, arXiv:1706.04599).
@@ -145,14 +145,13 @@ class Words(nn.Module):
 
     def loss(self, readouts: Tensor, labels: Tensor) -> Tensor:
         """Summed cross-entropy of readouts (N, D) and labels (N,); in training an estimate if words are sampled."""
-        layer = self._bridged(readouts), self.output.weight, self.output.bias, labels
         if self.training and self.sampled_words:
-            return sampled_linear_cross_entropy(*layer, self.sampled_words)
-        return linear_cross_entropy(*layer)
+            return sampled_output_loss(self.output, self._bridged(readouts), labels, self.sampled_words)
+        return output_loss(self.output, self._bridged(readouts), labels)
 
     def losses(self, readouts: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of each of readouts (N, D) with labels (N,) -> (N,), without a gradient."""
-        return linear_cross_entropy_rows(self._bridged(readouts), self.output.weight, self.output.bias, labels)[1]
+        return output_losses(self.output, self._bridged(readouts), labels)[1]
 
     def _bridged(self, readouts: Tensor) -> Tensor:
         bridged = self.bridge(readouts)

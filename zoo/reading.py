@@ -141,7 +141,7 @@ class ReadingModule(ScoredModule):
         probabilities = self.word_probabilities(weights, batch)
         there = batch.answers >= 0
         index = (batch.answers + batch.first_words())[there]
-        loss = -probabilities[index].clamp(min=torch.finfo(torch.float32).tiny).log().sum()
+        loss = -probabilities[index].clamp(min=torch.finfo(probabilities.dtype).tiny).log().sum()
         return loss, len(index), probabilities
 
     def adapt(self, data: Any, stage: str) -> None:

@@ -4,7 +4,7 @@ A model fills in the mathematics
 
     encode(src, src_lengths)     -> memory, state      once a sentence; memory and state are tuples of tensors
     decode(tgt, memory, state)   -> readouts, weights  teacher forcing, all steps
-    stepper()                    -> step(tokens, state, memory, t) -> readouts, state, weights    one step of a search
+    step(tokens, state, memory, t) -> readouts, state, weights    one step of a search
 
 and owns `embeddings` (Embeddings), whose output layer turns readouts into scores of the target vocabulary.
 
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from zoo.alignment import PAIRS, Alignment, Pair, align
 from zoo.extras import require
-from zoo.layers.losses import linear_cross_entropy
+from zoo.layers.losses import output_loss
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CorpusScore
 from zoo.module import as_list, check_assets, check_batch_size, existing, finite
@@ -68,9 +68,6 @@ class Translation:
         if len(self.n_best) > 1:
             found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
         return found
-
-
-Step = Callable[[Tensor, tuple, NamedTuple, int], tuple[Tensor, tuple, Tensor | None]]
 
 
 class Embeddings(nn.Module):
@@ -133,7 +130,7 @@ class Embeddings(nn.Module):
 
     def loss(self, readouts: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
         """Summed cross-entropy of readouts (N, D) and labels (N,)."""
-        return linear_cross_entropy(self.bridge(readouts), self.output.weight, self.output.bias, labels, label_smoothing)
+        return output_loss(self.output, self.bridge(readouts), labels, label_smoothing)
 
 
 class TranslationModule(ScoredModule):
@@ -166,8 +163,8 @@ class TranslationModule(ScoredModule):
         """Decoder inputs tgt (B, T) -> readouts (B, T, D), weights (B, T, S) or None."""
         raise NotImplementedError
 
-    def stepper(self) -> Step:
-        """A function of tokens (B, K), state, memory and t -> readouts (B, K, D), state, weights (B, K, S) or None."""
+    def step(self, tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor | None]:
+        """Last tokens (B, K), state (B, K, ...), memory, number of the step -> readouts (B, K, D), state, weights (B, K, S) or None."""
         raise NotImplementedError
 
     # ---- training ----
@@ -385,10 +382,9 @@ class TranslationModule(ScoredModule):
         **options: Any,
     ) -> SearchResult:
         memory, state = self.encode(src, src_lengths)
-        inner = self.stepper()
 
         def step(tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor | None]:
-            readouts, state, weights = inner(tokens, state, memory, t)
+            readouts, state, weights = self.step(tokens, state, memory, t)
             return self.embeddings.logits(readouts), state, weights
 
         vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]

@@ -3,16 +3,15 @@
 Shapes: B batch, T queries, S memory positions, H query size, M memory size, K key size.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
-from zoo.layers.elementwise import tanh
+from zoo.layers.kernels import wide
 from zoo.layers.masking import masked_softmax
 from zoo.layers.scores import SCORES
-from zoo.layers.steps import StepProduct
 
 
 class AttentionMemory(NamedTuple):
@@ -58,7 +57,7 @@ class GlobalAttention(nn.Module):
 
     def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         """memory (B, S, M), mask (B, S) bool, True = real."""
-        return AttentionMemory(self.score.project(memory), memory, mask, mask.float(), mask.sum(-1))
+        return AttentionMemory(self.score.project(memory), memory, mask, mask.to(wide(memory[:0]).dtype), mask.sum(-1))
 
     def forward(self, query: Tensor, memory: AttentionMemory, position: Tensor | int = 0) -> tuple[Tensor, Tensor]:
         """Attend with all queries at once.
@@ -69,21 +68,10 @@ class GlobalAttention(nn.Module):
             position: target position of each query, an int or (T,) int; read by local_m only.
 
         Returns:
-            context (B, T, M) and weights (B, T, S), fp32.
+            context (B, T, M) and weights (B, T, S), fp32 at least.
         """
         weights = self.weights(self.score(query, memory.keys), query, memory, position)
         return torch.matmul(weights.to(memory.values.dtype), memory.values), weights
-
-    def loop(self, memory: AttentionMemory) -> Callable[[Tensor, Tensor | int], tuple[Tensor, Tensor]]:
-        """The same as a function `attend(query, position)` for the steps of a decoder loop, gradients formed once at the end."""
-        # these products of one row each wait for memory, not for arithmetic: lower precision only adds conversions
-        score, context = self.score.loop(memory.keys), StepProduct(memory.values.transpose(1, 2), torch.float32)
-
-        def attend(query: Tensor, position: Tensor | int = 0) -> tuple[Tensor, Tensor]:
-            weights = self.weights(score(query), query, memory, position)
-            return context(weights), weights
-
-        return attend
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
         """Scores (B, T, S) -> weights (B, T, S)."""
@@ -115,7 +103,7 @@ class LocalPredictiveAttention(LocalMonotonicAttention):
 
     def aligned_position(self, query: Tensor, memory: AttentionMemory) -> Tensor:
         """p_t for each query: (B, T, H) -> (B, T), real numbers in (0, length)."""
-        return torch.sigmoid(self.v_p(tanh(self.w_p(query))).squeeze(-1).float()) * memory.lengths.unsqueeze(-1)
+        return torch.sigmoid(wide(self.v_p(torch.tanh(self.w_p(query))).squeeze(-1))) * memory.lengths.unsqueeze(-1)
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
         p = self.aligned_position(query, memory).unsqueeze(-1)  # (B, T, 1)
@@ -137,7 +125,7 @@ class LocalPredictiveStarAttention(GlobalAttention):
         self.v_p = nn.Linear(memory_size, 1, bias=False)
 
     def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
-        gate = torch.sigmoid(self.v_p(tanh(self.w_p(memory))).squeeze(-1).float()) * mask  # (B, S)
+        gate = torch.sigmoid(wide(self.v_p(torch.tanh(self.w_p(memory))).squeeze(-1))) * mask  # (B, S)
         best = gate.topk(min(self.window, gate.size(-1)), dim=-1).indices
         mask = torch.zeros_like(mask).scatter(-1, best, True) & mask
         return super().project(memory, mask)._replace(gate=gate)
@@ -148,7 +136,8 @@ class LocalPredictiveStarAttention(GlobalAttention):
 
 
 def _normalized(weights: Tensor) -> Tensor:
-    return weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
+    total = weights.sum(-1, keepdim=True)
+    return weights / total.where(total > torch.finfo(weights.dtype).tiny, 1)  # a row of zeros stays one, with gradient 0
 
 
 ATTENTIONS = {
@@ -170,3 +159,26 @@ def make_attention(attention: str, query_size: int, memory_size: int, **options)
     if options.get("score") == "location" and attention != "global":
         raise ValueError(f"score 'location' goes with attention 'global' only; got attention {attention!r}")
     return ATTENTIONS[attention](query_size, memory_size, **options)
+
+
+def dot_product_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, causal: bool) -> Tensor:
+    """softmax(Q K^T / sqrt(d)) V (Vaswani et al. 2017, Eq. 1) by torch's fused kernel.
+
+    On a CPU in fp32 at least, as the backward pass of its bf16 kernel takes ten times as long there.
+
+    Args:
+        queries: (B, H, N, d).
+        keys: (B, H, M, d).
+        values: (B, H, M, d).
+        mask: Bool, broadcastable to (B, H, N, M), True where attention may go; None: everywhere.
+        dropout: On the weights.
+        causal: Position n attends to the positions up to n only; then without mask.
+
+    Returns:
+        (B, H, N, d).
+    """
+    if queries.is_cuda:
+        return scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)
+    with torch.autocast(queries.device.type, enabled=False):
+        found = scaled_dot_product_attention(wide(queries), wide(keys), wide(values), mask, dropout, causal)
+    return found.to(values.dtype)

@@ -1,14 +1,15 @@
-"""Dropout that does not wait for its random numbers."""
+"""Dropout of elements, and of the same elements at all steps."""
 
-import torch
 from torch import Tensor, nn
+
+from zoo.layers.kernels import usable
+from zoo.layers.kernels.dropout import byte_dropout
 
 
 class Dropout(nn.Module):
     """Zeroes elements with probability `p` in training and scales the others by 1 / (1 - p) (Srivastava et al. 2014).
 
-    On a CPU torch draws one number an element, which takes longer than everything else a small model does to it. Here one
-    draw serves eight elements, a byte each; `p` is therefore rounded to a multiple of 1/256.
+    The kernel for CPUs rounds `p` to a multiple of 1/256.
     """
 
     def __init__(self, p: float):
@@ -20,12 +21,7 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or not self.p:
             return x
-        if x.device.type != "cpu":
-            return nn.functional.dropout(x, self.p)
-        drop = min(255, max(1, round(self.p * 256)))
-        draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), 2**63 - 1)
-        keep = (draws.view(torch.uint8)[: x.numel()] >= drop).view(x.shape)
-        return x * keep.to(x.dtype).mul_(256 / (256 - drop))
+        return byte_dropout(x, self.p) if usable("dropout", x) else nn.functional.dropout(x, self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -1,18 +1,16 @@
 """GRU decoders that read a context: the paper's and the conditional GRU (Bahdanau et al. 2015, A.2.2; dl4mt-tutorial).
 
-Shapes: B batch, S source tokens, E embedding, H hidden, M memory, R readout, G gates.
+Shapes: B batch, S source tokens, T target tokens, K hypotheses (or 1 target token), E embedding, H hidden, M memory, R readout.
 """
-
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.elementwise import maxout, tanh
+from zoo.layers.attention import AttentionMemory, GlobalAttention
+from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import masked_mean
+from zoo.layers.maxout import maxout
 from zoo.layers.recurrent import GRUCell
-
-Attend = Callable[[Tensor, int], tuple[Tensor, Tensor]]
 
 
 class PaperDecoder(nn.Module):
@@ -20,40 +18,33 @@ class PaperDecoder(nn.Module):
 
     def __init__(self, embedding_size: int, hidden_size: int, memory_size: int, readout_size: int):
         super().__init__()
-        self.gru = GRUCell(embedding_size, hidden_size, feed_size=memory_size)
+        self.gru = GRUCell(embedding_size + memory_size, hidden_size)
         self.readout = nn.Linear(hidden_size + embedding_size + memory_size, 2 * readout_size)
         self.initial = nn.Linear(memory_size // 2, hidden_size)
 
     def start(self, memory: Tensor, mask: Tensor) -> Tensor:
         """s_0 = tanh(W_s h_1), h_1 the backward state at the first word: memory (B, S, M) -> (B, H)."""
-        return tanh(self.initial(memory[:, 0, memory.size(-1) // 2 :]))
+        return torch.tanh(self.initial(memory[:, 0, memory.size(-1) // 2 :]))
 
-    def project(self, embedded: Tensor) -> Tensor:
-        return self.gru.project(embedded)  # (..., G)
-
-    def loop(self):
-        """A function of gates, s_{i-1} and attend -> s_i, c_i, what the readout sees of the state, weights."""
-        recur = self.gru.loop()
-
-        def step(gates: Tensor, s: Tensor, attend, t: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-            context, weights = attend(s, t)  # a(s_{i-1}, h_j), c_i
-            return recur(gates, context, (s,))[0], context, s, weights
-
-        return step
-
-    def forward(self, embedded: Tensor, s: Tensor, attend: Attend) -> tuple[Tensor, Tensor]:
-        """Teacher forcing: embedded inputs (B, T, E), s_0 (B, H), the attention's loop -> readouts (B, T, R), weights (B, T, S)."""
-        gates = self.project(embedded).unsqueeze(2).unbind(1)  # T x (B, 1, G)
-        step, s, steps = self.loop(), s.unsqueeze(1), []
-        for t in range(embedded.size(1)):
-            s, *rest = step(gates[t], s, attend, t)
-            steps.append(rest)
-        contexts, states, weights = (torch.cat(x, dim=1) for x in zip(*steps, strict=True))
-        return self.read(states, embedded, contexts), weights
+    def step(self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory) -> tuple[Tensor, ...]:
+        """y_{i-1} (B, K, E), s_{i-1} (B, K, H) -> s_i, c_i, what the readout sees of the state, weights (B, K, S)."""
+        context, weights = attention(s, memory)  # a(s_{i-1}, h_j), c_i
+        (new,) = self.gru(torch.cat([embedded, context.to(embedded.dtype)], dim=-1), (s,))
+        return new, context, s, weights
 
     def read(self, s: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
-        """Readouts (..., R), for all steps at once."""
-        return maxout(self.readout(torch.cat([s, embedded, context.to(s.dtype)], dim=-1)))
+        """Readouts (..., R), for any number of steps at once."""
+        return maxout(self.readout(torch.cat([s, embedded.to(s.dtype), context.to(s.dtype)], dim=-1)))
+
+    def forward(self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
+        """Teacher forcing: embedded inputs (B, T, E), s_0 (B, H) -> readouts (B, T, R), weights (B, T, S)."""
+        s, found = s.unsqueeze(1), []
+        with repeated(embedded.size(1), memory.keys, memory.values):
+            for y in embedded.unsqueeze(2).unbind(1):
+                s, *rest = self.step(y, s, attention, memory)
+                found.append(rest)
+        contexts, states, weights = (torch.cat(x, dim=1) for x in zip(*found, strict=True))
+        return self.read(states, embedded, contexts), weights
 
 
 class ConditionalDecoder(PaperDecoder):
@@ -63,26 +54,21 @@ class ConditionalDecoder(PaperDecoder):
     def __init__(self, embedding_size: int, hidden_size: int, memory_size: int, readout_size: int):
         nn.Module.__init__(self)
         self.gru = GRUCell(embedding_size, hidden_size)
-        self.gru_context = GRUCell(0, hidden_size, feed_size=memory_size)
+        self.gru_context = GRUCell(memory_size, hidden_size)
         self.readout = nn.Linear(hidden_size + embedding_size + memory_size, readout_size)
         self.initial = nn.Linear(memory_size, hidden_size)
 
     def start(self, memory: Tensor, mask: Tensor) -> Tensor:
-        return tanh(self.initial(masked_mean(memory, mask)))
+        return torch.tanh(self.initial(masked_mean(memory, mask)))
 
-    def loop(self):
-        first, second = self.gru.loop(), self.gru_context.loop()
-
-        def step(gates: Tensor, s: Tensor, attend, t: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-            (s,) = first(gates, None, (s,))  # s'
-            context, weights = attend(s, t)
-            (s,) = second(self.gru_context.bias, context, (s,))
-            return s, context, s, weights
-
-        return step
+    def step(self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory) -> tuple[Tensor, ...]:
+        middle = self.gru(embedded, (s,))  # s'
+        context, weights = attention(middle[0], memory)
+        (new,) = self.gru_context(context, middle)
+        return new, context, new, weights
 
     def read(self, s: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
-        return tanh(self.readout(torch.cat([s, embedded, context.to(s.dtype)], dim=-1)))
+        return torch.tanh(self.readout(torch.cat([s, embedded.to(s.dtype), context.to(s.dtype)], dim=-1)))
 
 
 DECODERS = {"gru": PaperDecoder, "conditional_gru": ConditionalDecoder}

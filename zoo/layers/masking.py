@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from zoo.layers.kernels import wide
+
 
 def lengths_to_mask(lengths: Tensor, size: int | None = None) -> Tensor:
     """Mask of real positions.
@@ -20,16 +22,17 @@ def lengths_to_mask(lengths: Tensor, size: int | None = None) -> Tensor:
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last axis in fp32, exactly 0 where `mask` is False.
+    """Softmax over the last axis in fp32 at least, exactly 0 where `mask` is False.
 
     Args:
         scores: (..., S) float.
         mask: bool, broadcastable to `scores`, True where attention may go.
 
     Returns:
-        (..., S) weights in fp32; a row with no True gives zeros (and zero gradient).
+        (..., S) weights; a row with no True gives zeros (and zero gradient).
     """
-    scores = scores.float().masked_fill(~mask, torch.finfo(torch.float32).min)
+    scores = wide(scores)
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return torch.softmax(scores, dim=-1) * mask
 
 

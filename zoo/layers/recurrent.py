@@ -1,121 +1,46 @@
-"""Recurrent cells and encoders that are fast in a Python loop and never depend on padding.
+"""LSTM and GRU cells, and encoders and decoders made of them, whose results never depend on padding.
 
-Three facts make a decoder loop slow: the input half of every gate product is computed step by step although all inputs are known,
-each step adds its own small product to the weight gradient, and the gates run through a dozen elementwise calls. Here
+A layer runs over whole sequences in one of three ways that give the same numbers: the loop over its cells below, torch's own fused
+`torch.lstm` and `torch.gru` (which are cuDNN's on a GPU), or the kernel in zoo/layers/kernels/recurrence.py on a CPU. The loop is the
+reference; it runs where a cell has hooks or was replaced.
 
-* the input half is one product over all steps (`cell.project`),
-* `StepProduct` (zoo/layers/steps.py) keeps the step's operands and forms the weight gradient in one product after the last step,
-* the cells have hand-written backward passes.
-
-An encoder needs no such loop: zoo/layers/packed.py runs it whole.
-
-Shapes: B batch, S or T steps, I input size, H hidden size, G = 4 H (LSTM) or 3 H (GRU) gates.
+Shapes: B batch, S or T steps, N sequences, P items of all of them, D directions, I input size, H hidden size, G = 4 H (LSTM) or 3 H (GRU).
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+from torch.func import functional_call
+from torch.nn import functional
 
+from zoo.layers import kernels
 from zoo.layers.dropout import Dropout
-from zoo.layers.elementwise import tanh_
+from zoo.layers.kernels import cells as cell_kernels
+from zoo.layers.kernels import recurrence, wide
 from zoo.layers.masking import lengths_to_mask
-from zoo.layers.packed import pack, packed_recurrence, to_padded
-from zoo.layers.steps import StepProduct
+from zoo.layers.packed import Packing, pack, step_major, to_padded
 
 CellType = Literal["lstm", "gru"]
 State = tuple[Tensor, ...]
 
 
-class _LSTMCell(torch.autograd.Function):
-    """Input and hidden half of the gates (..., 4H) in torch's order i, f, g, o. All four go through one sigmoid:
-    tanh(g) = 2 sigmoid(2g) - 1."""
-
-    @staticmethod
-    def forward(ctx, gates, hidden_gates, cell):
-        size = cell.size(-1)
-        a = torch.add(gates, hidden_gates).float()
-        g = a[..., 2 * size : 3 * size]
-        g.mul_(2)
-        a.sigmoid_()
-        g.mul_(2).sub_(1)
-        i, f, g, o = a.split(size, dim=-1)
-        new_cell = (f * cell).addcmul_(i, g)
-        squashed = tanh_(new_cell.clone())
-        ctx.save_for_backward(a, cell, squashed)
-        ctx.dtype = gates.dtype
-        return o * squashed, new_cell
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad_hidden, grad_cell):
-        a, cell, squashed = ctx.saved_tensors
-        size = cell.size(-1)
-        i, f, g, o = a.split(size, dim=-1)
-        through = grad_hidden * o
-        grad = grad_cell + through  # d loss / d c' = d c' + d h' o (1 - tanh(c')^2)
-        grad.addcmul_(through.mul_(squashed), squashed, value=-1)
-        out = torch.addcmul(a, a, a, value=-1)  # sigmoid'
-        torch.addcmul(out.new_ones(()), g, g, value=-1, out=out[..., 2 * size : 3 * size])  # tanh'
-        d_i, d_f, d_g, d_o = out.split(size, dim=-1)
-        d_i.mul_(g).mul_(grad)
-        d_f.mul_(cell).mul_(grad)
-        d_g.mul_(i).mul_(grad)
-        d_o.mul_(squashed).mul_(grad_hidden)
-        out = out.to(ctx.dtype)
-        return out, out, grad.mul_(f)
-
-
-class _GRUCell(torch.autograd.Function):
-    """Input gates and hidden gates (..., 3H) in torch's order r, z, n; the reset gate acts after the hidden product."""
-
-    @staticmethod
-    def forward(ctx, gates, hidden_gates, hidden):
-        size = hidden.size(-1)
-        wide = torch.promote_types(hidden.dtype, torch.float32)
-        gates, hidden_gates = gates.to(wide), hidden_gates.to(wide)
-        rz = (gates[..., : 2 * size] + hidden_gates[..., : 2 * size]).sigmoid_()
-        r, z = rz.split(size, dim=-1)
-        inner = hidden_gates[..., 2 * size :]
-        n = tanh_(torch.addcmul(gates[..., 2 * size :], r, inner))
-        ctx.save_for_backward(rz, n, inner, hidden)
-        return torch.lerp(n, hidden, z)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
-        rz, n, inner, hidden = ctx.saved_tensors
-        size = hidden.size(-1)
-        r, z = rz.split(size, dim=-1)
-        d_gates = grad.new_empty(*grad.shape[:-1], 3 * size)
-        slope = rz - rz * rz
-        d_n = (grad - grad * z).mul_(1 - n * n)
-        d_gates[..., :size] = d_n * inner * slope[..., :size]
-        d_gates[..., size : 2 * size] = grad * (hidden - n) * slope[..., size:]
-        d_gates[..., 2 * size :] = d_n
-        d_hidden_gates = d_gates.clone()
-        d_hidden_gates[..., 2 * size :] *= r
-        return d_gates, d_hidden_gates, grad * z
-
-
 class LSTMCell(nn.Module):
-    """One LSTM layer: c' = f c + i g, h' = o tanh(c'). Its state is (h, c), each (..., H) in fp32.
+    """One step of an LSTM: c' = f c + i g, h' = o tanh(c'). Its state is (h, c), each (..., H) in fp32 at least.
 
     Args:
-        input_size: I, inputs known before the loop.
+        input_size: I.
         hidden_size: H.
-        feed_size: F, inputs that only the loop itself produces (input feeding, contexts); their columns of the input weight
-            come after the I known ones.
     """
 
-    gates = 4
+    kind = "lstm"
+    gates, state_size = 4, 2
 
-    def __init__(self, input_size: int, hidden_size: int, feed_size: int = 0):
+    def __init__(self, input_size: int, hidden_size: int):
         super().__init__()
-        self.input_size, self.hidden_size, self.feed_size = input_size, hidden_size, feed_size
-        self.weight_input = nn.Parameter(torch.empty(self.gates * hidden_size, input_size + feed_size))
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.weight_input = nn.Parameter(torch.empty(self.gates * hidden_size, input_size))  # of i, f, g, o below each other
         self.weight_hidden = nn.Parameter(torch.empty(self.gates * hidden_size, hidden_size))
         self.bias = nn.Parameter(torch.zeros(self.gates * hidden_size))
         for block in self.weight_input.detach().chunk(self.gates):
@@ -127,52 +52,35 @@ class LSTMCell(nn.Module):
     def _init_bias(self) -> None:
         self.bias.detach()[self.hidden_size : 2 * self.hidden_size] = 1.0  # remember by default
 
-    def project(self, inputs: Tensor) -> Tensor:
-        """The part of the gates that is known before the loop, for all steps at once: (..., I) -> (..., G)."""
-        return nn.functional.linear(inputs, self.weight_input[:, : self.input_size], self.bias)
+    def forward(self, inputs: Tensor, state: State) -> State:
+        """inputs (..., I), state (..., H) -> new state."""
+        gates = functional.linear(inputs, self.weight_input, self.bias)
+        hidden_gates = functional.linear(state[0].to(inputs.dtype), self.weight_hidden)
+        return self.update(gates, hidden_gates, state)
 
     @staticmethod
-    def gate(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
+    def update(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
         """Input half and hidden half of the gates (..., G), state -> new state."""
-        return _LSTMCell.apply(gates, hidden_gates, state[1])
-
-    def loop(self) -> Callable[[Tensor, Tensor | None, State], State]:
-        """A function `step(gates (..., G), feed (..., F) or None, state) -> state` for the steps of one sequence."""
-        weight = self.weight_hidden
-        if self.feed_size:  # one product of the concatenated inputs
-            weight = torch.cat([self.weight_input[:, self.input_size :], weight], dim=1)
-        product = StepProduct(weight)
-
-        def step(gates: Tensor, feed: Tensor | None, state: State) -> State:
-            hidden = state[0] if feed is None else torch.cat([feed, state[0]], dim=-1)
-            return self.gate(gates, product(hidden), state)
-
-        return step
+        if kernels.usable("cells", gates, hidden_gates, state[1]):
+            return cell_kernels.lstm_gates(gates, hidden_gates, state[1])
+        return cell_kernels.plain_lstm_gates(gates, hidden_gates, state[1])
 
 
 class GRUCell(LSTMCell):
-    """One GRU layer: h' = (1 - z) n + z h, n = tanh(W x + r (U h)), the reset gate after the product as in cuDNN and in
+    """One step of a GRU: h' = (1 - z) n + z h, n = tanh(W x + r (U h)), the reset gate after the product as in cuDNN and in
     dl4mt-tutorial. Its state is (h,)."""
 
-    gates = 3
+    kind = "gru"
+    gates, state_size = 3, 1
 
     def _init_bias(self) -> None:
         pass
 
     @staticmethod
-    def gate(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
-        return (_GRUCell.apply(gates, hidden_gates, state[0]),)
-
-    def loop(self) -> Callable[[Tensor, Tensor | None, State], State]:
-        hidden_product = StepProduct(self.weight_hidden)
-        feed_product = StepProduct(self.weight_input[:, self.input_size :]) if self.feed_size else None
-
-        def step(gates: Tensor, feed: Tensor | None, state: State) -> State:
-            if feed is not None:
-                gates = gates + feed_product(feed)
-            return self.gate(gates, hidden_product(state[0]), state)
-
-        return step
+    def update(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
+        if kernels.usable("cells", gates, hidden_gates, state[0]):
+            return (cell_kernels.gru_gates(gates, hidden_gates, state[0]),)
+        return (cell_kernels.plain_gru_gates(gates, hidden_gates, state[0]),)
 
 
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}
@@ -182,6 +90,113 @@ def _cell_class(cell: str) -> type[LSTMCell]:
     if cell not in CELLS:
         raise ValueError(f"cell must be one of {', '.join(map(repr, CELLS))}; got {cell!r}")
     return CELLS[cell]
+
+
+# ---- a layer over whole sequences ----
+
+
+def run_layer(
+    cells: Sequence[LSTMCell],
+    inputs: Tensor,
+    packing: Packing,
+    rows: Tensor | None = None,
+    start: State | None = None,
+    hidden_weights: Sequence[Tensor] | None = None,
+) -> tuple[State, State]:
+    """One recurrent layer over flat sequences, in one direction or in both.
+
+    Args:
+        cells: One for each direction, forward first.
+        inputs: (R, I).
+        packing: `pack(lengths, D)`.
+        rows: (P,) the input that each item is, where inputs repeat (the distinct words of a text); without it R = P.
+        start: h (and c) before the first step, (N, D * H) each; zeros if not given.
+        hidden_weights: Take the place of the cells' `weight_hidden`, e.g. after dropout.
+
+    Returns:
+        Outputs (P, D * H), and h (and c) at the end of each sequence, (N, D * H) each, `start` for an empty one.
+    """
+    kind, size, directions = CELLS[cells[0].kind], cells[0].hidden_size, len(cells)
+    if start is None:
+        start = (wide(inputs[:0]).new_zeros(len(packing.last), directions * size),) * kind.state_size
+    if not packing.counts:  # nothing but empty sequences
+        return start[0].new_zeros(0, directions * size), start
+    first = tuple(x.unflatten(-1, (directions, size)).transpose(0, 1)[:, packing.ranks] for x in start)  # (D, N, H)
+    if any(type(cell) is not kind or kernels.is_hooked(cell) for cell in cells):
+        outputs, finals = _by_steps(cells, inputs if rows is None else inputs[rows], packing, first, hidden_weights)
+    else:
+        weights = [cell.weight_hidden for cell in cells] if hidden_weights is None else hidden_weights
+        if kernels.usable("recurrence", inputs, *first, *weights):
+            outputs, finals = _by_kernel(cells, inputs, packing, rows, first, weights)
+        else:
+            outputs, finals = _fused(cells, inputs if rows is None else inputs[rows], packing, first, weights)
+    back = packing.ranks.argsort()
+    return outputs, tuple(x.transpose(0, 1).flatten(1)[back] for x in finals)
+
+
+def _ends(states: Sequence[Tensor], first: Tensor, packing: Packing) -> Tensor:
+    """State of each direction after its last step, the longest sequence first: states D times (P, H) in the order of places -> (D, N, H)."""
+    last = packing.last[packing.ranks].unsqueeze(-1)
+    return torch.stack([torch.where(last >= 0, x[last.squeeze(-1).clamp(min=0)], old) for x, old in zip(states, first, strict=True)])
+
+
+def _by_steps(
+    cells: Sequence[nn.Module], inputs: Tensor, packing: Packing, first: State, hidden_weights: Sequence[Tensor] | None
+) -> tuple[Tensor, State]:
+    """The reference: each cell is called at each step."""
+    outputs, ends = [], []
+    for d, cell in enumerate(cells):
+        ordered = inputs if packing.order is None else inputs[packing.order[d]]
+        state, found = tuple(x[d] for x in first), []
+        for x in ordered.split(packing.counts):
+            state = tuple(y[: len(x)] for y in state)
+            if hidden_weights is None:
+                state = cell(x, state)
+            else:
+                state = functional_call(cell, {"weight_hidden": hidden_weights[d]}, (x, state))
+            found.append(state)
+        states = tuple(torch.cat(x) for x in zip(*found, strict=True))  # (P, H) each
+        outputs.append(states[0] if packing.places is None else states[0][packing.places[d]])
+        ends.append(states)
+    finals = tuple(_ends(x, old, packing) for x, old in zip(zip(*ends, strict=True), first, strict=True))
+    return torch.cat(outputs, dim=-1), finals
+
+
+def _fused(cells: Sequence[LSTMCell], inputs: Tensor, packing: Packing, first: State, weights: Sequence[Tensor]) -> tuple[Tensor, State]:
+    """torch's own, which is cuDNN's on a GPU. It has a second bias, which is 0 here."""
+    function, running = (torch.lstm if len(first) == 2 else torch.gru), packing.counts[0]
+    with torch.autocast(inputs.device.type, enabled=inputs.is_cuda and torch.is_autocast_enabled("cuda")):
+        data = inputs if packing.order is None else inputs[packing.order[0]]
+        parts = [[cell.weight_input, w, cell.bias, torch.zeros_like(cell.bias)] for cell, w in zip(cells, weights, strict=True)]
+        parameters = [x for part in parts for x in part]
+        start = tuple(x[:, :running].to(parameters[0].dtype).contiguous() for x in first)
+        counts, train = torch.tensor(packing.counts), torch.is_grad_enabled()
+        given = (data.to(parameters[0].dtype), counts, start if len(start) == 2 else start[0], parameters)
+        outputs, *ends = function(*given, True, 1, 0.0, train, len(cells) == 2)
+    finals = tuple(torch.cat([wide(x), old[:, running:]], dim=1) for x, old in zip(ends, first, strict=True))
+    return wide(outputs if packing.places is None else outputs[packing.places[0]]), finals
+
+
+def _by_kernel(
+    cells: Sequence[LSTMCell], inputs: Tensor, packing: Packing, rows: Tensor | None, first: State, weights: Sequence[Tensor]
+) -> tuple[Tensor, State]:
+    """All steps of all directions at once; the input half of the gates once for each distinct input."""
+    directions = len(cells)
+    gates = functional.linear(inputs, torch.cat([cell.weight_input for cell in cells]), torch.cat([cell.bias for cell in cells]))
+    if packing.order is None:
+        states = recurrence.steps(cells[0].kind, gates, weights[0].unsqueeze(0), first, packing.counts)
+        return states[0], tuple(_ends([x], old, packing) for x, old in zip(states, first, strict=True))
+    counts = torch.tensor(packing.counts)
+    step = torch.repeat_interleave(counts)  # (P,) of each place
+    # the block of a step holds one direction after the other
+    blocks = torch.arange(len(step)) + (directions - 1) * (counts.cumsum(0) - counts)[step] + torch.arange(directions)[:, None] * counts[step]
+    row = packing.order if rows is None else rows[packing.order]
+    index = torch.empty_like(row.flatten()).scatter_(0, blocks.flatten(), (row * directions + torch.arange(directions)[:, None]).flatten())
+    gates = functional.embedding(index, gates.reshape(len(gates) * directions, -1))  # (P * D, G)
+    states = recurrence.steps(cells[0].kind, gates, torch.stack([*weights]), first, packing.counts)
+    outputs = functional.embedding(blocks.gather(1, packing.places).t(), states[0]).flatten(1)
+    finals = tuple(_ends([x[block] for block in blocks], old, packing) for x, old in zip(states, first, strict=True))
+    return outputs, finals
 
 
 class RecurrentEncoder(nn.Module):
@@ -210,7 +225,7 @@ class RecurrentEncoder(nn.Module):
         )
 
     def flat(self, inputs: Tensor, lengths: Tensor, rows: Tensor | None = None) -> tuple[Tensor, list[State]]:
-        """Encode sequences that lie flat behind each other; P items in all.
+        """Encode flat sequences (zoo/layers/packed.py); P items in all.
 
         Args:
             inputs: (R, I) inputs.
@@ -224,12 +239,7 @@ class RecurrentEncoder(nn.Module):
         packing = pack(lengths, len(self.layers[0]))
         x, finals = inputs, []
         for n, layer in enumerate(self.layers):
-            x = self.dropout(x) if n else x
-            gates = nn.functional.linear(
-                x, torch.cat([cell.weight_input for cell in layer]), torch.cat([cell.bias for cell in layer])
-            )
-            weight = torch.stack([cell.weight_hidden for cell in layer])
-            x, final = packed_recurrence(gates, weight, packing, None if n else rows)
+            x, final = run_layer(layer, self.dropout(x) if n else x, packing, None if n else rows)
             finals.append(final)
         return x, finals
 
@@ -249,55 +259,36 @@ class RecurrentEncoder(nn.Module):
 
 
 class RecurrentDecoder(nn.Module):
-    """Stack of LSTM or GRU cells, run over a whole target at once or step by step with fed-back inputs.
+    """Stack of LSTM or GRU cells, run over a whole target at once or step by step.
 
     State: one flat tuple, the tensors of layer 0, then of layer 1, ..., each (..., H).
 
     Args:
-        cell, input_size, hidden_size, num_layers, dropout: as in RecurrentEncoder.
-        feed_size: size of what the loop feeds back into the first layer; 0 for nothing.
+        cell, hidden_size, num_layers, dropout: as in RecurrentEncoder.
+        input_size: I, with all that a step feeds back.
     """
 
-    def __init__(
-        self, cell: CellType, input_size: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0, feed_size: int = 0
-    ):
+    def __init__(self, cell: CellType, input_size: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0):
         super().__init__()
         make = _cell_class(cell)
         self.hidden_size = hidden_size
-        self.cells = nn.ModuleList(
-            make(hidden_size if n else input_size, hidden_size, 0 if n else feed_size) for n in range(num_layers)
-        )
+        self.cells = nn.ModuleList(make(hidden_size if n else input_size, hidden_size) for n in range(num_layers))
         self.dropout = Dropout(dropout)
 
     def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
         """All steps at once: inputs (B, T, I), state tensors (B, H) -> top outputs (B, T, H), last state."""
-        x, finals = inputs, ()
-        width = len(state) // len(self.cells)
+        batch, steps = inputs.shape[:2]
+        packing, width = step_major(steps, batch, inputs.device), len(state) // len(self.cells)
+        x, finals = inputs.transpose(0, 1).flatten(0, 1), ()  # (T * B, I)
         for n, cell in enumerate(self.cells):
-            step, layer, outputs = cell.loop(), state[n * width : (n + 1) * width], []
-            for gates in cell.project(self.dropout(x) if n else x).unbind(1):
-                layer = step(gates, None, layer)
-                outputs.append(layer[0])
-            x, finals = torch.stack(outputs, dim=1), finals + layer
-        return x, finals
+            x, final = run_layer([cell], self.dropout(x) if n else x, packing, start=state[n * width : (n + 1) * width])
+            finals += final
+        return x.unflatten(0, (steps, batch)).transpose(0, 1), finals
 
-    def project(self, inputs: Tensor) -> Tensor:
-        """First layer's gates from the inputs known before the loop: (..., I) -> (..., G)."""
-        return self.cells[0].project(inputs)
-
-    def loop(self) -> Callable[[Tensor, Tensor | None, State], tuple[Tensor, State]]:
-        """A function `step(gates (..., G), feed (..., F) or None, state) -> (top hidden (..., H), state)`."""
-        loops = [cell.loop() for cell in self.cells]
-        above = [StepProduct(cell.weight_input) for cell in self.cells[1:]]
-
-        def step(gates: Tensor, feed: Tensor | None, state: State) -> tuple[Tensor, State]:
-            width = len(state) // len(loops)
-            new = loops[0](gates, feed, state[:width])
-            top = new[0]
-            for n, product in enumerate(above, start=1):
-                gates = product(self.dropout(top)) + self.cells[n].bias
-                layer = loops[n](gates, None, state[n * width : (n + 1) * width])
-                top, new = layer[0], new + layer
-            return top, new
-
-        return step
+    def step(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
+        """One step: inputs (..., I), state tensors (..., H) -> top output (..., H), new state."""
+        x, new, width = inputs, (), len(state) // len(self.cells)
+        for n, cell in enumerate(self.cells):
+            layer = cell(self.dropout(x) if n else x, state[n * width : (n + 1) * width])
+            x, new = layer[0], new + layer
+        return x, new

@@ -1,20 +1,16 @@
 """Score functions: how well does a query match each memory position?
 
 Every score is a small module with two methods. `project(memory)` does the part that does not depend on the query, once a
-sentence; `forward(query, keys)` does the rest, for any number of queries at once. `loop(keys)` gives forward as a function for the
-steps of a decoder loop, whose gradients are formed once after the last step. Nothing is kept on the module in between.
+sentence; `forward(query, keys)` does the rest, for any number of queries at once. Nothing is kept on the module in between.
 
 Shapes: B batch, T queries (target steps or hypotheses), S memory positions, H query size, M memory size, K attention size.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from zoo.layers.elementwise import tanh_
-from zoo.layers.steps import StepProduct
+from zoo.layers import kernels
+from zoo.layers.kernels import additive, wide
 
 
 class DotScore(nn.Module):
@@ -34,11 +30,7 @@ class DotScore(nn.Module):
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Scores of queries (B, T, H) against keys (B, S, H) -> (B, T, S)."""
-        return torch.matmul(query, keys.transpose(1, 2))
-
-    def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
-        """`forward` for many single steps: a function query (B, T, H) -> scores (B, T, S)."""
-        return StepProduct(keys, torch.float32)
+        return torch.matmul(query.to(keys.dtype), keys.transpose(1, 2))
 
 
 class ScaledDotScore(DotScore):
@@ -56,38 +48,17 @@ class GeneralScore(nn.Module):
         self.w_a = nn.Linear(memory_size, query_size, bias=False)
 
     def project(self, memory: Tensor) -> Tensor:
-        return self.w_a(memory)  # (B, S, H)
+        return wide(self.w_a(memory))  # (B, S, H)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        return torch.matmul(query, keys.transpose(1, 2))  # (B, T, S)
-
-    def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
-        return StepProduct(keys, torch.float32)
-
-
-class _AdditiveScore(torch.autograd.Function):
-    """v^T tanh(query + key) in fp32: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S)."""
-
-    @staticmethod
-    def forward(ctx, query, keys, v):
-        hidden = tanh_(query.float().unsqueeze(2) + keys.float().unsqueeze(1))  # (B, T, S, K)
-        ctx.save_for_backward(hidden, v)
-        ctx.dtypes = query.dtype, keys.dtype
-        with torch.autocast(hidden.device.type, enabled=False):
-            return torch.matmul(hidden, v.float())
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
-        hidden, v = ctx.saved_tensors
-        d_v = torch.einsum("btsk,bts->k", hidden, grad)
-        d_hidden = torch.addcmul(grad.unsqueeze(-1), hidden * grad.unsqueeze(-1), hidden, value=-1).mul_(v.float())
-        return d_hidden.sum(2).to(ctx.dtypes[0]), d_hidden.sum(1).to(ctx.dtypes[1]), d_v.to(v.dtype)
+        return torch.matmul(query.to(keys.dtype), keys.transpose(1, 2))  # (B, T, S)
 
 
 def additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """v^T tanh(query + key) in fp32: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S). Faster in a loop with fp32 keys."""
-    return _AdditiveScore.apply(query, keys, v)
+    """v^T tanh(query + key), in fp32 at least: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S)."""
+    if kernels.usable("additive_score", query, keys, v):
+        return additive.additive_score(query, keys, v)
+    return additive.plain_additive_score(query, keys, v)
 
 
 class ConcatScore(nn.Module):
@@ -102,14 +73,10 @@ class ConcatScore(nn.Module):
         self.v = nn.Parameter(torch.empty(size).uniform_(-(size**-0.5), size**-0.5))
 
     def project(self, memory: Tensor) -> Tensor:
-        return self.w_memory(memory)  # (B, S, K)
+        return wide(self.w_memory(memory))  # (B, S, K)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         return additive_score(self.w_query(query), keys, self.v)
-
-    def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
-        product, keys, v = StepProduct(self.w_query.weight), keys.float(), self.v
-        return lambda query: additive_score(product(query), keys, v)
 
 
 class LocationScore(nn.Module):
@@ -129,9 +96,6 @@ class LocationScore(nn.Module):
         if missing > 0:
             return nn.functional.pad(scores, (0, missing), value=torch.finfo(scores.dtype).min)
         return scores[..., : keys.size(1)]  # (B, T, S)
-
-    def loop(self, keys: Tensor) -> Callable[[Tensor], Tensor]:
-        return lambda query: self(query, keys)
 
 
 SCORES = {

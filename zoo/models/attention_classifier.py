@@ -21,7 +21,6 @@ from zoo.classification import TextClassifier
 from zoo.labeled_text import TextBatch
 from zoo.layers.attention import make_attention
 from zoo.layers.dropout import Dropout
-from zoo.layers.elementwise import tanh
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
@@ -105,5 +104,5 @@ class AttentionClassifier(TextClassifier):
         memory = self.attention.project(to_padded(self.dropout(states), mask), mask)
         query = self.dropout(finals[-1][0]).unsqueeze(1)  # (B, 1, H)
         context, weights = self.attention(query, memory, mask.size(1))  # local-m: beyond the end means at the last word
-        hidden = tanh(self.w_c(torch.cat([context, query], dim=-1))).squeeze(1)  # h~ = tanh(W_c [c; h])  Eq. 5
+        hidden = torch.tanh(self.w_c(torch.cat([context.to(query.dtype), query], dim=-1))).squeeze(1)  # h~ = tanh(W_c [c; h])  Eq. 5
         return self.classifier(self.dropout(hidden)), [weights]

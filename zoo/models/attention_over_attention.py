@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from zoo.cloze_text import BLANK_ID, ClozeBatch
 from zoo.layers.dropout import Dropout
+from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, segment_softmax, to_padded
 from zoo.layers.recurrent import RecurrentEncoder
@@ -44,10 +45,11 @@ def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Ten
     Returns:
         s (B, D) and the averaged beta (B, L), each sums to 1 over real words; zeros for an empty document or query.
     """
-    scores, lowest = scores.float(), torch.finfo(torch.float32).min
+    scores = wide(scores)
+    lowest = torch.finfo(scores.dtype).min
     alpha = scores.masked_fill(~document_mask.unsqueeze(2), lowest).softmax(1)  # (B, D, L), for each query word over the document
     beta = scores.masked_fill(~query_mask.unsqueeze(1), lowest).softmax(2)  # (B, D, L), for each document word over the query
-    share = document_mask / document_mask.sum(1, keepdim=True).clamp(min=1)  # (B, D)
+    share = document_mask.to(scores.dtype) / document_mask.sum(1, keepdim=True).clamp(min=1)  # (B, D)
     importance = torch.bmm(share.unsqueeze(1), beta).squeeze(1) * query_mask  # (B, L), the masks here are for empty rows
     return torch.bmm(alpha, importance.unsqueeze(2)).squeeze(2) * document_mask, importance
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from zoo.classification import DocumentClassifier
 from zoo.labeled_text import DocumentBatch
 from zoo.layers.dropout import Dropout
-from zoo.layers.elementwise import tanh, tanh_
+from zoo.layers.kernels import wide
 from zoo.layers.packed import segment_softmax, segment_sum
 from zoo.layers.recurrent import RecurrentEncoder
 from zoo.text import PAD
@@ -43,10 +43,9 @@ class ContextAttention(nn.Module):
         self.context = nn.Parameter(torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5))  # u_w, u_s
 
     def forward(self, items: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """items (P, D), lengths (N,) -> sums (N, D), zeros for an empty sequence, and weights (P,) in fp32."""
-        projected = self.project(items)
-        u = tanh(projected) if torch.is_grad_enabled() else tanh_(projected)  # Eq. 5, 8
-        weights = segment_softmax(torch.mv(u.float(), self.context.float()), lengths)  # Eq. 6, 9
+        """items (P, D), lengths (N,) -> sums (N, D), zeros for an empty sequence, and weights (P,)."""
+        u = wide(torch.tanh(self.project(items)))  # Eq. 5, 8
+        weights = segment_softmax(torch.mv(u, wide(self.context)), lengths)  # Eq. 6, 9
         return segment_sum(items, weights, lengths), weights  # Eq. 7, 10
 
 

@@ -19,9 +19,10 @@ from torch import Tensor
 from zoo.layers.attention import AttentionMemory, GlobalAttention
 from zoo.layers.dropout import Dropout
 from zoo.layers.gru_decoders import DECODERS
+from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentEncoder
-from zoo.translation import Embeddings, Step, TranslationModule
+from zoo.translation import Embeddings, TranslationModule
 
 
 class KeyValueNMT(TranslationModule):
@@ -94,7 +95,7 @@ class KeyValueNMT(TranslationModule):
         memory, _ = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)  # (B, S, 2 H)
         mask = lengths_to_mask(src_lengths, src.size(1))
         keys, values = self.split(self.dropout(memory))
-        return self.attention.project(keys, mask)._replace(values=values), (self.decoder.start(values, mask).float(),)
+        return self.attention.project(keys, mask)._replace(values=values), (wide(self.decoder.start(values, mask)),)
 
     def split(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys (B, S, key_size) and values of memory (B, S, 2 H), each direction split alike."""
@@ -104,15 +105,10 @@ class KeyValueNMT(TranslationModule):
 
     def decode(self, tgt: Tensor, memory: AttentionMemory, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         embedded = self.dropout(self.embeddings.tgt(tgt))  # (B, T, E)
-        readouts, weights = self.decoder(embedded, state[0], self.attention.loop(memory))
+        readouts, weights = self.decoder(embedded, state[0], self.attention, memory)
         return self.dropout(readouts), weights
 
-    def stepper(self) -> Step:
-        inner = self.decoder.loop()
-
-        def step(tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
-            embedded = self.dropout(self.embeddings.tgt(tokens))  # (B, K, E)
-            s, context, seen, weights = inner(self.decoder.project(embedded), state[0], self.attention.loop(memory), t)
-            return self.dropout(self.decoder.read(seen, embedded, context)), (s,), weights
-
-        return step
+    def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+        embedded = self.dropout(self.embeddings.tgt(tokens))  # (B, K, E)
+        s, context, seen, weights = self.decoder.step(embedded, state[0], self.attention, memory)
+        return self.dropout(self.decoder.read(seen, embedded, context)), (s,), weights

@@ -25,10 +25,9 @@ from torch import Tensor, nn
 
 from zoo.language_modelling import LanguageModelModule, State, Words
 from zoo.layers.dropout import Dropout, LockedDropout
-from zoo.layers.elementwise import tanh
-from zoo.layers.masking import masked_softmax
-from zoo.layers.recurrent import LSTMCell
-from zoo.layers.scan import lstm_scan
+from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.layers.packed import pack, step_major, to_padded
+from zoo.layers.recurrent import LSTMCell, run_layer
 from zoo.layers.window import window_mask, window_score, window_sum
 
 
@@ -59,7 +58,7 @@ class _NGram(nn.Module):
         steps = len(outputs) - self.length
         slices = outputs.split(self.size, dim=-1)  # what does not exist is 0
         shifted = [part[self.length - n : self.length - n + steps] for n, part in enumerate(slices)]
-        return tanh(self.w_n(torch.cat(shifted, dim=-1))), None
+        return torch.tanh(self.w_n(torch.cat(shifted, dim=-1))), None
 
 
 class _Attention(nn.Module):
@@ -84,7 +83,7 @@ class _Attention(nn.Module):
         scores = window_score(self.w_h(key[now:]), self.w_y(key[:-1]), self.w)  # w^T tanh(W_Y k_i + W_h k_t)  (T, B, L)
         weights = masked_softmax(scores, window_mask(known, len(scores), self.length))  # a_t
         context = window_sum(weights, value[:-1])  # r_t = sum_i a_ti v_i
-        return tanh(self.w_r(context) + self.w_x(predict[now:])), weights  # h*_t = tanh(W_r r_t + W_x p_t)
+        return torch.tanh(self.w_r(context) + self.w_x(predict[now:])), weights  # h*_t = tanh(W_r r_t + W_x p_t)
 
 
 class _KeyValue(_Attention):
@@ -181,12 +180,19 @@ class KeyValuePredictLM(LanguageModelModule):
 
     def read(self, inputs: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None, State]:
         *layers, past, known = state
+        (batch, steps), length = inputs.shape, self.reader.length
         x, new = self.input_dropout(self.words(inputs.t())), []  # (T, B, E)
+        if lengths is None:
+            packing = step_major(steps, batch, inputs.device)
+        else:
+            packing, mask = pack(lengths, 1), lengths_to_mask(lengths, steps)
         for n, cell in enumerate(self.cells):
-            gates = cell.project(self.inner_dropout(x) if n else x)
-            x, cells = lstm_scan(gates, self.weight_dropout(cell.weight_hidden), *layers[2 * n : 2 * n + 2])
-            new += [_after(x, layers[2 * n], lengths), _after(cells, layers[2 * n + 1], lengths)]
-        steps, length = len(x), self.reader.length
+            x = self.inner_dropout(x) if n else x
+            weight = [self.weight_dropout(cell.weight_hidden)] if self.training and self.weight_dropout.p else None
+            flat = x.flatten(0, 1) if lengths is None else x.transpose(0, 1)[mask]
+            flat, final = run_layer([cell], flat, packing, start=tuple(layers[2 * n : 2 * n + 2]), hidden_weights=weight)
+            x = flat.unflatten(0, (steps, batch)) if lengths is None else to_padded(flat, mask).transpose(0, 1)
+            new += final
         outputs = torch.cat([past.transpose(0, 1), x])  # (length + T, B, O)
         readouts, weights = self.reader(outputs if isinstance(self.reader, _Plain) else self.inner_dropout(outputs), known)
         if lengths is None:
@@ -196,10 +202,3 @@ class KeyValuePredictLM(LanguageModelModule):
             past = outputs[lengths.unsqueeze(1) + torch.arange(length, device=lengths.device), rows]  # (B, length, O)
         known = (known + (steps if lengths is None else lengths)).clamp(max=length)
         return self.dropout(readouts).transpose(0, 1), None if weights is None else weights.transpose(0, 1), (*new, past, known)
-
-
-def _after(series: Tensor, start: Tensor, lengths: Tensor | None) -> Tensor:
-    """What holds after the last step, or after `lengths` (B,) steps: series (T, B, H), start (B, H) -> (B, H)."""
-    if lengths is None:
-        return series[-1]
-    return torch.cat([start.unsqueeze(0), series])[lengths, torch.arange(len(lengths), device=lengths.device)]

@@ -20,11 +20,10 @@ from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, make_attention
 from zoo.layers.dropout import Dropout
-from zoo.layers.elementwise import tanh
+from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
-from zoo.layers.steps import StepProduct
-from zoo.translation import Embeddings, Step, TranslationModule
+from zoo.translation import Embeddings, TranslationModule
 
 
 class LuongNMT(TranslationModule):
@@ -101,9 +100,8 @@ class LuongNMT(TranslationModule):
         self.encoder = RecurrentEncoder(
             cell, embedding_size, hidden_size // (2 if bidirectional else 1), encoder_layers, bidirectional, dropout
         )
-        self.decoder = RecurrentDecoder(
-            cell, embedding_size, hidden_size, decoder_layers, dropout, feed_size=hidden_size if input_feeding else 0
-        )
+        fed_size = hidden_size if input_feeding else 0
+        self.decoder = RecurrentDecoder(cell, embedding_size + fed_size, hidden_size, decoder_layers, dropout)
         self.attention = make_attention(
             attention, hidden_size, hidden_size, score=score, max_length=max_source_length, window=window, renormalize=renormalize
         )
@@ -123,38 +121,32 @@ class LuongNMT(TranslationModule):
         embedded = self.dropout(self.embeddings.tgt(tgt))  # (B, T, E)
         if not self.input_feeding:
             hidden, _ = self.decoder(embedded, state)  # (B, T, H)
-            context, weights = self.attention(hidden, memory, torch.arange(tgt.size(1), device=tgt.device))
-            readouts = torch.cat([context, hidden], dim=-1)
-            return self.dropout(readouts if self.w_c is None else tanh(self.w_c(readouts))), weights
-        gates = self.decoder.project(embedded).unsqueeze(2).unbind(1)  # T x (B, 1, G)
-        step, attend = self._step(), self.attention.loop(memory)
+            return self.attend(hidden, memory, torch.arange(tgt.size(1), device=tgt.device))
         state = tuple(x.unsqueeze(1) for x in state)
         readouts, weights = [], []
-        for t in range(tgt.size(1)):
-            readout, state, weight = step(gates[t], state, attend, t)
-            readouts.append(readout)
-            weights.append(weight)
+        with repeated(tgt.size(1), memory.keys, memory.values):
+            for t, y in enumerate(embedded.unsqueeze(2).unbind(1)):  # (B, 1, E)
+                readout, state, weight = self.decoder_step(y, state, memory, t)
+                readouts.append(readout)
+                weights.append(weight)
         return torch.cat(readouts, dim=1), torch.cat(weights, dim=1)
 
-    def stepper(self) -> Step:
-        inner = self._step()
+    def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+        return self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state, memory, t)
 
-        def step(tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
-            gates = self.decoder.project(self.dropout(self.embeddings.tgt(tokens)))  # (B, K, G)
-            return inner(gates, state, self.attention.loop(memory), t)
+    def decoder_step(self, embedded: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+        """y_{t-1} (B, K, E), state -> readout (B, K, H), state, weights (B, K, S)."""
+        if self.input_feeding:
+            fed, *state = state
+            embedded = torch.cat([embedded, fed.to(embedded.dtype)], dim=-1)
+        hidden, state = self.decoder.step(embedded, state)  # h_t = RNN([y_{t-1}; h~_{t-1}], h_{t-1})
+        readout, weights = self.attend(hidden, memory, t)
+        return readout, ((readout, *state) if self.input_feeding else state), weights
 
-        return step
-
-    def _step(self):
-        """One decoder step; its weights are prepared here, once a sequence."""
-        recur, combine = self.decoder.loop(), None if self.w_c is None else StepProduct(self.w_c.weight)
-
-        def step(gates: Tensor, state: tuple, attend, t: int) -> tuple[Tensor, tuple, Tensor]:
-            feed, state = (state[0], state[1:]) if self.input_feeding else (None, state)
-            hidden, state = recur(gates, feed, state)  # h_t = RNN([y_{t-1}; h~_{t-1}], h_{t-1})
-            context, weights = attend(hidden, t)  # c_t, a_t: Eq. 7-10
-            readout = torch.cat([context, hidden], dim=-1)
-            readout = self.dropout(readout if combine is None else tanh(combine(readout)))  # h~_t = tanh(W_c [c_t; h_t])  Eq. 5
-            return readout, ((readout, *state) if self.input_feeding else state), weights
-
-        return step
+    def attend(self, hidden: Tensor, memory: AttentionMemory, position: Tensor | int) -> tuple[Tensor, Tensor]:
+        """h_t (B, T, H) -> what the output layer reads, and the weights (B, T, S)."""
+        context, weights = self.attention(hidden, memory, position)  # c_t, a_t: Eq. 7-10
+        readout = torch.cat([context.to(hidden.dtype), hidden], dim=-1)
+        if self.w_c is not None:
+            readout = torch.tanh(self.w_c(readout))  # h~_t = tanh(W_c [c_t; h_t])  Eq. 5
+        return self.dropout(readout), weights

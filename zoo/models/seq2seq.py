@@ -3,7 +3,8 @@
 * `variant: sutskever`: Sutskever, Vinyals, Le 2014, Sequence to Sequence Learning with Neural Networks (arXiv:1409.3215). A
   deep LSTM reads the REVERSED source; its last states start a deep LSTM that writes the target.
 * `variant: cho`: Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder (arXiv:1406.1078). A GRU's last
-  state becomes a summary c that enters every decoder step and the maxout readout (Eq. 8-9 and appendix A).
+  state becomes a summary c that enters every decoder step and the maxout readout (Eq. 8-9 and appendix A). That paper reads the source
+  from its beginning: set `reverse_source: false` for its form.
 
 Differs from the papers: Adam with warm-up and cosine, dropout, the GRU's reset gate after the product, optional tying of the
 output layer; the pads of a reversed source stay at the end, so that the batch does not change the result.
@@ -17,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout
-from zoo.layers.elementwise import maxout, tanh
+from zoo.layers.kernels import wide
 from zoo.layers.masking import reverse_rows
+from zoo.layers.maxout import maxout
 from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
-from zoo.translation import Embeddings, Step, TranslationModule
+from zoo.translation import Embeddings, TranslationModule
 
 
 class Summary(NamedTuple):
@@ -97,23 +99,18 @@ class Seq2SeqNMT(TranslationModule):
         _, finals = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)
         if not self.cho:
             return Summary(finals[-1][0]), tuple(x for final in finals for x in final)
-        summary = tanh(self.summary(finals[-1][0]))  # c = tanh(V h_S)
-        return Summary(summary), (tanh(self.initial(summary)).float(),) * len(finals)
+        summary = torch.tanh(self.summary(finals[-1][0]))  # c = tanh(V h_S)
+        return Summary(summary), (wide(torch.tanh(self.initial(summary))),) * len(finals)
 
     def decode(self, tgt: Tensor, memory: Summary, state: tuple[Tensor, ...]) -> tuple[Tensor, None]:
         inputs = self._inputs(tgt, memory)  # (B, T, I)
         hidden, _ = self.decoder(inputs, state)
         return self._read(hidden, inputs), None
 
-    def stepper(self) -> Step:
-        recur = self.decoder.loop()
-
-        def step(tokens: Tensor, state: tuple, memory: Summary, t: int) -> tuple[Tensor, tuple, None]:
-            inputs = self._inputs(tokens, memory)  # (B, K, I)
-            hidden, state = recur(self.decoder.project(inputs), None, state)
-            return self._read(hidden, inputs), state, None
-
-        return step
+    def step(self, tokens: Tensor, state: tuple, memory: Summary, t: int) -> tuple[Tensor, tuple, None]:
+        inputs = self._inputs(tokens, memory)  # (B, K, I)
+        hidden, state = self.decoder.step(inputs, state)
+        return self._read(hidden, inputs), state, None
 
     def _inputs(self, tokens: Tensor, memory: Summary) -> Tensor:
         """Embeddings (B, N, E), for Cho with the summary beside each: (B, N, E + H)."""

@@ -32,14 +32,15 @@ from torch import Tensor, nn
 from zoo.captioning import MAX_WORDS, CaptioningModule
 from zoo.images import CaptionBatch
 from zoo.layers.dropout import Dropout
-from zoo.layers.elementwise import tanh
+from zoo.layers.kernels import wide
+from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
-from zoo.layers.steps import StepProduct
 from zoo.text import BOS, EOS, PAD
 
 Choose = Callable[[Tensor], Tensor]
+USUAL_WORDS = 12  # of a caption
 
 
 class ImageMemory(NamedTuple):
@@ -76,41 +77,34 @@ class AttendingLSTM(nn.Module):
         self.w_hidden = nn.Linear(hidden_size, attention_size, bias=False)
         self.v = nn.Parameter(torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5))
         self.gate = nn.Linear(hidden_size, 1)
-        self.lstm = LSTMCell(embedding_size, hidden_size, feed_size=feature_size)
+        self.lstm = LSTMCell(embedding_size + feature_size, hidden_size)
         self.init_hidden, self.init_cell = nn.Linear(feature_size, hidden_size), nn.Linear(feature_size, hidden_size)
         self.temperature = temperature
 
     def start(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """h_0 and c_0 from the mean feature: (N, L, D) -> (N, H) each, fp32."""
+        """h_0 and c_0 from the mean feature: (N, L, D) -> (N, H) each."""
         mean = features.mean(1)
-        return tanh(self.init_hidden(mean)).float(), tanh(self.init_cell(mean)).float()
+        return wide(torch.tanh(self.init_hidden(mean))), wide(torch.tanh(self.init_cell(mean)))
 
     def project(self, features: Tensor) -> ImageMemory:
-        return ImageMemory(self.w_features(features), features)
+        return ImageMemory(wide(self.w_features(features)), features)
 
-    def loop(self, memory: ImageMemory) -> Callable[..., tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor]]:
-        """A function `step(gates (N, K, G), (h, c), choose) -> (h, c), gated z, alpha, chosen, and the same with alpha chosen`."""
-        keys, size = memory.keys.float(), self.v.numel()
-        query_product = StepProduct(torch.cat([self.w_hidden.weight, self.gate.weight]))  # both read h_{t-1}
-        context_product = StepProduct(memory.values.transpose(1, 2), torch.float32)
-        recur = self.lstm.loop()
-
-        def step(gates: Tensor, state: tuple[Tensor, Tensor], choose: Choose | None, both: bool = False):
-            query = query_product(state[0])  # (N, K, A + 1)
-            scores = additive_score(query[..., :size], keys, self.v)  # e_ti = v^T tanh(W_a a_i + b + W_h h_{t-1})
-            weights = torch.softmax(scores * self.temperature if self.temperature != 1 else scores, dim=-1)  # alpha_t
-            beta = torch.sigmoid(query[..., size:].float() + self.gate.bias)  # selector, one number a caption
-            chosen = weights if choose is None else choose(weights)
-            context = beta * context_product(chosen)  # beta_t sum_i s_ti a_i
-            expected = None
-            if both:
-                with torch.no_grad():
-                    soft = beta * context_product(weights)
-                    expected = recur(gates, soft, state)[0], soft
-            state = recur(gates, context, state)
-            return state, context, weights, chosen, expected
-
-        return step
+    def forward(
+        self, embedded: Tensor, state: tuple[Tensor, Tensor], memory: ImageMemory, choose: Choose | None = None, both: bool = False
+    ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor, tuple[Tensor, Tensor] | None]:
+        """One step: E y_{t-1} (N, K, E), (h, c) -> (h, c), gated z, alpha, what was chosen, and if `both` h and z had it been alpha."""
+        scores = additive_score(self.w_hidden(state[0]), memory.keys, self.v)  # e_ti = v^T tanh(W_a a_i + b + W_h h_{t-1})
+        weights = torch.softmax(scores * self.temperature, dim=-1)  # alpha_t
+        beta = torch.sigmoid(wide(self.gate(state[0])))  # selector, one number a caption
+        chosen = weights if choose is None else choose(weights)
+        context = beta * torch.matmul(chosen.to(memory.values.dtype), memory.values)  # beta_t sum_i s_ti a_i
+        expected = None
+        if both:
+            with torch.no_grad():
+                soft = beta * torch.matmul(weights.to(memory.values.dtype), memory.values)
+                expected = self.lstm(torch.cat([embedded, soft.to(embedded.dtype)], dim=-1), state)[0], soft
+        state = self.lstm(torch.cat([embedded, context.to(embedded.dtype)], dim=-1), state)
+        return state, context, weights, chosen, expected
 
 
 class ShowAttendTell(CaptioningModule):
@@ -232,18 +226,18 @@ class ShowAttendTell(CaptioningModule):
 
     def read(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """Deep output: tanh(W_h h_t + W_z z_t + b + E y_{t-1}), (..., E)."""
-        joined = torch.cat([self.dropout(hidden), context], dim=-1).to(embedded.dtype)
-        return self.dropout(tanh(self.deep_output(joined) + embedded))
+        joined = torch.cat([self.dropout(hidden), context.to(hidden.dtype)], dim=-1).to(embedded.dtype)
+        return self.dropout(torch.tanh(self.deep_output(joined) + embedded))
 
     def steps(self, embedded: Tensor, memory: ImageMemory, state: tuple[Tensor, Tensor], choose: Choose | None, both: bool) -> Steps:
         """Teacher forcing of the embedded inputs (N, K, T, E)."""
         captions = embedded.size(1)
-        step = self.decoder.loop(memory)
         state = tuple(x.unsqueeze(1).expand(-1, captions, -1) for x in state)
         found = []
-        for gates in self.decoder.lstm.project(embedded).unbind(2):
-            state, *rest = step(gates, state, choose, both)
-            found.append((state[0], *rest))
+        with repeated(embedded.size(2), memory.values):
+            for y in embedded.unbind(2):
+                state, *rest = self.decoder(y, state, memory, choose, both)
+                found.append((state[0], *rest))
         hidden, context, weights, chosen, expected = zip(*found, strict=True)
         stacked = (torch.stack(x, dim=2) for x in (hidden, context, weights))
         pairs = tuple(torch.stack(x, dim=2) for x in zip(*expected, strict=True)) if both else None
@@ -264,15 +258,10 @@ class ShowAttendTell(CaptioningModule):
         found = self.steps(embedded, memory, state, self._chooser(), both=False)
         return self.output(self.read(found.hidden, found.context, embedded)), found.weights
 
-    def stepper(self) -> Callable:
-        choose = self._chooser()
-
-        def step(tokens: Tensor, state: tuple, memory: ImageMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
-            embedded = self.embedding(tokens)  # (N, K, E)
-            state, context, weights, _, _ = self.decoder.loop(memory)(self.decoder.lstm.project(embedded), state, choose)
-            return self.output(self.read(state[0], context, embedded)), state, weights
-
-        return step
+    def step(self, tokens: Tensor, state: tuple, memory: ImageMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+        embedded = self.embedding(tokens)  # (N, K, E)
+        state, context, weights, _, _ = self.decoder(embedded, state, memory, self._chooser())
+        return self.output(self.read(state[0], context, embedded)), state, weights
 
     def _chooser(self) -> Choose | None:
         """How a context is chosen after training; None: by the weights themselves."""
@@ -330,7 +319,7 @@ class ShowAttendTell(CaptioningModule):
         embedded = self.dropout(self.embedding(tokens))
         found = self.steps(embedded, memory, state, choose, both)
         nll, words = self.word_losses(self.read(found.hidden[real], found.context[real], embedded[real]), labels[real])
-        log_probs = torch.zeros_like(real, dtype=torch.float32).masked_scatter_(real, -words)  # (N, K, T), log p(y_t | s, y_<t)
+        log_probs = torch.zeros_like(real, dtype=words.dtype).masked_scatter_(real, -words)  # (N, K, T), log p(y_t | s, y_<t)
         if both:
             with torch.no_grad():
                 _, soft = self.word_losses(self.read(*(x[real] for x in found.expected), embedded[real]), labels[real])
@@ -356,25 +345,26 @@ class ShowAttendTell(CaptioningModule):
         if count < 2:
             raise ValueError(f"self-critical training compares the captions of an image: set captions_per_image to 2 or more; got {count}")
         memory, state = self.encode(batch.images)
-        state, step = tuple(x.unsqueeze(1).expand(-1, count, -1) for x in state), self.decoder.loop(memory)
+        state = tuple(x.unsqueeze(1).expand(-1, count, -1) for x in state)
         tokens = torch.full(batch.captions.shape[:2], BOS, device=self.device)
         takes_expected, choose = torch.ones_like(tokens, dtype=torch.bool), None
         if self.config["attention"] == "hard":
             takes_expected, choose = self._semi_sampling(tokens.shape)
         forbidden = torch.tensor(self.forbidden(), device=self.device)
         alive, log_prob, drawn = torch.ones_like(tokens, dtype=torch.bool), 0.0, []
-        while alive.any() and len(drawn) < MAX_WORDS:
-            embedded = self.embedding(tokens)
-            state, context, weights, chosen, _ = step(self.decoder.lstm.project(embedded), state, choose)
-            logits = self.output(self.read(state[0], context, embedded)).float()
-            log_probs = logits.index_fill(-1, forbidden, -torch.inf).log_softmax(-1)
-            tokens = draw(log_probs.exp()).argmax(-1)
-            found = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-            if choose is not None:
-                found = found + self.config["reinforce"] * (_log(weights) * chosen).sum(-1) * ~takes_expected
-            log_prob = log_prob + found * alive  # (N, K)
-            drawn.append(tokens.masked_fill(~alive, PAD))
-            alive = alive & (tokens != EOS)
+        with repeated(USUAL_WORDS, memory.values):
+            while alive.any() and len(drawn) < MAX_WORDS:
+                embedded = self.embedding(tokens)
+                state, context, weights, chosen, _ = self.decoder(embedded, state, memory, choose)
+                logits = wide(self.output(self.read(state[0], context, embedded)))
+                log_probs = logits.index_fill(-1, forbidden, -torch.inf).log_softmax(-1)
+                tokens = draw(log_probs.exp()).argmax(-1)
+                found = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+                if choose is not None:
+                    found = found + self.config["reinforce"] * (_log(weights) * chosen).sum(-1) * ~takes_expected
+                log_prob = log_prob + found * alive  # (N, K)
+                drawn.append(tokens.masked_fill(~alive, PAD))
+                alive = alive & (tokens != EOS)
         captions = torch.stack(drawn, dim=-1)
         reward = self.rewards(captions, batch).to(log_prob)
         advantage = reward - (reward.sum(1, keepdim=True) - reward) / (count - 1)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from zoo.classification import TextClassifier
 from zoo.labeled_text import TextBatch, collate_texts, groups_of_similar_size
 from zoo.layers.dropout import Dropout
-from zoo.layers.elementwise import tanh
+from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
@@ -49,8 +49,8 @@ class HopAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """states (P, D) of the real words, mask (B, S) where they are -> M (B, r, D), A (B, r, S) in fp32."""
-        scores = self.w_s2(tanh(self.w_s1(self.dropout(states))))  # (P, r)
+        """states (P, D) of the real words, mask (B, S) where they are -> M (B, r, D), A (B, r, S)."""
+        scores = self.w_s2(torch.tanh(self.w_s1(self.dropout(states))))  # (P, r)
         weights = masked_softmax(to_padded(scores, mask).transpose(1, 2), mask.unsqueeze(1))
         return torch.bmm(weights.to(states.dtype), to_padded(states, mask)), weights
 
@@ -181,7 +181,7 @@ class StructuredSelfAttention(TextClassifier):
         """As `read`, and the relatedness (B,), not clipped; the hidden layer reaches it without dropout."""
         hidden, weights = self.hidden(batch)
         logits = self.classifier(self.dropout(hidden))
-        return logits, weights, self.relatedness(hidden).squeeze(-1).float() + MIDDLE if self.config["relatedness"] else None
+        return logits, weights, wide(self.relatedness(hidden).squeeze(-1)) + MIDDLE if self.config["relatedness"] else None
 
     def hidden(self, batch: TextBatch) -> tuple[Tensor, list[Tensor]]:
         """The last hidden layer (B, H) and A (B, r, S) of each text."""
@@ -220,7 +220,7 @@ class StructuredSelfAttention(TextClassifier):
         """Coefficient times ||A A^T - I||_F^2 (Eq. 8), summed over texts: attention holds (B, r, S) for each text of a pair."""
         if not self.config["penalty"]:
             return 0.0
-        identity = torch.eye(self.config["hops"], device=attention[0].device)
+        identity = torch.eye(self.config["hops"], device=attention[0].device, dtype=attention[0].dtype)
         return self.config["penalty"] * sum((torch.bmm(a, a.transpose(1, 2)) - identity).square().sum() for a in attention)
 
     def measure(self, attention: list[Tensor]) -> dict[str, Tensor]:

@@ -20,12 +20,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, scaled_dot_product_attention
+from torch.nn.functional import cross_entropy
 
+from zoo.layers.attention import dot_product_attention
 from zoo.layers.dropout import Dropout
+from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.text import EOS, PAD, PairBatch, pad_batch
-from zoo.translation import Embeddings, Step, TranslationModule
+from zoo.translation import Embeddings, TranslationModule
 
 
 class TransformerMemory(NamedTuple):
@@ -40,6 +42,10 @@ class TransformerMemory(NamedTuple):
     mask: Tensor
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
+
+    def source(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys, values and mask for one decoder layer."""
+        return self.keys[layer], self.values[layer], self.mask
 
 
 class AttentionMaps(NamedTuple):
@@ -95,16 +101,6 @@ class Look:
         return heads_heatmap(path, columns, rows, maps[layer][list(chosen)], titles)
 
 
-def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, causal: bool) -> Tensor:
-    """Eq. 1 by torch's fused kernel; on a CPU in fp32 at least, as the backward pass of its bf16 kernel takes ten times as long there."""
-    if queries.is_cuda:
-        return scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)
-    with torch.autocast("cpu", enabled=False):
-        wide = torch.promote_types(queries.dtype, torch.float32)
-        found = scaled_dot_product_attention(queries.to(wide), keys.to(wide), values.to(wide), mask, dropout, causal)
-    return found.to(values.dtype)
-
-
 class MultiHeadAttention(nn.Module):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_H) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (3.2.2).
 
@@ -126,8 +122,9 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of x (B, N, D), heads side by side: (B, N, D) each."""
-        return self.key_value(x).chunk(2, dim=-1)
+        """Keys and values of x (B, N, D), (B, H, N, D / H) each."""
+        keys, values = self.key_value(x).chunk(2, dim=-1)
+        return self.split(keys), self.split(values)
 
     def forward(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False, show: bool = False
@@ -140,10 +137,9 @@ class MultiHeadAttention(nn.Module):
             show: return the weights as well.
 
         Returns:
-            (B, N, D), and (B, H, N, M) float32 if `show`, else None.
+            (B, N, D), and the weights (B, H, N, M) if `show`, else None.
         """
-        queries = self.split(self.query(x))
-        weights = None
+        queries, weights = self.split(self.query(x)), None
         if show:
             if causal:
                 mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()
@@ -152,8 +148,7 @@ class MultiHeadAttention(nn.Module):
             weights = masked_softmax(queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5, mask)  # Eq. 1
             found = weights.to(values.dtype) @ values
         else:
-            p = self.dropout.p if self.training else 0.0
-            found = fused_attention(queries, keys, values, mask, p, causal)
+            found = dot_product_attention(queries, keys, values, mask, self.dropout.p if self.training else 0.0, causal)
         return self.output(found.transpose(1, 2).flatten(2)), weights
 
 
@@ -164,35 +159,77 @@ class Residual(nn.Module):
         super().__init__()
         self.norm, self.first, self.dropout = nn.LayerNorm(size), norm == "pre", Dropout(dropout)
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.first:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+    def before(self, x: Tensor) -> Tensor:
+        """What the sub-layer reads."""
+        return self.norm(x) if self.first else x
+
+    def forward(self, x: Tensor, found: Tensor) -> Tensor:
+        """x and what the sub-layer made of `before(x)`, (B, N, D) each -> (B, N, D)."""
+        x = x + self.dropout(found)
+        return x if self.first else self.norm(x)
 
 
-class Layer(nn.Module):
-    """Self-attention, attention to the source (decoder only) and FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2)."""
+class EncoderLayer(nn.Module):
+    """Self-attention and FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2)."""
 
-    def __init__(
-        self, size: int, num_heads: int, feedforward_size: int, norm: str, dropouts: tuple[float, float, float], decoder: bool
-    ):
+    def __init__(self, size: int, num_heads: int, feedforward_size: int, norm: str, dropouts: tuple[float, float, float]):
         super().__init__()
         dropout, attention_dropout, feedforward_dropout = dropouts
         self.self_attention = MultiHeadAttention(size, num_heads, attention_dropout)
         self.after_self = Residual(size, norm, dropout)
-        if decoder:
-            self.cross_attention = MultiHeadAttention(size, num_heads, attention_dropout)
-            self.after_cross = Residual(size, norm, dropout)
         self.feedforward = nn.Sequential(
             nn.Linear(size, feedforward_size), nn.ReLU(), Dropout(feedforward_dropout), nn.Linear(feedforward_size, size)
         )
         self.after_feedforward = Residual(size, norm, dropout)
 
+    def forward(self, x: Tensor, mask: Tensor, show: bool = False) -> tuple[Tensor, Tensor | None]:
+        """x (B, S, D), mask (B, 1, 1, S) -> (B, S, D), and the weights (B, H, S, S) if `show`."""
+        y = self.after_self.before(x)
+        found, weights = self.self_attention(y, *self.self_attention.project(y), mask, show=show)
+        x = self.after_self(x, found)
+        return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x))), weights
+
+
+class DecoderLayer(EncoderLayer):
+    """Self-attention to what is written, attention to the source, and FFN."""
+
+    def __init__(self, size: int, num_heads: int, feedforward_size: int, norm: str, dropouts: tuple[float, float, float]):
+        super().__init__(size, num_heads, feedforward_size, norm, dropouts)
+        self.cross_attention = MultiHeadAttention(size, num_heads, dropouts[1])
+        self.after_cross = Residual(size, norm, dropouts[0])
+
+    def forward(
+        self, x: Tensor, source: tuple[Tensor, Tensor, Tensor], show_self: bool = False, show_cross: bool = False
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Teacher forcing: x (B, T, D), keys, values and mask of the source -> (B, T, D), weights (B, H, T, T) and (B, H, T, S)."""
+        y = self.after_self.before(x)
+        found, own = self.self_attention(y, *self.self_attention.project(y), causal=True, show=show_self)
+        x, cross = self.attend_source(self.after_self(x, found), source, show_cross)
+        return x, own, cross
+
+    def step(
+        self, x: Tensor, past: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor, Tensor], show: bool
+    ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
+        """One position x (B, K, D) of each hypothesis, its keys and values so far (B, K, t, D) -> (B, K, D), (B, K, t + 1, D), weights."""
+        y = self.after_self.before(x)
+        new = self.self_attention.key_value(y).unsqueeze(2).chunk(2, dim=-1)  # (B, K, 1, D)
+        past = tuple(torch.cat(pair, dim=2) for pair in zip(past, new, strict=True))
+        keys, values = (self.self_attention.split(part.flatten(0, 1)) for part in past)
+        found, _ = self.self_attention(y.flatten(0, 1).unsqueeze(1), keys, values)
+        x, cross = self.attend_source(self.after_self(x, found.view_as(x)), source, show)
+        return x, past, cross
+
+    def attend_source(self, x: Tensor, source: tuple[Tensor, Tensor, Tensor], show: bool) -> tuple[Tensor, Tensor | None]:
+        """The second and the third sub-layer: x (B, N, D) -> (B, N, D), weights (B, H, N, S)."""
+        found, weights = self.cross_attention(self.after_cross.before(x), *source, show=show)
+        x = self.after_cross(x, found)
+        return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x))), weights
+
 
 def positions(count: int, size: int, first: int = 0, device: torch.device | None = None) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos(the same): (count, D) of positions `first` and later."""
     rates = torch.exp(torch.arange(0, size, 2, device=device) * (-torch.log(torch.tensor(10000.0)).item() / size))
-    angles = torch.arange(first, first + count, device=device).unsqueeze(1) * rates
+    angles = (torch.arange(count, device=device) + first).unsqueeze(1) * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :size]
 
 
@@ -272,8 +309,8 @@ class TransformerNMT(TranslationModule):
             raise ValueError(f"consistency must be at least 0 and finite; got {consistency}")
         dropouts = (dropout, attention_dropout, feedforward_dropout)
         sizes = (model_size, num_heads, feedforward_size, norm, dropouts)
-        self.encoder = nn.ModuleList(Layer(*sizes, decoder=False) for _ in range(encoder_layers))
-        self.decoder = nn.ModuleList(Layer(*sizes, decoder=True) for _ in range(decoder_layers))
+        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(decoder_layers))
         for matrix in self.parameters():
             if matrix.dim() == 2:
                 nn.init.xavier_uniform_(matrix)
@@ -291,7 +328,7 @@ class TransformerNMT(TranslationModule):
         readouts, _ = self.decode(tgt[:, :-1], *self.encode(src, src_lengths))
         labels = tgt[:, 1:]
         real = labels != PAD
-        logits = self.embeddings.logits(readouts[real]).float()  # of the first pass, then those of the second
+        logits = wide(self.embeddings.logits(readouts[real]))  # of the first pass, then those of the second
         log_p, log_q = logits.log_softmax(-1).chunk(2)
         divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
         loss = cross_entropy(logits, labels[real], label_smoothing=label_smoothing, reduction="sum") / 2
@@ -299,87 +336,49 @@ class TransformerNMT(TranslationModule):
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[TransformerMemory, tuple[Tensor, ...]]:
         memory, _ = self._encode(src, src_lengths, show=False)
-        nothing = memory.keys[0].new_zeros(src.size(0), 0, self.config["model_size"])  # written so far, see `stepper`
+        nothing = memory.keys[0].new_zeros(src.size(0), 0, self.config["model_size"])  # written so far, see `step`
         return memory, (nothing,) * (2 * len(self.decoder))
 
-    def _encode(self, src: Tensor, src_lengths: Tensor, show: bool) -> tuple[TransformerMemory, list[Tensor]]:
+    def _embed(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
+        """Embeddings (B, N, D) with the positions from `first` on."""
+        return self.dropout(embedded + positions(embedded.size(1), embedded.size(-1), first, embedded.device).to(embedded.dtype))
+
+    def _encode(self, src: Tensor, src_lengths: Tensor, show: bool) -> tuple[TransformerMemory, list[Tensor | None]]:
         mask = lengths_to_mask(src_lengths, src.size(1))[:, None, None]
-        x = self.embeddings.src(src) + positions(src.size(1), self.config["model_size"], device=src.device)
-        x, shown = self.dropout(x), []
+        x, shown = self._embed(self.embeddings.src(src)), []
         for layer in self.encoder:
-            attention = layer.self_attention
-
-            def attend(x: Tensor) -> Tensor:
-                found, weights = attention(x, *map(attention.split, attention.project(x)), mask, show=show)
-                shown.append(weights)
-                return found
-
-            x = layer.after_feedforward(layer.after_self(x, attend), layer.feedforward)
+            x, weights = layer(x, mask, show)
+            shown.append(weights)
         x = self.encoder_norm(x)
-        cross = [layer.cross_attention for layer in self.decoder]
-        keys, values = zip(*(map(attention.split, attention.project(x)) for attention in cross), strict=True)
+        keys, values = zip(*(layer.cross_attention.project(x) for layer in self.decoder), strict=True)
         return TransformerMemory(mask, keys, values), shown
 
     def decode(self, tgt: Tensor, memory: TransformerMemory, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
         """Readouts (B, T, D), and outside training the weights (B, T, S) of the shown layer."""
-        show = () if self.training else (self.config["shown_layer"] % len(self.decoder),)
-        x, _, cross = self._decode(tgt, memory, show, ())
-        return x, self._shown(cross[-1]) if cross else None
+        shown = None if self.training else self.config["shown_layer"] % len(self.decoder)
+        x, _, cross = self._decode(tgt, memory, lambda n: n == shown, show_self=False)
+        return x, None if shown is None else self._shown(cross[shown])
 
     def _decode(
-        self, tgt: Tensor, memory: TransformerMemory, show_cross: tuple[int, ...], show_self: tuple[int, ...]
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Teacher forcing: readouts, and the weights of the layers named, (B, H, T, T) and (B, H, T, S)."""
-        x = self.embeddings.tgt(tgt) + positions(tgt.size(1), self.config["model_size"], device=tgt.device)
-        x, own, cross = self.dropout(x), [], []
+        self, tgt: Tensor, memory: TransformerMemory, show_cross: Callable[[int], bool], show_self: bool
+    ) -> tuple[Tensor, list[Tensor | None], list[Tensor | None]]:
+        """Teacher forcing: readouts, and for each layer its weights (B, H, T, T) and (B, H, T, S), where they are shown."""
+        x, own, cross = self._embed(self.embeddings.tgt(tgt)), [], []
         for n, layer in enumerate(self.decoder):
-            attention = layer.self_attention
-
-            def attend(x: Tensor) -> Tensor:
-                found, weights = attention(x, *map(attention.split, attention.project(x)), causal=True, show=n in show_self)
-                own.append(weights)
-                return found
-
-            def attend_source(x: Tensor) -> Tensor:
-                found, weights = layer.cross_attention(x, memory.keys[n], memory.values[n], memory.mask, show=n in show_cross)
-                cross.append(weights)
-                return found
-
-            x = layer.after_cross(layer.after_self(x, attend), attend_source)
-            x = layer.after_feedforward(x, layer.feedforward)
-        own, cross = ([weights for weights in shown if weights is not None] for shown in (own, cross))
+            x, *weights = layer(x, memory.source(n), show_self, show_cross(n))
+            own.append(weights[0])
+            cross.append(weights[1])
         return self.decoder_norm(x), own, cross
 
-    def stepper(self) -> Step:
+    def step(self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
         """A step whose state holds the keys and values (B, K, t, D) of what is written, of each layer in turn."""
-        shown = self.config["shown_layer"] % len(self.decoder)
-
-        def step(tokens: Tensor, state: tuple, memory: TransformerMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
-            x = self.dropout(self.embeddings.tgt(tokens) + positions(1, self.config["model_size"], t, tokens.device))
-            written, weights = [], None
-            for n, layer in enumerate(self.decoder):
-                attention = layer.self_attention
-
-                def attend(x: Tensor) -> Tensor:  # (B, K, D); each hypothesis attends to its own past
-                    past = [
-                        torch.cat([old, new.unsqueeze(2)], dim=2)
-                        for old, new in zip(state[2 * n : 2 * n + 2], attention.project(x), strict=True)
-                    ]
-                    written.extend(past)
-                    found, _ = attention(x.flatten(0, 1).unsqueeze(1), *(attention.split(p.flatten(0, 1)) for p in past))
-                    return found.view_as(x)
-
-                def attend_source(x: Tensor) -> Tensor:
-                    nonlocal weights
-                    found, seen = layer.cross_attention(x, memory.keys[n], memory.values[n], memory.mask, show=n == shown)
-                    weights = weights if seen is None else seen
-                    return found
-
-                x = layer.after_cross(layer.after_self(x, attend), attend_source)
-                x = layer.after_feedforward(x, layer.feedforward)
-            return self.decoder_norm(x), tuple(written), self._shown(weights)
-
-        return step
+        embedded = self.embeddings.tgt(tokens)  # (B, K, D)
+        x = self.dropout(embedded + positions(1, embedded.size(-1), t, tokens.device).to(embedded.dtype))
+        shown, written, seen = self.config["shown_layer"] % len(self.decoder), (), None
+        for n, layer in enumerate(self.decoder):
+            x, past, weights = layer.step(x, state[2 * n : 2 * n + 2], memory.source(n), n == shown)
+            written, seen = written + past, weights if n == shown else seen
+        return self.decoder_norm(x), written, self._shown(seen)
 
     def _shown(self, weights: Tensor) -> Tensor:
         head = self.config["shown_head"]
@@ -389,8 +388,7 @@ class TransformerNMT(TranslationModule):
     def attention_maps(self, src: Tensor, src_lengths: Tensor, tgt: Tensor) -> AttentionMaps:
         """All weights of a forward pass; arguments as of `forward`."""
         memory, encoder = self._encode(src, src_lengths, show=True)
-        layers = tuple(range(len(self.decoder)))
-        _, own, cross = self._decode(tgt, memory, layers, layers)
+        _, own, cross = self._decode(tgt, memory, lambda n: True, show_self=True)
         return AttentionMaps(*map(torch.stack, (encoder, own, cross)))
 
     def look(self, source: str, target: str | None = None) -> Look:

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, GlobalAttention
 from zoo.layers.dropout import Dropout
+from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import GRUCell, RecurrentEncoder
-from zoo.layers.steps import StepProduct
-from zoo.translation import Embeddings, Step, TranslationModule
+from zoo.translation import Embeddings, TranslationModule
 
 
 class TutorialAttentionNMT(TranslationModule):
@@ -81,7 +81,7 @@ class TutorialAttentionNMT(TranslationModule):
         self.encoder = RecurrentEncoder("gru", embedding_size, hidden_size, bidirectional=False)
         self.attention = GlobalAttention(embedding_size + hidden_size, hidden_size, "location", max_length=max_length)
         self.w_c = nn.Linear(embedding_size + hidden_size, hidden_size)
-        self.gru = GRUCell(0, hidden_size, feed_size=hidden_size)
+        self.gru = GRUCell(hidden_size, hidden_size)
         self.dropout = Dropout(dropout)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
@@ -94,30 +94,21 @@ class TutorialAttentionNMT(TranslationModule):
         return self.attention.project(self.dropout(memory), lengths_to_mask(src_lengths, src.size(1))), finals[0]
 
     def decode(self, tgt: Tensor, memory: AttentionMemory, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        embedded = self.dropout(self.embeddings.tgt(tgt)).unsqueeze(2).unbind(1)  # T x (B, 1, E)
-        step, attend, s, found = self._step(), self.attention.loop(memory), state[0].unsqueeze(1), []
-        for inputs in embedded:
-            s, weights = step(inputs, s, attend)
-            found.append((s, weights))
+        embedded = self.dropout(self.embeddings.tgt(tgt))  # (B, T, E)
+        s, found = state[0].unsqueeze(1), []
+        with repeated(tgt.size(1), memory.values):
+            for y in embedded.unsqueeze(2).unbind(1):  # (B, 1, E)
+                s, weights = self.decoder_step(y, s, memory)
+                found.append((s, weights))
         states, weights = (torch.cat(x, dim=1) for x in zip(*found, strict=True))
         return self.dropout(states), weights
 
-    def stepper(self) -> Step:
-        inner = self._step()
+    def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+        s, weights = self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state[0], memory)
+        return self.dropout(s), (s,), weights
 
-        def step(tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
-            s, weights = inner(self.dropout(self.embeddings.tgt(tokens)), state[0], self.attention.loop(memory))
-            return self.dropout(s), (s,), weights
-
-        return step
-
-    def _step(self):
-        """One decoder step: e_t (B, K, E), s_{t-1} (B, K, H) -> s_t, alpha_t."""
-        recur, combine = self.gru.loop(), StepProduct(self.w_c.weight)
-
-        def step(embedded: Tensor, s: Tensor, attend) -> tuple[Tensor, Tensor]:
-            context, weights = attend(torch.cat([embedded, s.to(embedded.dtype)], dim=-1))
-            inputs = torch.relu(combine(torch.cat([embedded, context.to(embedded.dtype)], dim=-1)) + self.w_c.bias)
-            return recur(self.gru.bias, inputs, (s,))[0], weights
-
-        return step
+    def decoder_step(self, embedded: Tensor, s: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
+        """e_t (B, K, E), s_{t-1} (B, K, H) -> s_t, alpha_t (B, K, S)."""
+        context, weights = self.attention(torch.cat([embedded, s.to(embedded.dtype)], dim=-1), memory)  # c_t, alpha_t
+        x = torch.relu(self.w_c(torch.cat([embedded, context.to(embedded.dtype)], dim=-1)))  # x_t = relu(W_c [e_t; c_t])
+        return self.gru(x, (s,))[0], weights

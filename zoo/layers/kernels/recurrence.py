@@ -1,0 +1,226 @@
+"""A whole recurrence as one autograd function whose backward pass forms each weight gradient in one matrix product.
+
+What is read lies step after step: the block (D, n, ...) of a step holds its n running sequences, the longest first, for each of the D
+directions. n never rises, so the sequences of a step are the first rows of the step before. torch's own LSTM builds a graph of a dozen
+small operations a step on a CPU.
+
+Shapes: T steps, N sequences, n of them at a step, D directions, H hidden size, G = 4 H (LSTM) or 3 H (GRU) gates, P rows of all blocks.
+"""
+
+import functools
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from zoo.layers.kernels import product_dtype, wide
+from zoo.layers.kernels.cells import plain_gru_gates, plain_lstm_gates, tanh_
+from zoo.layers.kernels.function import gradients_of_plain, is_differentiated_again, wants_gradient
+
+State = tuple[Tensor, ...]
+
+
+def _blocks(x: Tensor, counts: list[int], directions: int) -> list[Tensor]:
+    """The blocks (D, n, K) of the steps of x (P, K)."""
+    parts = x.split([directions * n for n in counts])
+    return [part.view(directions, n, x.size(-1)) for part, n in zip(parts, counts, strict=True)]
+
+
+def _products(weight: Tensor, dtype: torch.dtype, steps: int) -> Callable[[Tensor], Tensor]:
+    """The function x (D, n, K) -> x weight^T (D, n, N) for weight (D, N, K), in precision `dtype`.
+
+    A product of few rows spends up to half of its time on laying out the weight for the processor. oneDNN does that once, here.
+    """
+    weight = weight.to(dtype)
+    if len(weight) == 1 and steps > 3 and dtype in _packable():
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight[0])
+        return lambda x: torch.ops.mkldnn._linear_pointwise(x.to(dtype), packed, None, "none", [], "")
+    transposed = weight.transpose(1, 2).contiguous()
+    return lambda x: torch.bmm(x.to(dtype), transposed)
+
+
+@functools.cache
+def _packable() -> tuple[torch.dtype, ...]:
+    """What oneDNN packs on this processor."""
+    if not (torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()):  # the second: x86
+        return ()
+    return (torch.float32, torch.bfloat16) if torch.ops.mkldnn._is_mkldnn_bf16_supported() else (torch.float32,)
+
+
+def _plain(kind: str, gates: Tensor, weight: Tensor, start: State, counts: list[int]) -> State:
+    """The same in plain torch: all h, and for an LSTM all c, (P, H) each."""
+    state, found = start, []
+    for block in _blocks(gates, counts, len(weight)):
+        state = tuple(x[:, : block.size(1)] for x in state)
+        hidden_gates = torch.bmm(state[0].to(weight.dtype), weight.transpose(1, 2))
+        state = plain_lstm_gates(block, hidden_gates, state[1]) if kind == "lstm" else (plain_gru_gates(block, hidden_gates, state[0]),)
+        found.append(tuple(x.flatten(0, 1) for x in state))
+    return tuple(torch.cat(x) for x in zip(*found, strict=True))
+
+
+def _weight_gradient(grads: list[Tensor], states: list[Tensor], start: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """Of the hidden products: gradients of the gates and states after each step, in blocks, and the first state -> (D, G, H)."""
+    found = []
+    for d in range(len(weight)):
+        before = [start[d, : grads[0].size(1)], *(state[d, : grad.size(1)] for state, grad in zip(states, grads[1:]))]
+        found.append(torch.mm(torch.cat([grad[d] for grad in grads]).to(dtype).t(), torch.cat(before).to(dtype)))
+    return torch.stack(found).to(weight.dtype)
+
+
+class _LSTM(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, gates, weight, hidden, cell, counts, dtype, train):
+        size, directions = weight.size(-1), len(weight)
+        acts = gates.to(torch.promote_types(gates.dtype, torch.float32), copy=True)  # becomes i, f, g, o
+        states, cells, squashed = (acts.new_empty(len(acts), size) for _ in range(3))
+        product, minus_one = _products(weight, dtype, len(counts) if train else 0), acts.new_tensor(-1.0)
+        h, c = hidden, cell
+        for part, state, after, s in zip(*(_blocks(x, counts, directions) for x in (acts, states, cells, squashed)), strict=True):
+            n = part.size(1)
+            part.add_(product(h[:, :n]))
+            i, f, g, o = part.split(size, dim=-1)
+            g.mul_(2)
+            part.sigmoid_()  # all four in one call: tanh(g) = 2 sigmoid(2g) - 1
+            torch.add(minus_one, g, alpha=2, out=g)
+            torch.mul(i, g, out=after)
+            after.addcmul_(f, c[:, :n])
+            tanh_(s.copy_(after))
+            torch.mul(o, s, out=state)
+            h, c = state, after
+        if train:
+            ctx.save_for_backward(gates, weight, hidden, cell, acts, states, cells, squashed)
+            ctx.counts, ctx.dtype = counts, dtype
+            ctx.set_materialize_grads(False)
+        return states, cells
+
+    @staticmethod
+    def backward(ctx, grad_states, grad_cells):
+        gates, weight, hidden, cell, acts, states, cells, squashed = ctx.saved_tensors
+        if is_differentiated_again():
+            plain = functools.partial(_plain_lstm, counts=ctx.counts)
+            return *gradients_of_plain(plain, (gates, weight, hidden, cell), (grad_states, grad_cells)), None, None, None
+        size, directions, counts = weight.size(-1), len(weight), ctx.counts
+        product = _products(weight.transpose(1, 2), ctx.dtype, len(counts))
+        d_gates = torch.empty_like(acts)
+        parts, hiddens, befores, tanhs, outs = (_blocks(x, counts, directions) for x in (acts, states, cells, squashed, d_gates))
+        of_states, of_cells = ([] if x is None else _blocks(x, counts, directions) for x in (grad_states, grad_cells))
+        of_start = any(ctx.needs_input_grad[2:4])
+        carry, cell_carry, grad, work = (torch.zeros_like(hidden, dtype=acts.dtype) for _ in range(4))
+        for t in range(len(parts) - 1, -1, -1):
+            part, s, out = parts[t], tanhs[t], outs[t]
+            n = part.size(1)
+            i, f, g, o = part.split(size, dim=-1)
+            g_h = torch.add(of_states[t], carry[:, :n], out=grad[:, :n]) if of_states else carry[:, :n]
+            g_c, through = cell_carry[:, :n], work[:, :n]
+            if of_cells:
+                g_c.add_(of_cells[t])
+            torch.mul(g_h, o, out=through)
+            g_c.add_(through)
+            through.mul_(s)
+            g_c.addcmul_(through, s, value=-1)  # d c' = d c' + d h' o (1 - tanh(c')^2)
+            torch.addcmul(part, part, part, value=-1, out=out)  # sigmoid'
+            d_i, d_f, d_g, d_o = out.split(size, dim=-1)
+            torch.mul(g, g, out=d_g)
+            d_g.neg_().add_(1)  # tanh'
+            d_i.mul_(g).mul_(g_c)
+            d_f.mul_(befores[t - 1][:, :n] if t else cell[:, :n]).mul_(g_c)
+            d_g.mul_(i).mul_(g_c)
+            d_o.mul_(s).mul_(g_h)
+            if t or of_start:
+                g_c.mul_(f)
+                carry[:, :n] = product(out)
+        d_weight = _weight_gradient(outs, hiddens, hidden, weight, ctx.dtype)
+        of_state = (carry, cell_carry) if of_start else (None, None)
+        return d_gates.to(gates.dtype), d_weight, *of_state, None, None, None
+
+
+def _plain_lstm(gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor, counts: list[int]) -> State:
+    return _plain("lstm", gates, weight, (hidden, cell), counts)
+
+
+class _GRU(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, gates, weight, hidden, counts, dtype, train):
+        size, directions = weight.size(-1), len(weight)
+        acts = gates.to(torch.promote_types(gates.dtype, torch.float32), copy=True)  # becomes r, z, n
+        states = acts.new_empty(len(acts), size)
+        inner = torch.empty_like(states) if train else None  # U_n h, for the backward pass
+        product, minus_one = _products(weight, dtype, len(counts) if train else 0), acts.new_tensor(-1.0)
+        kept = [None] * len(counts) if inner is None else _blocks(inner, counts, directions)
+        h = hidden
+        for part, state, u in zip(*(_blocks(x, counts, directions) for x in (acts, states)), kept, strict=True):
+            h = h[:, : part.size(1)]
+            of_gates, of_candidate = product(h).split((2 * size, size), dim=-1)
+            gate, candidate = part.split((2 * size, size), dim=-1)
+            r, z = gate.add_(of_gates).sigmoid_().split(size, dim=-1)
+            candidate.addcmul_(r, wide(of_candidate)).mul_(2).sigmoid_()
+            torch.add(minus_one, candidate, alpha=2, out=candidate)  # tanh(x) = 2 sigmoid(2x) - 1
+            torch.lerp(candidate, h, z, out=state)
+            if u is not None:
+                u.copy_(of_candidate)
+            h = state
+        if train:
+            ctx.save_for_backward(gates, weight, hidden, acts, inner, states)
+            ctx.counts, ctx.dtype = counts, dtype
+        return states
+
+    @staticmethod
+    def backward(ctx, grad_states):
+        gates, weight, hidden, acts, inner, states = ctx.saved_tensors
+        if is_differentiated_again():
+            plain = functools.partial(_plain_gru, counts=ctx.counts)
+            return *gradients_of_plain(plain, (gates, weight, hidden), (grad_states,)), None, None, None
+        size, directions, counts = weight.size(-1), len(weight), ctx.counts
+        product = _products(weight.transpose(1, 2), ctx.dtype, len(counts))
+        d_gates, d_hidden_gates = torch.empty_like(acts), torch.empty_like(acts)
+        tensors = (acts, inner, states, d_gates, d_hidden_gates, grad_states)
+        parts, inners, hiddens, outs, hidden_outs, of_states = (_blocks(x, counts, directions) for x in tensors)
+        of_start = ctx.needs_input_grad[2]
+        carry = torch.zeros_like(hidden, dtype=acts.dtype)  # d h from the step after
+        for t in range(len(parts) - 1, -1, -1):
+            part, out, whole = parts[t], outs[t], hidden_outs[t]
+            n = part.size(1)
+            r, z, candidate = part.split(size, dim=-1)
+            d_r, d_z, d_n = out.split(size, dim=-1)
+            grad = of_states[t] + carry[:, :n]
+            kept = torch.mul(grad, z, out=carry[:, :n])  # z g
+            torch.sub(grad, kept, out=d_n)  # (1 - z) g
+            torch.sub(hiddens[t - 1][:, :n] if t else hidden[:, :n], candidate, out=d_z).mul_(kept)  # (h - n) z g
+            d_z.addcmul_(d_z, z, value=-1)  # ... (1 - z)
+            d_n.addcmul_(d_n, candidate * candidate, value=-1)  # ... tanh'
+            through = d_n * r
+            torch.mul(through, inners[t], out=d_r)
+            d_r.addcmul_(d_r, r, value=-1)
+            whole[..., : 2 * size] = out[..., : 2 * size]
+            whole[..., 2 * size :] = through
+            if t or of_start:
+                kept.add_(product(whole))
+        d_weight = _weight_gradient(hidden_outs, hiddens, hidden, weight, ctx.dtype)
+        return d_gates.to(gates.dtype), d_weight, carry if of_start else None, None, None, None
+
+
+def _plain_gru(gates: Tensor, weight: Tensor, hidden: Tensor, counts: list[int]) -> State:
+    return _plain("gru", gates, weight, (hidden,), counts)
+
+
+_KINDS = {"lstm": _LSTM, "gru": _GRU}
+
+
+def steps(kind: str, gates: Tensor, weight: Tensor, start: State, counts: list[int]) -> State:
+    """One layer over all steps.
+
+    Args:
+        kind: "lstm" or "gru".
+        gates: (P, G) input half of the gates with the bias, in the order i, f, g, o or r, z, n.
+        weight: (D, G, H) hidden weights.
+        start: h (and c) before the first step, (D, N, H) each, the longest sequence first.
+        counts: Sequences running at each step, at least one step.
+
+    Returns:
+        h (and c) after each step, (P, H) each, in fp32 at least.
+    """
+    start = tuple(x.to(wide(gates[:0]).dtype) for x in start)
+    dtype, train = product_dtype(weight), wants_gradient(gates, weight, *start)
+    with torch.autocast(gates.device.type, enabled=False):  # the precision is chosen
+        found = _KINDS[kind].apply(gates, weight, *start, counts, dtype, train)
+    return found if isinstance(found, tuple) else (found,)
