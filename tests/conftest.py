@@ -10,6 +10,7 @@ import sys
 
 import fakes
 import pytest
+import torch
 
 from zoo import cli, hub, registry
 
@@ -52,3 +53,11 @@ def toy_registry(tmp_path, monkeypatch, toy_in_zoo):
         )
     monkeypatch.setattr(registry, "TABLE", registry._table(*entries))
     return tmp_path
+
+
+@pytest.fixture
+def float64():
+    """New tensors and modules are of double precision: what is compared with an equation is then exact to 1e-9, on every processor."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)

@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from zoo.layers.elementwise import maxout, tanh
-from zoo.layers.recurrent import CELLS, RecurrentDecoder, RecurrentEncoder
-from zoo.layers.steps import StepProduct
+from zoo.layers.maxout import maxout
+from zoo.layers.recurrent import GRUCell, LSTMCell, RecurrentDecoder, RecurrentEncoder
 
+pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+
+CELLS = {"lstm": LSTMCell, "gru": GRUCell}
 TORCH = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
@@ -29,9 +31,9 @@ def test_cell_and_its_gradients_equal_torch(name):
     nn.init.normal_(cell.bias)
     twin = torch_twin(cell, name)
     x, grad = torch.randn(6, 3, 5, requires_grad=True), torch.randn(6, 3, 4)
-    step, state, outputs = cell.loop(), (torch.zeros(3, 4),) * (2 if name == "lstm" else 1), []
-    for gates in cell.project(x):
-        state = step(gates, None, state)
+    state, outputs = (torch.zeros(3, 4),) * cell.state_size, []
+    for inputs in x:
+        state = cell(inputs, state)
         outputs.append(state[0])
     ours = torch.stack(outputs)
     theirs, _ = twin(x)
@@ -39,7 +41,7 @@ def test_cell_and_its_gradients_equal_torch(name):
     got = torch.autograd.grad(ours, [x, cell.weight_input, cell.weight_hidden, cell.bias], grad)
     want = torch.autograd.grad(theirs, [x, twin.weight_ih_l0, twin.weight_hh_l0, twin.bias_ih_l0], grad)
     for a, b in zip(got, want):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -67,71 +69,41 @@ def test_final_state_is_the_last_real_step_of_each_direction():
 
 
 @pytest.mark.parametrize("name", CELLS)
-def test_steps_with_feed_equal_the_equations(name):
-    """The loop with fed-back inputs equals a cell over the concatenated inputs, gradients included."""
+def test_steps_equal_torch(name):
+    """Step by step, gradients included."""
     torch.manual_seed(2)
-    decoder = RecurrentDecoder(name, 5, 4, num_layers=2, feed_size=3)
-    x, feed = torch.randn(2, 6, 5, requires_grad=True), torch.randn(2, 6, 3, requires_grad=True)
-    state = tuple(torch.zeros(2, 4) for _ in range(2 * (2 if name == "lstm" else 1)))
-    step, gates, outputs = decoder.loop(), decoder.project(x), []
+    decoder = RecurrentDecoder(name, 5, 4, num_layers=2)
+    x, outputs = torch.randn(2, 6, 5, requires_grad=True), []
+    state = tuple(torch.zeros(2, 4) for _ in range(2 * CELLS[name].state_size))
     for t in range(6):
-        top, state = step(gates[:, t], feed[:, t], state)
+        top, state = decoder.step(x[:, t], state)
         outputs.append(top)
-    ours = torch.stack(outputs, dim=1)
-    theirs = torch.cat([x, feed], dim=-1).transpose(0, 1)
+    ours, theirs = torch.stack(outputs, dim=1), x.transpose(0, 1)
     for cell in decoder.cells:
-        twin = TORCH[name](cell.input_size + cell.feed_size, 4)
+        twin = TORCH[name](cell.input_size, 4)
         params = [cell.weight_input, cell.weight_hidden, cell.bias, torch.zeros_like(cell.bias)]
         theirs, *_ = torch.func.functional_call(twin, dict(zip(dict(twin.named_parameters()), params)), (theirs,))
     torch.testing.assert_close(ours, theirs.transpose(0, 1))
-    parameters = [x, feed, *decoder.parameters()]
-    for a, b in zip(torch.autograd.grad(ours.sin().sum(), parameters), torch.autograd.grad(theirs.sin().sum(), parameters)):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    parameters = [x, *decoder.parameters()]
+    gradients = [torch.autograd.grad(found.sin().sum(), parameters) for found in (ours, theirs)]
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_whole_sequence_equals_steps(name):
     decoder = RecurrentDecoder(name, 5, 4, num_layers=2)
     x = torch.randn(2, 6, 5)
-    state = tuple(torch.randn(2, 4) for _ in range(2 * (2 if name == "lstm" else 1)))
+    state = tuple(torch.randn(2, 4) for _ in range(2 * CELLS[name].state_size))
     whole, last = decoder(x, state)
-    step, gates = decoder.loop(), decoder.project(x)
     for t in range(6):
-        top, state = step(gates[:, t], None, state)
+        top, state = decoder.step(x[:, t], state)
         torch.testing.assert_close(top, whole[:, t])
-    for a, b in zip(state, last):
+    for a, b in zip(state, last, strict=True):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3)])
-def test_step_product_forms_the_weight_gradient_of_all_steps(shape):
-    torch.manual_seed(3)
-    weight = torch.randn(shape, requires_grad=True)
-    inputs = torch.randn(5, 2, 1, 3, requires_grad=True)
-    product = StepProduct(weight)
-    ours = torch.stack([product(x) for x in inputs]).sin().sum()
-    theirs = torch.stack([x @ weight.transpose(-1, -2) for x in inputs]).sin().sum()
-    torch.testing.assert_close(ours, theirs)
-    for a, b in zip(torch.autograd.grad(ours, [weight, inputs]), torch.autograd.grad(theirs, [weight, inputs])):
-        torch.testing.assert_close(a, b)
-
-
-def test_step_product_without_gradient_or_with_autocast():
-    weight = torch.randn(4, 3, requires_grad=True)
-    with torch.no_grad():
-        assert not StepProduct(weight)(torch.ones(2, 3)).requires_grad
-    with torch.autocast("cpu", torch.bfloat16):
-        out = StepProduct(weight)(torch.ones(2, 3))
-    assert out.dtype == torch.bfloat16
-    out.sum().backward()
-    assert weight.grad.dtype == torch.float32
-    torch.testing.assert_close(weight.grad, torch.full((4, 3), 2.0))
-
-
-def test_elementwise():
-    x = torch.linspace(-20, 20, 1001, requires_grad=True)
-    torch.testing.assert_close(tanh(x), torch.tanh(x), rtol=0, atol=3e-7)
-    torch.testing.assert_close(torch.autograd.grad(tanh(x).sum(), x), torch.autograd.grad(torch.tanh(x).sum(), x), rtol=0, atol=1e-6)
+def test_maxout():
     assert maxout(torch.tensor([1.0, 3.0, -2.0, -5.0])).tolist() == [3.0, -2.0]
 
 

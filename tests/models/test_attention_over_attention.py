@@ -16,6 +16,8 @@ from zoo.models.attention_over_attention import AttentionOverAttentionReader, at
 from zoo.reading import Reading, ReadingModule
 from zoo.text import UNK, Tokenizer
 
+exactly = pytest.mark.usefixtures("float64")
+
 CASES = [case for case in CASES if issubclass(case.values[0], ReadingModule)]
 DOCUMENT = "Alice met the Rabbit . The Rabbit ran , and Alice ran after the Rabbit ; Zog slept ."
 QUERY = "`` Wait ! '' cried XXXXX to the Rabbit ."
@@ -68,15 +70,16 @@ def encode(encoder, inputs):
     """States of one sequence, both directions, and the last of each, step by step."""
     outputs, last = [], []
     for cell, order in zip(encoder.layers[0], (range(len(inputs)), reversed(range(len(inputs))))):
-        step, state, found = cell.loop(), (torch.zeros(1, 4),), {}
+        state, found = (torch.zeros(1, 4),), {}
         for t in order:
-            state = step(cell.project(inputs[t : t + 1]), None, state)
+            state = cell(inputs[t : t + 1], state)
             found[t] = state[0][0]
         outputs.append(torch.stack([found[t] for t in range(len(inputs))]))
         last.append(state[0][0])
     return torch.cat(outputs, dim=-1), torch.cat(last)
 
 
+@exactly
 @pytest.mark.parametrize("attention", ["over_attention", "sum"])
 @pytest.mark.parametrize("shared", [True, False])
 @torch.no_grad()
@@ -96,8 +99,8 @@ def test_a_reader_equals_a_loop_over_examples(attention, shared):
         else:
             want, mean = (torch.tensor(x) for x in naive_over_attention((d @ q.t()).double().numpy()))
             got = query_weights[query_start : query_start + len(query)]
-            torch.testing.assert_close(got, mean.float(), rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(weights[start : start + len(document)], want.float(), rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(got, mean, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(weights[start : start + len(document)], want, rtol=1e-9, atol=1e-9)
         if answer:
             losses.append(-math.log(sum(float(w) for w, word in zip(want, document) if word == answer)))
         start, query_start = start + len(document), query_start + len(query)

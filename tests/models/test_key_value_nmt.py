@@ -6,6 +6,8 @@ import torch
 from zoo.models.bahdanau import BahdanauNMT
 from zoo.models.key_value_nmt import KeyValueNMT
 
+pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+
 
 def spread(small, columns, width):
     """Columns of a matrix at their places among `width`, the others zero."""
@@ -38,9 +40,9 @@ def test_equals_additive_attention_that_ignores_half_of_each_annotation(decoder,
     full.load_state_dict(state)
     batch = model.example_batch(6)
     for a, b in zip(model(*batch[:2], batch.tgt[:, :-1]), full(*batch[:2], batch.tgt[:, :-1]), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
     found, want = (m._search(batch.src, batch.src_lengths, 3).scores for m in (model, full))
-    torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found, want, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,9 @@ def test_a_step_of_the_search_is_a_step_of_teacher_forcing(model_and_batch):
     def pairs(model):
         memory, state = model.encode(batch.src, batch.src_lengths)
         readouts, weights = model.decode(batch.tgt[:, :-1], memory, state)
-        step, state = model.stepper(), tuple(x.unsqueeze(1).repeat_interleave(2, dim=1) for x in state)  # two hypotheses
+        state = tuple(x.unsqueeze(1).repeat_interleave(2, dim=1) for x in state)  # two hypotheses
         for t in range(readouts.size(1)):
-            readout, state, weight = step(batch.tgt[:, t : t + 1].repeat(1, 2), state, memory, t)
+            readout, state, weight = model.step(batch.tgt[:, t : t + 1].repeat(1, 2), state, memory, t)
             yield readout, readouts[:, t : t + 1].expand_as(readout)
             if weights is not None:
                 yield weight, weights[:, t : t + 1].expand_as(weight)
