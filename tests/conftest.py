@@ -1,9 +1,9 @@
-"""Every test runs offline, on the CPU, with few threads."""
+"""Every test runs offline, on the CPU, with few threads; one each if pytest-xdist runs several side by side."""
 
 import os
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "ZOO_DATA": ""}
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
 
 import socket
 import sys
@@ -13,6 +13,14 @@ import pytest
 import torch
 
 from zoo import cli, hub, registry
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """What is computed in float64 is compared with something."""
+    for item in items:
+        if "float64" in item.fixturenames:
+            item.add_marker(pytest.mark.numeric)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from zoo.layers.attention import ATTENTIONS, make_attention
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.scores import SCORES
 
-pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+pytestmark = pytest.mark.usefixtures("float64")
 
 B, T, S, H, D = 3, 4, 7, 6, 2
 LENGTHS = [7, 3, 0]  # a full row, a padded row, a row with nothing to attend to

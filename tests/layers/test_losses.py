@@ -5,7 +5,7 @@ from torch import nn
 from zoo.layers.kernels import cross_entropy
 from zoo.layers.losses import output_loss, sampled_output_loss
 
-pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 @pytest.mark.parametrize("rows", [3, 256])

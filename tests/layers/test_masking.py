@@ -3,7 +3,7 @@ import torch
 
 from zoo.layers.masking import lengths_to_mask, masked_mean, masked_softmax, reverse_rows
 
-pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def test_lengths_to_mask():

@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from zoo.layers.packed import pack, segment_ids, segment_softmax, segment_sum
 from zoo.layers.recurrent import CELLS, RecurrentEncoder
 
-pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+pytestmark = pytest.mark.usefixtures("float64")
 
 TORCH = {"lstm": nn.LSTM, "gru": nn.GRU}
 

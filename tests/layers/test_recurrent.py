@@ -7,7 +7,7 @@ from torch import nn
 from zoo.layers.maxout import maxout
 from zoo.layers.recurrent import GRUCell, LSTMCell, RecurrentDecoder, RecurrentEncoder
 
-pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+pytestmark = pytest.mark.usefixtures("float64")
 
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}
 TORCH = {"lstm": nn.LSTM, "gru": nn.GRU}

@@ -5,7 +5,7 @@ import torch
 
 from zoo.layers.window import window_mask, window_score, window_sum
 
-pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+pytestmark = pytest.mark.usefixtures("float64")
 
 T, B, L, K = 6, 3, 4, 5
 

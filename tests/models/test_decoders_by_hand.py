@@ -6,7 +6,7 @@ import torch
 from zoo.models.luong import LuongNMT
 from zoo.models.tutorial_attention import TutorialAttentionNMT
 
-pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def as_torch(cell, kind):

@@ -6,7 +6,7 @@ import torch
 from zoo.models.bahdanau import BahdanauNMT
 from zoo.models.key_value_nmt import KeyValueNMT
 
-pytestmark = [pytest.mark.numeric, pytest.mark.usefixtures("float64")]
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def spread(small, columns, width):

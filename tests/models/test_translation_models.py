@@ -53,6 +53,7 @@ def test_padding_changes_nothing(model_and_batch):
     def pairs(model):
         logits, weights = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
         padded, padded_weights = model(wide.src, wide.src_lengths, wide.tgt[:, :-1])
+        assert padded.dtype == model.embeddings.output.weight.dtype
         yield padded[:, : logits.size(1)], logits
         if weights is not None:
             yield padded_weights[:, : weights.size(1), : weights.size(2)], weights
