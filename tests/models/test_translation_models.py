@@ -71,12 +71,12 @@ def test_a_sentence_alone_is_the_sentence_in_a_batch(model_and_batch):
     model, batch = model_and_batch
 
     def pairs(model):
-        together = model._search(batch.src, batch.src_lengths, beam_size=3, n_best=2)
+        together = model._search(batch.src, batch.src_lengths, beam_size=3, n_best=2, max_length=6)
         logits, _ = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
         for n, length in enumerate(batch.src_lengths.tolist()):
             row, lengths = batch.src[n : n + 1, :length], batch.src_lengths[n : n + 1]
             yield model(row, lengths, batch.tgt[n : n + 1, :-1])[0][0], logits[n]
-            found = model._search(row, lengths, beam_size=3, n_best=2)
+            found = model._search(row, lengths, beam_size=3, n_best=2, max_length=6)
             yield found.scores[0], together.scores[n]
             yield found.tokens[0], together.tokens[n, :, : found.tokens.size(2)]
 
