@@ -109,9 +109,10 @@ def _rounding(case: tuple, eps: float, draws: int) -> Found:
             p.data.mul_(1 + eps * torch.empty_like(p).uniform_(-1, 1, generator=generator))
         with drawn(), plain():
             found.append(trained(module, batch))
+    # a gradient that is nearly 0 is the difference of larger ones
+    largest = max(gradient.abs().max() for gradient in true.gradients.values())
     spread = {
-        name: torch.stack([(f.gradients[name] - gradient).abs().max() for f in found]).max()
-        + eps * gradient.abs().max()
+        name: torch.stack([(f.gradients[name] - gradient).abs().max() for f in found]).max() + eps * largest
         for name, gradient in true.gradients.items()
     }
     return Found(torch.stack([(f.loss - true.loss).abs() for f in found]).max() + eps * true.loss.abs(), spread)

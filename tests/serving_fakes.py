@@ -1,9 +1,9 @@
 """Tiny models of every kind that `zoo serve` knows, a server whose processes are threads, and a client."""
 
+import asyncio
 import base64
 import http.client
 import json
-import queue
 import socket
 import threading
 import time
@@ -12,10 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import uvicorn
 from captions_fakes import picture
-from litserve.transport.process_transport import MPQueueTransport
-from litserve.utils import LitAPIStatus, WorkerSetupStatus
 
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
@@ -23,9 +20,11 @@ from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
-from zoo.serving.endpoint import PREDICT
-from zoo.serving.server import Server
-from zoo.serving.worker import ZooAPI
+from zoo.serving import limits, server
+from zoo.serving.checks import Refused
+from zoo.serving.images import Decoder
+from zoo.serving.pool import Pool
+from zoo.serving.worker import Worker
 from zoo.text import EOS, Tokenizer
 
 WORDS = "a good film . it is bad"
@@ -75,19 +74,39 @@ def build(kind):
 KINDS = ("translator", "documents", "texts", "pairs", "captioner", "language_model", "reader")
 
 
-def loaded(source, max_items=4, max_batch=8, batch_wait=0.02, **limits):
+def loaded(source, max_items=4, max_work=4_000, **limits):
     """What a worker holds."""
     max_tokens = limits.get("max_tokens", MAX_TOKENS.get(source.rpartition("/")[2], 12))
-    api = ZooAPI(source, max_items, max_tokens, 1, max_batch, batch_wait)
-    api.load("cpu")
-    return api
+    return Worker(source, max_items, max_tokens, max_work)
+
+
+class Thread:
+    """In place of a process (`Child`): calls the methods of an object in a thread."""
+
+    most, lanes = None, 1
+
+    def __init__(self, target):
+        self.target, self.ready = target, False
+
+    async def start(self):
+        self.ready = True
+        return self.target.facts()
+
+    async def call(self, method, *arguments, seconds, lane=0):
+        return await asyncio.to_thread(getattr(self.target, method), *arguments)
+
+    def silence(self):
+        return 0.0
+
+    def kill(self):
+        self.ready = False
 
 
 class Client:
     """Requests to a server on this machine."""
 
-    def __init__(self, port, api=None, server=None):
-        self.port, self.api, self.server = port, api, server
+    def __init__(self, port, api=None, endpoint=None, connections=None):
+        self.port, self.api, self.endpoint, self.connections = port, api, endpoint, connections
 
     def send(self, body, method="POST", path="/predict", **headers):
         """Status, headers and JSON (or text) of the answer."""
@@ -112,55 +131,62 @@ class Client:
 
 
 @contextmanager
-def serving(source, timeout=30.0, **limits):
-    """A server whose three kinds of processes are threads of this one: HTTP, the way to the worker and back, the worker."""
+def serving(source, timeout=30.0, max_batch=8, batch_wait=0.02, max_bytes=20_000, key=None, hosts=(), **limits):
+    """A server whose processes are threads of this one."""
     api = loaded(source, **limits)
-    server = Server(api, {"name": "tiny"}, 20_000, accelerator="cpu", devices=1, timeout=timeout)
-    server.publish(api.facts())
-    server.app.response_queue_id = api.spec.response_queue_id = 0
-    server.workers_setup_status = {"predict_0": WorkerSetupStatus.READY}
-    server.litapi_request_queues = {PREDICT: queue.Queue()}
-    server._transport = MPQueueTransport(None, [queue.Queue()])
-    api.spec.setup(server)
-    running = threading.Event()
-    running.set()
+    options = SimpleNamespace(
+        max_batch=max_batch, batch_wait_ms=1000 * batch_wait, max_work=api.max_work, max_bytes=max_bytes, timeout=timeout, workers=1, allow_host=hosts
+    )  # fmt: skip
+    started, made = threading.Event(), {}
 
-    def work():
-        while running.is_set():
-            api.loop.run(api, "cpu", 0, server.litapi_request_queues[PREDICT], server._transport)
+    async def serve(listener):
+        pools = [server.worker_pool([Thread(api)], options)]
+        facts = await pools[0].start()
+        if facts["transform"]:
+            pools.append(Pool([Thread(Decoder(facts["transform"])) for _ in range(2)], 1, 1, 10.0))
+            await pools[1].start()
+        app = server.endpoint(pools[0], pools[1] if len(pools) > 1 else None, facts["model"], {"name": "tiny"}, ["cpu"], options, key)
+        web = made["web"] = server.web_server(app, pools, timeout)
+        made["app"] = app
+        started.set()
+        await web.serve([listener])
+        for pool in pools:
+            pool.stop()
 
-    worker = threading.Thread(target=work)
-    worker.start()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        web = uvicorn.Server(uvicorn.Config(server.app, log_level="warning"))
-        thread = threading.Thread(target=web.run, args=([listener],))
+        thread = threading.Thread(target=asyncio.run, args=(serve(listener),))
         thread.start()
         try:
-            yield Client(listener.getsockname()[1], api, server)
+            assert started.wait(30)
+            yield Client(listener.getsockname()[1], api, made["app"], made["web"].server_state.connections)
         finally:
-            web.should_exit = True
-            running.clear()
+            made["web"].should_exit = True
             thread.join()
-            worker.join()
 
 
-class Sent(list):
-    """A transport that keeps what is sent: (uid, status, JSON, batch)."""
+def in_one_round(api, *requests, batch=8):
+    """What comes of requests that arrive together: (number, status, JSON, batch), in the order in which they are answered."""
+    found = []
 
-    def send(self, item, consumer_id):
-        uid, ((status, content, together), state, _, _) = item
-        assert state == LitAPIStatus.OK
-        self.append((uid, status, json.loads(content), together))
+    async def ask(pool, number, fields):
+        try:
+            (job,), _ = await pool.run("read", [fields], [1])
+            items = [(item, job.attention) for item in job.items]
+            results, together = await pool.run("answer", items, job.works, job.options, wait=0.2)
+        except Refused as error:
+            found.append((number, error.status, {"detail": error.detail}, 0))
+        else:
+            results = [json.loads(result) for result in results]
+            found.append((number, 200, results[0] if job.one else {"results": results}, together))
 
+    async def round():
+        pool = Pool([Thread(api)], batch, api.max_work // limits.BATCH_SHARE, 30.0)
+        await pool.start()
+        await asyncio.gather(*(ask(pool, n, fields) for n, fields in enumerate(requests)))
+        pool.stop()
 
-def one_round(api, *requests, age=0.0):
-    """What the worker answers to requests that wait when it looks."""
-    waiting, sent = queue.Queue(), Sent()
-    for n, fields in enumerate(requests):
-        waiting.put((0, n, time.monotonic() - age, fields))
-    api.request_timeout = 30
-    api.loop.run(api, "cpu", 0, waiting, sent)
-    return sent, waiting.qsize()
+    asyncio.run(round())
+    return found
 
 
 def recorded(api, monkeypatch, fails=()):
@@ -168,7 +194,8 @@ def recorded(api, monkeypatch, fails=()):
     calls, run = [], api.task.run
 
     def record(items, **options):
-        calls.append((list(items), options))
+        items = list(items)
+        calls.append((items, options))
         for item in items:
             if item in fails:
                 raise fails[item]

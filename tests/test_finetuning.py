@@ -114,7 +114,7 @@ def test_a_translator_with_more_words(options, tmp_path):
     assert model.config["src_vocab_size"] == src_known + max(spare, added[0])
     assert model.config == {**config, **{f"{s}_vocab_size": model.config[f"{s}_vocab_size"] for s in ("src", "tgt")}}
     embeddings = model.embeddings
-    assert (embeddings.src_table is embeddings.tgt_table) == shared
+    assert (embeddings.source is embeddings.tgt_table) == shared
     assert (embeddings.output.weight is embeddings.tgt_table.weight) == options.get("tie_output", False)
     known = {"src_table.weight": src_known, "tgt_table.weight": tgt_known, "output.weight": tgt_known, "output.bias": tgt_known}
     for name, t in model.state_dict().items():
@@ -125,7 +125,7 @@ def test_a_translator_with_more_words(options, tmp_path):
     torch.testing.assert_close(again[..., :tgt_known], logits[..., :tgt_known])
     bias = embeddings.output.bias
     assert (bias[tgt_known : tgt_known + added[1]] == bias[EOS + 1 : tgt_known].min()).all()
-    new, old = embeddings.src_table.weight[src_known : src_known + added[0]], embeddings.src_table.weight[:src_known]
+    new, old = embeddings.source.weight[src_known : src_known + added[0]], embeddings.source.weight[:src_known]
     for row, pieces in zip(new, pieces_of_new, strict=False):
         if pieces:  # a word of known pieces
             torch.testing.assert_close(row, old[pieces].mean(0))

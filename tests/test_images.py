@@ -211,22 +211,22 @@ def test_a_closed_image(tmp_path):
         open_image(image)
 
 
-@pytest.mark.parametrize("size", [(10_001, 10_000), (14_000, 14_300), (2**31 - 1, 2**31 - 1)])
+@pytest.mark.parametrize("size", [(8_001, 8_000), (14_000, 14_300), (2**31 - 1, 2**31 - 1)])
 def test_too_many_pixels_are_not_decoded(monkeypatch, size):
     monkeypatch.setattr(ImageFile.ImageFile, "load", None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for check in (open_image, lambda content, name: check_header(io.BytesIO(content), name)):
-            with pytest.raises(ImageError, match="^bomb.png: more pixels than the limit of 100,000,000.*; make the image smaller"):
+            with pytest.raises(ImageError, match="^bomb.png: more pixels than the limit of 64,000,000.*; make the image smaller"):
                 check(_png(*size), "bomb.png")
 
 
 def test_the_limit_itself():
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # Pillow warns of fewer pixels than this package allows
-        check_header(io.BytesIO(_png(10_000, MAX_PIXELS // 10_000)), "large.png")
-    limit = PIL.Image.new("1", (10_001, 10_000))
-    with pytest.raises(ImageError, match="limit of 100,000,000, 10,001 x 10,000; make"):
+        check_header(io.BytesIO(_png(8_000, MAX_PIXELS // 8_000)), "large.png")
+    limit = PIL.Image.new("1", (8_001, 8_000))
+    with pytest.raises(ImageError, match="limit of 64,000,000, 8,001 x 8,000; make"):
         open_image(limit)
 
 

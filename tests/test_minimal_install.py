@@ -240,7 +240,7 @@ assert not packages & sys.modules.keys()
 """
 LINES = [
     'zoo: error: --plot needs matplotlib; install with: pip install "attention-zoo[plots]"',
-    'zoo: error: `zoo serve` needs litserve; install with: pip install "attention-zoo[serve]"',
+    'zoo: error: `zoo serve` needs uvicorn; install with: pip install "attention-zoo[serve]"',
     'zoo: error: export to ONNX needs onnx, onnxscript, onnxruntime; install with: pip install "attention-zoo[onnx]"',
     'zoo: error: the BLEU after each epoch needs sacrebleu, sacremoses; install with: pip install "attention-zoo[scores]"',
 ]

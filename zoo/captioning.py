@@ -320,7 +320,7 @@ class CaptioningModule(ScoredModule):
 
     def _seen(self, source: Source) -> tuple[Tensor, Image]:
         """The pixels of an image for the model, and a smaller image of the same frame for pictures."""
-        image = open_image(source)
+        image = open_image(source, side=self.transform.size)
         framed = self.transform.framed(image)
         framed.thumbnail((KEPT_PIXELS, KEPT_PIXELS))
         return self.transform.pixels(image), framed

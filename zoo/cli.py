@@ -182,7 +182,15 @@ def _parser() -> argparse.ArgumentParser:
         choices=("127.0.0.1", "0.0.0.0", "::"),
         default="127.0.0.1",
         help="0.0.0.0 and :: let other machines in (default: 127.0.0.1, only this one: there is no encryption, and a key is asked for "
-        "only if LIT_SERVER_API_KEY is set, then in the header X-API-Key)",
+        "only if ZOO_API_KEY is set, then in the header X-API-Key)",
+    )
+    command.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which browsers and proxies call this server, or whose pages may ask it; * allows any (default: localhost and "
+        "addresses, and no pages of others); may be given several times",
     )
     command.add_argument(
         "--max-batch", type=int, default=16, metavar="N", help="texts, images or questions that are answered together (default: %(default)s)"
@@ -197,6 +205,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="length of one text (default: 256 for translation, 5,000 for classification, 1,000 for completion, 2,000 for a document that "
         "is asked about)",
+    )
+    command.add_argument(
+        "--max-work",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="tokens times beam size of all texts in one request; an eighth of it for one text (default: %(default)s)",
     )
     command.add_argument("--max-bytes", type=int, metavar="N", help="size of one request (default: 1 MiB, 16 MiB for images)")
     command.add_argument("--workers", type=int, default=1, metavar="N", help="copies of the model on each device (default: %(default)s)")

@@ -6,7 +6,7 @@ EXTRAS = {  # extra of pyproject.toml -> what is imported of it
     "plots": ("matplotlib",),
     "scores": ("sacrebleu", "sacremoses"),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
-    "serve": ("litserve",),
+    "serve": ("uvicorn",),
     "word2vec": ("gensim",),
     "meteor": ("pycocoevalcap",),
 }

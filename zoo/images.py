@@ -3,20 +3,23 @@
 import io
 import json
 import os
+import re
 import reprlib
 import warnings
 from dataclasses import asdict, dataclass, fields
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
 import PIL.Image
-import torch
 from PIL.Image import Resampling, Transpose
-from torch import Tensor
 
 from zoo import strict_json
 
-MAX_PIXELS = 100_000_000  # width times height of the largest image that is decoded: 300 MB as RGB
+if TYPE_CHECKING:  # the processes of `zoo serve` that decode images do not load torch
+    from torch import Tensor
+
+MAX_PIXELS = 64_000_000  # width times height of the largest image that is decoded: 256 MB in memory
+MAX_SCANS = 100  # passes over the pixels of a JPEG; cameras write 1, programs that write progressive files about 10
 
 # Pixel formats only: others make Pillow start a program (EPS), or have another size than their header says (ICO).
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "MPO", "PPM", "JPEG2000", "AVIF")
@@ -31,6 +34,13 @@ _UPRIGHT = {
     8: Transpose.ROTATE_90,
 }
 _RESIZES = ("squash", "crop")
+_DETAIL = 1280  # pixels a side that a large JPEG keeps at least when it is decoded for a small square
+# How long a pixel takes, at most and about, compared with one of a plain JPEG, 20 ns.
+_FAST, _SLOWNESS_OF_OTHERS, _SLOWNESS_OF_PLAIN_TEXT = ("BMP", "GIF"), 3, 60
+_FREE_SCANS = 10  # of a progressive JPEG, which take about as long as a plain one
+# Of a JPEG: a marker with content. 0xFF also stands before 0 (a byte of the pixels), before itself, and in markers without content.
+_JPEG_MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])", re.DOTALL)
+_END_OF_IMAGE, _START_OF_SCAN = 0xD9, 0xDA
 
 
 class ImageError(ValueError):
@@ -48,21 +58,25 @@ class CaptionBatch(NamedTuple):
         references: all captions of each image as raw text, only in validation and test batches.
     """
 
-    images: Tensor
-    captions: Tensor
-    lengths: Tensor
+    images: "Tensor"
+    captions: "Tensor"
+    lengths: "Tensor"
     references: list[list[str]] | None = None
 
 
-def open_image(source: str | os.PathLike | bytes | PIL.Image.Image, name: str | None = None) -> PIL.Image.Image:
+def open_image(
+    source: str | os.PathLike | bytes | PIL.Image.Image, name: str | None = None, side: int | None = None
+) -> PIL.Image.Image:
     """An upright RGB image from what a user has.
 
     The EXIF orientation is applied, of an animation the first frame is taken, transparent parts become white, 16 bits are
-    scaled to 8. The limit `MAX_PIXELS` is checked before any pixel is decoded.
+    scaled to 8. The limits `MAX_PIXELS` and `MAX_SCANS` are checked before any pixel is decoded.
 
     Args:
         source: a path, the bytes of a file, or a PIL image, which is left as it is.
         name: what messages call it; else the path, if there is one.
+        side: pixels a side that the image is wanted for. A large JPEG is then decoded at 1/2, 1/4 or 1/8 of its size, which
+            saves time and memory: never below four times these pixels, nor below 1,280.
 
     Returns:
         a new image of mode RGB that carries no metadata.
@@ -81,7 +95,31 @@ def open_image(source: str | os.PathLike | bytes | PIL.Image.Image, name: str | 
     else:
         raise TypeError(f"an image must be a path, bytes or a PIL image; got {type(source).__name__}")
     with file, _opened(file, name) as image:
+        if side is not None:
+            image.draft(None, (max(4 * side, _DETAIL),) * 2)  # does nothing unless it is a JPEG
         return _decoded(image, name)
+
+
+def decoding_work(content: bytes, name: str) -> int:
+    """About how many pixels of a plain JPEG take as long to decode as this image, told from its header.
+
+    Args:
+        content: of an image file.
+        name: what messages call it.
+
+    Raises:
+        ImageError: see `open_image`.
+    """
+    file = io.BytesIO(content)
+    with _opened(file, name) as image:
+        width, height = image.size
+        if image.format in ("JPEG", "MPO"):
+            slowness = max(1, _scans(file) / _FREE_SCANS)
+        elif image.format == "PPM" and image.tile and image.tile[0][0] == "ppm_plain":
+            slowness = _SLOWNESS_OF_PLAIN_TEXT
+        else:
+            slowness = 1 if image.format in _FAST else _SLOWNESS_OF_OTHERS
+        return round(width * height * slowness)
 
 
 def open_file(path: str | os.PathLike, name: str) -> BinaryIO:
@@ -127,7 +165,25 @@ def _opened(file: BinaryIO, name: str) -> PIL.Image.Image:
     except Exception as error:  # decoders of a third party: on damaged files they raise anything
         raise _damaged(name, error) from error
     _check_size(image, name)
+    if image.format in ("JPEG", "MPO") and (scans := _scans(file)) > MAX_SCANS:
+        raise ImageError(f"{name}: {scans:,} scans, more than the limit of {MAX_SCANS}; save the image again as a plain JPEG")
     return image
+
+
+def _scans(file: BinaryIO) -> int:
+    """How often a JPEG has the decoder go over all pixels; a small file may ask for thousands of times."""
+    position = file.tell()
+    file.seek(0)
+    content = file.read()
+    file.seek(position)
+    scans = start = 0
+    while (marker := _JPEG_MARKER.search(content, start)) is not None:
+        kind = marker[1][0]
+        if kind == _END_OF_IMAGE:
+            break
+        scans += kind == _START_OF_SCAN
+        start = marker.end() + int.from_bytes(content[marker.end() : marker.end() + 2], "big")
+    return scans
 
 
 def _decoded(image: PIL.Image.Image, name: str) -> PIL.Image.Image:
@@ -159,6 +215,8 @@ def _too_large(name: str, size: str) -> ImageError:
 
 
 def _damaged(name: str, error: Exception) -> ImageError:
+    if isinstance(error, MemoryError):
+        return ImageError(f"{name}: takes more memory to decode than there is; make the image smaller")
     reason = " ".join(str(error).split()) or type(error).__name__
     return ImageError(f"{name}: the image is damaged and cannot be decoded ({reason}); replace the file")
 
@@ -183,13 +241,16 @@ def _rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
 def _grey(image: PIL.Image.Image) -> PIL.Image.Image:
     """8 bits from 16 or from numbers without a stated range, of which the values tell whether it is 1, 8 or 16 bits."""
-    values = np.nan_to_num(np.asarray(image, dtype=np.float32))
+    values = np.nan_to_num(np.array(image, dtype=np.float32), copy=False)  # 4 bytes a pixel, so all that follows is in place
     if image.mode.startswith("I;16"):
         white = 65_535.0
     else:
         lights = (255.0, 65_535.0) if image.mode == "I" else (1.0, 255.0, 65_535.0)
         white = next((light for light in lights if values.max() <= light), float(values.max()))
-    return PIL.Image.fromarray((values.clip(0, white) * (255 / white) + 0.5).astype(np.uint8))
+    values.clip(0, white, out=values)
+    values *= 255 / white
+    values += 0.5
+    return PIL.Image.fromarray(values.astype(np.uint8))
 
 
 @dataclass(frozen=True)
@@ -224,7 +285,7 @@ class ImageTransform:
                 raise ValueError(f"{name} must be three {kind}, for red, green and blue; got {reprlib.repr(values)} {limits}")
             object.__setattr__(self, name, tuple(map(float, values)))
 
-    def pixels(self, image: PIL.Image.Image) -> Tensor:
+    def pixels(self, image: PIL.Image.Image) -> "Tensor":
         """The image at the size of the model; one that has this size already is untouched.
 
         Args:
@@ -233,12 +294,18 @@ class ImageTransform:
         Returns:
             (3, size, size) uint8.
         """
+        import torch
+
+        return torch.from_numpy(np.asarray(self.resized(image)).transpose(2, 0, 1).copy())
+
+    def resized(self, image: PIL.Image.Image) -> PIL.Image.Image:
+        """The same as an image."""
         if image.mode != "RGB":
             image = open_image(image)
-        if image.size != (self.size, self.size):
-            # The part that is kept is cut out first: a long strip as high as the square would not fit into memory.
-            image = self.framed(image).resize((self.size, self.size), Resampling.BICUBIC)
-        return torch.from_numpy(np.asarray(image).transpose(2, 0, 1).copy())
+        if image.size == (self.size, self.size):
+            return image
+        # The part that is kept is cut out first: a long strip as high as the square would not fit into memory.
+        return self.framed(image).resize((self.size, self.size), Resampling.BICUBIC)
 
     def framed(self, image: PIL.Image.Image) -> PIL.Image.Image:
         """The part of an image that the model is given, in its own size and shape."""
@@ -249,7 +316,7 @@ class ImageTransform:
         left, top = (width - side) // 2, (height - side) // 2
         return image.crop((left, top, left + side, top + side))
 
-    def normalize(self, pixels: Tensor) -> Tensor:
+    def normalize(self, pixels: "Tensor") -> "Tensor":
         """What the encoder is given.
 
         Args:
@@ -258,8 +325,9 @@ class ImageTransform:
         Returns:
             (B, 3, S, S) float32 on the same device.
         """
-        mean, std = (pixels.new_tensor(x, dtype=torch.float32).view(3, 1, 1) for x in (self.mean, self.std))
-        return (pixels.float() / 255 - mean) / std  # (B, 3, S, S)
+        pixels = pixels.float()
+        mean, std = (pixels.new_tensor(x).view(3, 1, 1) for x in (self.mean, self.std))
+        return (pixels / 255 - mean) / std  # (B, 3, S, S)
 
     def to_json(self) -> str:
         """The transform as JSON text."""

@@ -26,6 +26,7 @@ KINDS = ("bpe", "word", "char", "word_punct")
 _SPECIALS = [name.replace(">", " >") for name in SPECIAL_NAMES]
 _SPACE = "▁"
 _CACHED_WORDS = 2**18  # more distinct words than this are forgotten and tokenised again
+_CACHED_LENGTH = 64  # characters of a word that is remembered
 
 # Pieces of kind "word_punct": contractions as in the Penn Treebank (do n't, it 's, can not), letters and digits together
 # (3.50 and 1,000 stay whole), every other character alone. The first half of a contraction ends where the second begins,
@@ -48,7 +49,9 @@ class _WordCache(dict[str, list[Any]]):
     def __missing__(self, word: str) -> list[Any]:
         if len(self) >= _CACHED_WORDS:
             self.clear()
-        self[word] = pieces = self._cut(word)
+        pieces = self._cut(word)
+        if len(word) <= _CACHED_LENGTH:
+            self[word] = pieces
         return pieces
 
 

@@ -93,8 +93,9 @@ class Embeddings(nn.Module):
             )
         self.scale = embedding_size**0.5
         self.tgt_table = nn.Embedding(tgt_vocab_size, embedding_size, padding_idx=PAD)
-        self.src_table = self.tgt_table if shared_vocab else nn.Embedding(src_vocab_size, embedding_size, padding_idx=PAD)
-        for table in (self.src_table, self.tgt_table):
+        if not shared_vocab:
+            self.src_table = nn.Embedding(src_vocab_size, embedding_size, padding_idx=PAD)
+        for table in {self.source: None, self.tgt_table: None}:
             nn.init.normal_(table.weight, std=1 / self.scale)
             table.weight.detach()[PAD] = 0
         self.bridge = nn.Linear(readout_size, embedding_size, bias=False) if tie_output else nn.Identity()
@@ -102,6 +103,11 @@ class Embeddings(nn.Module):
         if tie_output:
             self.output.weight = self.tgt_table.weight
         nn.init.zeros_(self.output.bias)
+
+    @property
+    def source(self) -> nn.Embedding:
+        """The source embeddings. A shared one is no submodule of its own: tools that replace modules must find it once."""
+        return self._modules.get("src_table", self.tgt_table)
 
     def extend(self, known: tuple[int, int], sizes: tuple[int, int], pieces: tuple[list, list] = ([], [])) -> None:
         """Gives source and target rows for more words, see zoo/vocabulary.py; what is shared or tied stays so.
@@ -111,14 +117,14 @@ class Embeddings(nn.Module):
             sizes: tokens of both afterwards.
             pieces: known tokens of which each new one of both is made, if any.
         """
-        if self.src_table is not self.tgt_table:
-            extend_embedding(self.src_table, known[0], sizes[0], pieces[0])
+        if self.source is not self.tgt_table:
+            extend_embedding(self.source, known[0], sizes[0], pieces[0])
         extend_embedding(self.tgt_table, known[1], sizes[1], pieces[1])
         extend_output(self.output, known[1], sizes[1], tied=self.output.weight is self.tgt_table.weight)
 
     def src(self, ids: Tensor) -> Tensor:
         """Source ids (...) -> (..., E)."""
-        return self.src_table(ids) * self.scale
+        return self.source(ids) * self.scale
 
     def tgt(self, ids: Tensor) -> Tensor:
         """Target ids (...) -> (..., E)."""
@@ -250,7 +256,7 @@ class TranslationModule(ScoredModule):
         if sizes == known:
             return
         self.embeddings.extend(known, sizes, pieces)
-        for side, table in (("src", self.embeddings.src_table), ("tgt", self.embeddings.tgt_table)):
+        for side, table in (("src", self.embeddings.source), ("tgt", self.embeddings.tgt_table)):
             self.config[f"{side}_vocab_size"] = len(table.weight)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ def main() -> None:
     def search() -> None:
         memory, state = soft.eval().encode(features)
         state = tuple(x.unsqueeze(1) for x in state)
-        beam_search(soft.stepper(), state, memory, beam_size=3, max_length=T, min_length=T, length_penalty=0.0)
+        beam_search(soft.step, state, memory, beam_size=3, max_length=T, min_length=T, length_penalty=0.0)
 
     @torch.no_grad()
     def encode() -> None:

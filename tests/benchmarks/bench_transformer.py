@@ -109,7 +109,7 @@ def main() -> None:
     @torch.no_grad()
     def search() -> None:
         memory, state = ours.eval().encode(batches[2].src, batches[2].src_lengths)
-        inner, state = ours.stepper(), tuple(x.unsqueeze(1) for x in state)
+        inner, state = ours.step, tuple(x.unsqueeze(1) for x in state)
 
         def step(*arguments):
             readouts, state, weights = inner(*arguments)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from zoo.layers.attention import ATTENTIONS, make_attention
+from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.scores import SCORES
 
@@ -82,7 +83,7 @@ def test_against_naive_loops(kind, name, renormalize):
 
 
 @pytest.mark.parametrize("kind, name", CASES)
-def test_step_by_step_equals_all_queries_at_once_and_so_do_the_gradients(kind, name):
+def test_a_loop_of_steps_equals_all_queries_at_once_and_so_do_the_gradients(kind, name):
     results = []
     for loop in (False, True):
         attention, query, memory, lengths = make(kind, name)
@@ -90,7 +91,8 @@ def test_step_by_step_equals_all_queries_at_once_and_so_do_the_gradients(kind, n
         memory.requires_grad_()
         projected = attention.project(memory, lengths_to_mask(lengths, S))
         if loop:
-            steps = [attention(query[:, t : t + 1], projected, t) for t in range(T)]
+            with repeated(T, projected.keys, projected.values):
+                steps = [attention(query[:, t : t + 1], projected, t) for t in range(T)]
             context, weights = (torch.cat(x, dim=1) for x in zip(*steps))
         else:
             context, weights = attention(query, projected, torch.arange(T))
@@ -100,13 +102,14 @@ def test_step_by_step_equals_all_queries_at_once_and_so_do_the_gradients(kind, n
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("renormalize", [False, True])
 @pytest.mark.parametrize("kind, name", CASES)
-def test_nothing_to_attend_to_gives_zeros_and_finite_gradients(kind, name):
-    attention, query, memory, lengths = make(kind, name)
+def test_nothing_to_attend_to_gives_zeros_and_finite_gradients(kind, name, renormalize):
+    attention, query, memory, lengths = make(kind, name, renormalize and kind.startswith("local_p"))
     query.requires_grad_()
     context, weights = attention(query, attention.project(memory, lengths_to_mask(lengths, S)), torch.arange(T))
     assert (weights[2] == 0).all() and (context[2] == 0).all()
-    context.sum().backward()
+    (context.sum() + weights.square().sum()).backward()
     assert (query.grad[2] == 0).all() and query.grad.isfinite().all()
     for p in attention.parameters():
         assert p.grad is None or p.grad.isfinite().all()

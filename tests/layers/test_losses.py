@@ -2,10 +2,18 @@ import pytest
 import torch
 from torch import nn
 
+from zoo.layers import kernels
 from zoo.layers.kernels import cross_entropy
-from zoo.layers.losses import output_loss, sampled_output_loss
+from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
 
 pytestmark = pytest.mark.usefixtures("float64")
+
+
+def linear(weight, bias):
+    """An output layer with these weights."""
+    layer = nn.Linear(weight.size(1), weight.size(0))
+    layer.weight, layer.bias = nn.Parameter(weight), nn.Parameter(bias)
+    return layer
 
 
 @pytest.mark.parametrize("rows", [3, 256])
@@ -40,44 +48,51 @@ def test_no_rows():
     assert output_loss(nn.Linear(4, 5), torch.empty(0, 4), torch.empty(0, dtype=torch.long)) == 0
 
 
-def linear(words):
-    """An output layer of 4 numbers that are not small."""
-    layer = nn.Linear(4, words)
-    nn.init.normal_(layer.weight)
-    nn.init.normal_(layer.bias)
-    return layer
-
-
 def test_sampled_softmax_is_right_on_average():
     torch.manual_seed(0)
-    layer, x, labels = linear(50), torch.randn(3, 4), torch.tensor([0, 33, 49])
-    scores = layer(x).detach()
+    x, weight, bias, labels = torch.randn(3, 4), torch.randn(50, 4), torch.randn(50), torch.tensor([0, 33, 49])
+    scores, layer = x @ weight.t() + bias, linear(weight, bias)
 
-    def norms():  # the sum of the softmax of each row: exp(loss) times the exponential of its label's score
-        with torch.no_grad():
-            draws = torch.stack([sampled_output_loss(layer, x[n : n + 1], labels[n : n + 1], sampled=10) for n in range(3)])
-        return draws.exp() * scores.gather(1, labels[:, None]).squeeze(1).exp()
+    def norms(**chosen):  # the sum of the softmax of each row: exp(loss) times the exponential of its label's score
+        draws = torch.stack([sampled_output_loss(layer, x[n : n + 1], labels[n : n + 1], **chosen) for n in range(3)])
+        return draws.detach().exp() * scores.gather(1, labels[:, None]).squeeze(1).exp()
 
     want = scores.exp().sum(1)
-    draws = torch.stack([norms() for _ in range(1000)])
+    draws = torch.stack([norms(sampled=10) for _ in range(1000)])
     assert (draws.std(0) > 0.05 * want).all()  # it is a sample
-    assert ((draws.mean(0) - want).abs() < 4 * draws.std(0) / 1000**0.5).all()
+    assert ((draws.mean(0) - want).abs() < 4 * draws.std(0) / len(draws) ** 0.5).all()
+    assert (draws.std(0) / len(draws) ** 0.5 < 0.05 * want).all()  # which would show an error of a fifth
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("sampled", [9, 10, 100])
-def test_sampled_softmax_of_all_words_is_the_whole_one(sampled):
+def test_sampled_softmax_of_all_words_is_the_whole_one(sampled, plain):
     torch.manual_seed(0)
-    layer, x = linear(10), torch.randn(7, 4, requires_grad=True)
+    x, layer = torch.randn(7, 4, requires_grad=True), nn.Linear(4, 10)
     labels = torch.tensor([0, 9, 5, 6, 7, 8, 4])  # with the first four words there is one left, which is drawn
-    got, want = sampled_output_loss(layer, x, labels, sampled), output_loss(layer, x, labels)
+    with kernels.plain() if plain else kernels.plain("dropout"):
+        got, want = sampled_output_loss(layer, x, labels, sampled), output_loss(layer, x, labels)
     torch.testing.assert_close(got, want)
-    parameters = [x, layer.weight, layer.bias]
-    for a, b in zip(torch.autograd.grad(got, parameters), torch.autograd.grad(want, parameters), strict=True):
+    wanted = [x, *layer.parameters()]
+    for a, b in zip(torch.autograd.grad(got, wanted), torch.autograd.grad(want, wanted)):
         torch.testing.assert_close(a, b)
 
 
 def test_words_outside_the_sample_get_no_gradient():
-    layer = linear(1000)
+    layer = nn.Linear(4, 1000)
     sampled_output_loss(layer, torch.randn(5, 4), torch.tensor([7, 999, 500, 7, 3]), 20).backward()
     seen = layer.weight.grad.abs().sum(1) > 0
     assert seen[:10].all() and seen[[500, 999]].all() and seen.sum() == 10 + 2 + 10
+
+
+def test_a_layer_with_hooks_is_called_and_gives_the_same():
+    torch.manual_seed(0)
+    layer, x, labels, calls = nn.Linear(4, 30), torch.randn(5, 4), torch.tensor([7, 9, 2, 7, 3]), []
+    want = output_losses(layer, x, labels, 0.1)
+    torch.manual_seed(1)
+    want_sampled = sampled_output_loss(layer, x, labels, 10)
+    layer.register_forward_hook(lambda *_: calls.append(1))
+    torch.testing.assert_close(output_losses(layer, x, labels, 0.1), want)
+    torch.manual_seed(1)
+    torch.testing.assert_close(sampled_output_loss(layer, x, labels, 10), want_sampled)
+    assert len(calls) == 2

@@ -26,7 +26,7 @@ def parts(model):
     tgt = batch.tgt[:, :-1]
     logits, weights = model(batch.src, batch.src_lengths, tgt)
     for n, length in enumerate(batch.src_lengths.tolist()):
-        embedded = model.embeddings.scale * model.embeddings.src_table.weight[batch.src[n : n + 1, :length]]
+        embedded = model.embeddings.scale * model.embeddings.source.weight[batch.src[n : n + 1, :length]]
         memory, finals = model.encoder(embedded, batch.src_lengths[n : n + 1])
         words = model.embeddings.scale * model.embeddings.tgt_table.weight[tgt[n]]
         given.append((memory[0], [x[0] for x in finals[-1]], words[:, None]))

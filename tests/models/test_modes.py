@@ -56,11 +56,11 @@ def compiled(function, backend):
 
 
 def holders(module):
-    """The modules that hold a trained parameter themselves, by name."""
+    """The modules that can be called and hold a trained parameter themselves, by name."""
     return {
         name: part
         for name, part in module.named_modules()
-        if any(p.requires_grad for p in part.parameters(recurse=False))
+        if any(p.requires_grad for p in part.parameters(recurse=False)) and not isinstance(part, nn.ParameterList)
     }
 
 
@@ -381,7 +381,9 @@ def test_low_rank_adapters(cls, options):
         found = trained(module, batch)
 
         module, batch = make(cls, options)
-        merged = module.get_submodule(name)
+        merged = copy.copy(module.get_submodule(name))  # one that another name has too keeps its weight there
+        merged._parameters = {**merged._parameters}
+        replace(module, name, merged)
         merged.weight = nn.Parameter((merged.weight + adapter.up @ adapter.down).detach())
         expected = trained(module, batch)
         gradient = merged.weight.grad @ adapter.down.t()

@@ -223,10 +223,12 @@ def test_the_moving_average_is_that_of_a_word_and_is_used_before_it_is_renewed()
     rewards, model.hard_loss = [], spy
     for _ in range(3):
         model.loss(batch)
+        model.update_baseline()
     assert used[0] == 0
     assert used[1] == pytest.approx(0.1 * rewards[0])
     assert used[2] == pytest.approx(0.9 * used[1] + 0.1 * rewards[1])
     model.eval().loss(batch)
+    model.update_baseline()
     assert model.word_baseline.item() == pytest.approx(0.9 * used[2] + 0.1 * rewards[2])  # evaluation leaves it alone
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from model_cases import build
 
+from zoo.layers.attention import dot_product_attention
 from zoo.models.transformer import TransformerNMT
 from zoo.text import EOS, Tokenizer
 
@@ -61,7 +62,7 @@ def naive(model, src, tgt):
         return lambda x: torch.relu(x @ first.weight.T + first.bias) @ second.weight.T + second.bias
 
     last = lambda norm, x: torch.stack([normalised(row, norm) for row in x]) if isinstance(norm, torch.nn.LayerNorm) else x  # noqa: E731
-    x = embed(model.embeddings.src_table, src)
+    x = embed(model.embeddings.source, src)
     for layer in model.encoder:
         x = sublayer(layer.after_self, x, reader(layer.self_attention, maps[0]))
         x = sublayer(layer.after_feedforward, x, feed(layer))
@@ -140,6 +141,14 @@ def test_consistency_adds_the_divergence_of_two_passes(monkeypatch):
 def test_consistency_is_no_less_than_zero(value):
     with pytest.raises(ValueError, match=f"consistency must be at least 0 and finite; got {value}"):
         build(TransformerNMT, consistency=value)
+
+
+def test_double_precision_is_kept():
+    torch.manual_seed(0)
+    queries, keys, values = torch.randn(3, 2, 4, 5, 8, dtype=torch.float64)
+    found = dot_product_attention(queries, keys, values, None, 0.0, causal=False)
+    expected = (queries @ keys.transpose(-1, -2) / 8**0.5).softmax(-1) @ values
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 # ---- what a user looks at ----

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,8 +10,8 @@ from serving_fakes import IMAGES, QUESTIONS, TEXTS, build, in_base64, loaded, ne
 
 from zoo.captioning import Caption
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
-from zoo.serving import worker
-from zoo.serving.base import Job, Task
+from zoo.serving.base import Task
+from zoo.serving.images import Decoder
 from zoo.translation import Translation
 
 
@@ -63,17 +62,16 @@ def test_images_are_captioned_as_by_the_model(captioner):
 
 
 def test_a_large_photo_waits_as_the_small_image_that_the_model_sees(captioner):
-    item = captioner.api.task.item(picture(5, 300, 200), "image")
-    assert item.size == (6, 6) and item.mode == "RGB"
-    model = captioner.api.task.model
-    assert model.caption(item).to_dict() == model.caption(picture(5, 300, 200)).to_dict()
+    (pixels,) = Decoder(captioner.api.facts()["transform"]).pixels([(picture(5, 300, 200), "image")])
+    assert len(pixels) == 6 * 6 * 3
+    task = captioner.api.task
+    assert task.run([pixels])[0].to_dict() == task.model.caption(picture(5, 300, 200)).to_dict()
 
 
 def test_hypotheses_that_do_not_exist_are_left_out():
     nothing = ("", -float("inf"))
     result = Translation("a", -1.0, [], [], None, [("a", -1.0), nothing])
-    _, content, _ = worker._answer(Task(None, 0), Job(["x"], (), attention=False, one=True), [result], 1)
-    assert json.loads(content)["n_best"] == [{"text": "a", "score": -1.0}]
+    assert Task(None, 0).shown(result, attention=False)["n_best"] == [{"text": "a", "score": -1.0}]
     caption = Caption("a", -1.0, [], torch.zeros(0, 2, 2), [("a", -1.0), nothing])
     assert caption.to_dict()["n_best"] == [["a", -1.0]]
 
@@ -134,16 +132,13 @@ def test_a_model_without_attention_shows_none(tmp_path):
         assert client.ask(text="a", attention=True)["attention"] is None
 
 
-def test_every_start_draws_other_texts(folders, monkeypatch):
-    api, found = loaded(folders["language_model"]), []
-    monkeypatch.setattr("signal.signal", lambda *arguments: None)
-    monkeypatch.setattr(api, "reports", SimpleNamespace(send=found.append))
+def test_every_start_draws_other_texts(folders):
     drawn = []
     for _ in range(2):
         torch.manual_seed(0)  # what a new process begins with
-        api.setup("cpu")
+        api = loaded(folders["language_model"])
         drawn.append(api.task.run(["a"], temperature=1.0, n_best=8)[0].n_best)
-    assert drawn[0] != drawn[1] and [facts["task"] for facts in found] == ["language modelling"] * 2
+    assert drawn[0] != drawn[1] and api.facts()["model"]["task"] == "language modelling"
 
 
 # ---- readers ----

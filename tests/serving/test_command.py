@@ -28,13 +28,15 @@ def test_info_and_health(translator, captioner):
         "task": "translation",
         "parameters": sum(p.numel() for p in translator.api.task.model.parameters()),
         "fields": ["text", "texts", "beam_size", "n_best", "length_penalty", "attention"],
-        "limits": {"bytes": 20_000, "items": 4, "tokens": 12, "characters_of_a_word": 1000, "beam_size": 16},
-        "batch": {"items": 8, "wait_ms": 20.0},
+        "limits": {
+            "bytes": 20_000, "items": 4, "work": 4000, "work_of_one_text": 500, "tokens": 12, "characters_of_a_word": 1000, "beam_size": 16
+        },
+        "batch": {"items": 8, "wait_ms": 20.0, "work": 500},
         "card": {"name": "tiny"},
     }
     assert info["server"]["max_payload_size"] == 20_000 and info["server"]["devices"] == ["cpu"]
     found = captioner.get("/info").body["model"]
-    assert found["task"] == "captioning" and found["limits"]["pixels"] == 100_000_000 and "tokens" not in found["limits"]
+    assert found["task"] == "captioning" and found["limits"]["pixels"] == 64_000_000 and "tokens" not in found["limits"]
     assert translator.get("/health").status == 200
 
 
@@ -46,8 +48,8 @@ def test_info_of_a_language_model(language_model):
         "top_k", "perplexity", "attention",
     ]  # fmt: skip
     assert info["limits"] == {
-        "bytes": 20_000, "items": 4, "tokens": 12, "characters_of_a_word": 1000, "beam_size": 16, "max_words": 200, "no_repeat_ngram": 200,
-        "temperature": 100, "top_k": 100_000,
+        "bytes": 20_000, "items": 4, "work": 4000, "work_of_one_text": 500, "tokens": 12, "characters_of_a_word": 1000, "beam_size": 16,
+        "max_words": 200, "no_repeat_ngram": 200, "temperature": 100, "top_k": 100_000,
     }  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def test_info_of_a_reader(reader):
     assert info["task"] == "reading" and info["class"] == "AttentionOverAttentionReader"
     assert info["fields"] == ["question", "questions", "attention"] and info["question"] == ["document", "query", "candidates"]
     assert info["limits"] == {
-        "bytes": 20_000, "items": 4, "tokens": 20, "characters_of_a_word": 1000, "query_tokens": 20, "candidates": 20
+        "bytes": 20_000, "items": 4, "work": 4000, "work_of_one_question": 500, "tokens": 20, "characters_of_a_word": 1000, "query_tokens": 20, "candidates": 20
     }  # fmt: skip
 
 
@@ -75,7 +77,7 @@ def test_a_model_that_answers_nothing_is_not_served(toy_registry, monkeypatch):
 
 def test_its_files_import_one_way():
     """Each only those before it, so that each can be read without the ones behind it."""
-    order = ["libraries", "checks", "base", "tasks", "endpoint", "worker", "server", "__init__"]
+    order = ["limits", "checks", "images", "base", "tasks", "worker", "child", "pool", "connections", "endpoint", "server", "__init__"]
     folder = Path(server.__file__).parent
     assert sorted(order) == sorted(file.stem for file in folder.glob("*.py"))
     for n, name in enumerate(order):
@@ -98,7 +100,7 @@ def fails(capsys, *args):
 
 def test_mistakes(toy_registry, capsys, monkeypatch):
     assert fails(capsys, "toy.v3") == "unknown model 'toy.v3'; nearest: toy.v2, toy.v10"
-    assert fails(capsys, "toy.v2", "--port", "80") == "--port must be from 1,024 to 65,535; got 80"
+    assert fails(capsys, "toy.v2", "--port", "0") == "--port must be from 1 to 65,535; got 0"
     assert fails(capsys, "toy.v2", "--max-batch", "0") == "--max-batch must be from 1 to 4,096; got 0"
     assert fails(capsys, "toy.v2", "--batch-wait-ms", "-1") == "--batch-wait-ms must be from 0 to 10,000; got -1.0"
     assert fails(capsys, "toy.v2", "--devices", "gpu") == "--devices must be cpu, auto or a number of GPUs; got 'gpu'"
@@ -110,14 +112,14 @@ def test_mistakes(toy_registry, capsys, monkeypatch):
         assert fails(capsys, "toy.v2", "--port", str(port)) == message
     monkeypatch.setattr("zoo.serving.run", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert fails(capsys, "toy.v2") == '`zoo serve` needs litserve; install with: pip install "attention-zoo[serve]"'
+    assert fails(capsys, "toy.v2") == '`zoo serve` needs uvicorn; install with: pip install "attention-zoo[serve]"'
 
 
 def test_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert server._devices("auto") == server._devices("cpu") == ("cpu", 1)
+    assert server._devices("auto") == server._devices("cpu") == ["cpu"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    assert server._devices("auto") == ("cuda", 4) and server._devices("2") == ("cuda", 2)
+    assert server._devices("auto") == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"] and server._devices("2") == ["cuda:0", "cuda:1"]
 
 
 def test_help_says_why_other_machines_are_kept_out(capsys):
@@ -126,4 +128,4 @@ def test_help_says_why_other_machines_are_kept_out(capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert end.value.code == 0 and "example: zoo serve" in out
     assert "1,000 for completion, 2,000 for a document that is asked about" in out
-    assert "only this one: there is no encryption, and a key is asked for only if LIT_SERVER_API_KEY is set" in out
+    assert "only this one: there is no encryption, and a key is asked for only if ZOO_API_KEY is set" in out

@@ -8,13 +8,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from fastapi import HTTPException
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving_fakes import DOCUMENT, IMAGES, QUERY, TEXTS, in_base64, loaded, serving
 
 from zoo import images
 from zoo.serving import endpoint
+from zoo.serving.checks import Refused
 from zoo.serving.endpoint import parse
 
 DEEP = "a field of the request holds an object, or lists inside lists inside a list; none takes these"
@@ -47,7 +47,8 @@ ALLOWED = "allowed: text, texts, beam_size, n_best, length_penalty, attention"
         ('{"texts": ["a", "a", "a", "a", "a"]}', 422, "texts must hold 1 to 4 texts; got 5"),
         ('{"texts": ["a", 7]}', 400, "text 2 must be a string; got 7"),
         ('{"texts": ["a", " \\n"]}', 422, "text 2 is empty; send at least one word"),
-        (f'{{"text": "{"a " * 13}"}}', 422, "text has 13 tokens; at most 12 are allowed; split it"),
+        (f'{{"text": "{"a " * 13}"}}', 422, "text has 13 words; at most 12 tokens are allowed; split it"),
+        ('{"text": "a.b.c.d.e.f.g"}', 422, "text has 13 tokens; at most 12 are allowed; split it"),
         (f'{{"text": "a {"é" * 1001}"}}', 422, "text has a word of 1,001 characters; at most 1,000 are allowed"),
         ('{"text": "a \\ud800"}', 400, f"the request is not valid JSON: {SURROGATE}"),
         ('{"text": "a", "beam_size": 17}', 400, "beam_size must be a whole number from 1 to 16; got 17"),
@@ -138,7 +139,7 @@ def test_a_body_without_a_stated_length_has_the_same_limit(translator):
 def test_too_late_or_too_many(folders, monkeypatch):
     with serving(folders["translator"], timeout=0.5) as client:
         with socket.create_connection(("127.0.0.1", client.port)) as slow:
-            slow.sendall(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
+            slow.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
             answer = b""
             while b"\r\n\r\n" not in answer or answer.endswith(b"\r\n\r\n"):  # the body may come for itself
                 answer += slow.recv(10_000)
@@ -148,10 +149,10 @@ def test_too_late_or_too_many(folders, monkeypatch):
         monkeypatch.setattr(client.api.task, "run", lambda items, **options: (gate.wait(20), run(items, **options))[1])
         answer = client.send('{"text": "a"}')
         assert answer.status == 504 and answer.body["detail"].startswith("no answer within 0.5 s")
-        assert client.server.response_buffer == {}  # nothing is kept for who has gone
+        assert client.endpoint.held == {} and client.endpoint.workers.orders == []  # nothing is kept for who has gone
 
         gate.set()
-        client.api.spec.timeout = 30
+        client.endpoint.timeout = 30
         monkeypatch.setattr(endpoint, "MAX_WAITING", 0)
         answer = client.send('{"text": "a"}')
         assert answer.status == 503 and answer.headers["Retry-After"] == "1" and "try again later" in answer.body["detail"]
@@ -160,12 +161,12 @@ def test_too_late_or_too_many(folders, monkeypatch):
         gate.clear()
         with ThreadPoolExecutor() as pool:
             first = pool.submit(client.ask, text="a")
-            while not client.server.response_buffer:
+            while not client.endpoint.waiting:
                 time.sleep(0.01)
             assert client.send('{"text": "film"}').status == 503  # 13 bytes wait, 16 more are too many
             gate.set()
             assert first.result()
-        assert client.ask(text="film " * 10) and client.api.spec.waiting_bytes == 0  # a large one is taken if it is the only one
+        assert client.ask(text="film " * 10) and client.endpoint.held == {}  # a large one is taken if it is the only one
 
 
 # ---- language models ----
@@ -182,7 +183,7 @@ DRAWN = "temperature must be a number from 0.01 to 100; without it the most prob
         ({"text": 3}, 400, "text must be a string; got 3"),
         ({"texts": []}, 422, "texts must hold 1 to 4 texts; got 0"),
         ({"texts": ["", None]}, 400, "text 2 must be a string; got null"),
-        ({"text": "a " * 13}, 422, "text has 13 tokens; at most 12 are allowed; split it"),
+        ({"text": "a " * 13}, 422, "text has 13 words; at most 12 tokens are allowed; split it"),
         ({"text": "a" + 12 * "\n"}, 422, "text has 13 tokens; at most 12 are allowed; split it"),
         ({"text": "b" * 1001}, 422, "text has a word of 1,001 characters; at most 1,000 are allowed"),
         ({"text": {"a": "b"}}, 400, DEEP),
@@ -246,9 +247,9 @@ def question(**fields):
         (question(query=["XXXXX"]), 400, "query of question must be a string; got a list of 1"),
         (question(document=" \n"), 422, "document of question is empty; send at least one word"),
         (question(query=""), 422, "query of question is empty; send at least one word"),
-        (question(document="a " * 21), 422, "document of question has 21 tokens; at most 20 are allowed; shorten it"),
+        (question(document="a " * 21), 422, "document of question has 21 words; at most 20 tokens are allowed; shorten it"),
         (question(document=".,;!?" * 5), 422, "document of question has 25 tokens; at most 20 are allowed; shorten it"),
-        (question(query="XXXXX " * 21), 422, "query of question has 21 tokens; at most 20 are allowed; shorten it"),
+        (question(query="XXXXX " * 21), 422, "query of question has 21 words; at most 20 tokens are allowed; shorten it"),
         (question(document="b" * 1001), 422, "document of question has a word of 1,001 characters; at most 1,000 are allowed"),
         (question(query="Who ran ?"), 422, "question: the query must have XXXXX in place of the missing word; got 'Who ran ?'"),
         (question(candidates=None), 400, "candidates of question must be a list of strings; got null"),
@@ -290,7 +291,7 @@ def test_a_query_is_shorter_than_a_document(folders):
     task = loaded(folders["reader"], max_tokens=None).task
     assert task.limits() == {"tokens": 2000, "characters_of_a_word": 1000, "query_tokens": 200, "candidates": 2000}
     assert task.item(question(document="dog " * 2000, query="XXXXX " * 200)["question"], "question")
-    with pytest.raises(HTTPException, match="query of question has 201 tokens; at most 200 are allowed; shorten it"):
+    with pytest.raises(Refused, match="query of question has 201 words; at most 200 tokens are allowed; shorten it"):
         task.item(question(query="XXXXX " * 201)["question"], "question")
 
 
@@ -319,8 +320,8 @@ def test_no_request_is_beyond_reading(apis, body):
     """Whatever is sent is a job, or refused in one line."""
     for kind, api in apis.items():
         try:
-            job = api.read(parse(body, questions=kind == "reader"))
-        except HTTPException as error:
-            assert error.status_code in (400, 422) and error.detail.isprintable() and len(error.detail) < 260
+            job = api._read(parse(body, questions=kind == "reader"))
+        except Refused as error:
+            assert error.status in (400, 422) and error.detail.isprintable() and len(error.detail) < 260
         else:
             assert job.items and all(isinstance(item, tuple if kind == "reader" else str) for item in job.items)

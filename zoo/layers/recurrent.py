@@ -2,7 +2,7 @@
 
 A layer runs over whole sequences in one of three ways that give the same numbers: the loop over its cells below, torch's own fused
 `torch.lstm` and `torch.gru` (which are cuDNN's on a GPU), or the kernel in zoo/layers/kernels/recurrence.py on a CPU. The loop is the
-reference; it runs where a cell has hooks or was replaced.
+reference; it runs where a cell has hooks or was replaced, and under the transforms of torch.func, which the others do not know.
 
 Shapes: B batch, S or T steps, N sequences, P items of all of them, D directions, I input size, H hidden size, G = 4 H (LSTM) or 3 H (GRU).
 """
@@ -122,7 +122,7 @@ def run_layer(
     if not packing.counts:  # nothing but empty sequences
         return start[0].new_zeros(0, directions * size), start
     first = tuple(x.unflatten(-1, (directions, size)).transpose(0, 1)[:, packing.ranks] for x in start)  # (D, N, H)
-    if any(type(cell) is not kind or kernels.is_hooked(cell) for cell in cells):
+    if kernels.is_transformed() or any(type(cell) is not kind or kernels.is_hooked(cell) for cell in cells):
         outputs, finals = _by_steps(cells, inputs if rows is None else inputs[rows], packing, first, hidden_weights)
     else:
         weights = [cell.weight_hidden for cell in cells] if hidden_weights is None else hidden_weights

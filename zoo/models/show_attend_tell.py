@@ -216,6 +216,7 @@ class ShowAttendTell(CaptioningModule):
         self.output = nn.Linear(embedding_size, vocab_size)
         self.dropout = Dropout(dropout)
         self.register_buffer("word_baseline", torch.zeros(()))  # moving average of log p of a word (hard)
+        self._rewarded: tuple[Tensor, Tensor] | None = None  # sum of log p of the last batch, and its words
         self._lambda = (1.0 if attention == "soft" else 0.0) if doubly_stochastic is None else doubly_stochastic
 
     # ---- the decoder ----
@@ -299,7 +300,7 @@ class ShowAttendTell(CaptioningModule):
         samples = self.config["samples"]
         tokens, labels, real = (x.repeat_interleave(samples, dim=1) for x in (tokens, labels, real))
         loss, reward = self.hard_loss(memory, state, tokens, labels, real)
-        self._update_baseline(reward, real.sum())
+        self._rewarded = reward.detach(), real.sum()
         return loss / samples, int(batch.lengths.sum())
 
     def hard_loss(
@@ -379,9 +380,17 @@ class ShowAttendTell(CaptioningModule):
         seen = (weights * real.unsqueeze(-1)).sum(2)  # (N, K, L)
         return self._lambda * ((1 - seen).square().sum(-1) * real[..., 0]).sum()
 
-    def _update_baseline(self, reward: Tensor, words: Tensor) -> None:
-        """b <- 0.9 b + 0.1 (mean log p of a word), over all processes."""
-        total = torch.stack([reward, words.to(reward.dtype)])
+    def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
+        loss = super().training_step(batch, batch_idx)
+        self.update_baseline()  # here and not in the loss, which may be computed twice (activation checkpointing)
+        return loss
+
+    def update_baseline(self) -> None:
+        """b <- 0.9 b + 0.1 (mean log p of a word of the last batch), over all processes; hard attention only."""
+        if self._rewarded is None:
+            return
+        reward, words = self._rewarded
+        total, self._rewarded = torch.stack([reward, words.to(reward.dtype)]), None
         if self._trainer is not None and self.trainer.world_size > 1:
             total = self.trainer.strategy.reduce(total, reduce_op="sum")
         self.word_baseline.mul_(0.9).add_(0.1 * total[0] / total[1].clamp(min=1))

@@ -12,6 +12,7 @@ Differs from the paper:
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, D model, H heads, V vocabulary.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -226,9 +227,9 @@ class DecoderLayer(EncoderLayer):
         return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x))), weights
 
 
-def positions(count: int, size: int, first: int = 0, device: torch.device | None = None) -> Tensor:
+def positions(count: int, size: int, first: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
     """PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos(the same): (count, D) of positions `first` and later."""
-    rates = torch.exp(torch.arange(0, size, 2, device=device) * (-torch.log(torch.tensor(10000.0)).item() / size))
+    rates = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10000) / size))
     angles = (torch.arange(count, device=device) + first).unsqueeze(1) * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :size]
 

@@ -47,7 +47,7 @@ class _Step(nn.Module):
     def forward(self, inputs: Tensors) -> tuple[Tensor, ...]:
         memory = self.kind(*(inputs[x] if isinstance(x, str) else tuple(inputs[y] for y in x) for x in self.parts))
         state = tuple(x for name, x in inputs.items() if name.startswith("state_"))
-        logits, state, weights = self.model.stepper()(inputs["tokens"], state, memory, inputs["position"])
+        logits, state, weights = self.model.step(inputs["tokens"], state, memory, inputs["position"])
         if isinstance(self.model, TranslationModule):
             logits = self.model.embeddings.logits(logits)
         return logits.float().log_softmax(-1), *state, *(() if weights is None else (weights,))
@@ -74,7 +74,7 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
         inputs = {"images": batch.images} if isinstance(model, CaptioningModule) else {"tokens": batch.src, "lengths": batch.src_lengths}
         memory, state = model.encode(*inputs.values())
         tokens = (torch.arange(size * hypotheses) % 3 + BOS).view(size, hypotheses)
-        state, step = tuple(x.unsqueeze(1).repeat_interleave(hypotheses, 1) for x in state), model.stepper()
+        state, step = tuple(x.unsqueeze(1).repeat_interleave(hypotheses, 1) for x in state), model.step
         for t in range(written):
             _, after, _ = step(tokens, state, memory, t)
             if [x.shape for x in after] == [x.shape for x in state]:

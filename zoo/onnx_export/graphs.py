@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from zoo.onnx_export.tracing import plain_functions
+from zoo.layers.kernels import plain
 
 OPSET = 18
 TOLERANCE = 1e-4  # between torch and onnxruntime, for an example batch
@@ -48,7 +48,7 @@ def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outp
     """
     dims = {name: Dim(name) for row in axes.values() for name in row if name}
     dynamic = {name: {n: dims[axis] for n, axis in enumerate(axes[name]) if axis} for name in inputs}
-    with plain_functions(), warnings.catch_warnings():
+    with plain(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(LeafSpec|axis name)")  # torch's own affairs; a name may stand for several axes
         try:
             program = torch.onnx.export(

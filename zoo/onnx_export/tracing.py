@@ -4,20 +4,17 @@ Shapes: B batch, S length, T steps, L window, H hidden size of all directions.
 """
 
 import copy
-import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from zoo.layers import elementwise, recurrent, scores
+from zoo.layers import recurrent, scores
 from zoo.layers.attention import AttentionMemory, LocalPredictiveStarAttention
 from zoo.layers.masking import masked_softmax
 from zoo.layers.window import window_mask
 from zoo.models import key_value_predict_lm as language_models
-from zoo.models import transformer
 from zoo.module import ZooModule
 
 State = tuple[Tensor, ...]
@@ -138,48 +135,3 @@ def traceable(model: ZooModule) -> Any:
     if isinstance(model, language_models.KeyValuePredictLM):
         model.cells = Recurrence([cell] for cell in model.cells)
     return model
-
-
-def _lstm(gates: Tensor, hidden_gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    i, f, g, o = (gates + hidden_gates).chunk(4, -1)
-    cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(cell), cell
-
-
-def _gru(gates: Tensor, hidden_gates: Tensor, hidden: Tensor) -> Tensor:
-    (r, z, n), (hidden_r, hidden_z, hidden_n) = gates.chunk(3, -1), hidden_gates.chunk(3, -1)
-    return torch.lerp(torch.tanh(n + torch.sigmoid(r + hidden_r) * hidden_n), hidden, torch.sigmoid(z + hidden_z))
-
-
-def _additive(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    return torch.matmul(torch.tanh(query.unsqueeze(2) + keys.unsqueeze(1)), v)
-
-
-def _fused_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, causal: bool) -> Tensor:
-    scores = queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5
-    return (scores.softmax(-1) if mask is None else masked_softmax(scores, mask)) @ values
-
-
-def _positions(count: int, size: int, first: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
-    """As torch.arange takes no tensor for where it begins."""
-    rates = torch.exp(torch.arange(0, size, 2) * (-math.log(10000) / size))
-    angles = (torch.arange(count) + first).unsqueeze(1) * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :size]
-
-
-_PLAIN = {elementwise._Tanh: torch.tanh, scores._AdditiveScore: _additive, recurrent._LSTMCell: _lstm, recurrent._GRUCell: _gru}
-
-
-@contextmanager
-def plain_functions() -> Iterator[None]:
-    """Lets functions with a hand-written gradient, and two of the Transformer, compute what they compute by torch's own operations."""
-    kept = transformer.fused_attention, transformer.positions
-    for function, instead in _PLAIN.items():
-        function.apply = staticmethod(instead)
-    transformer.fused_attention, transformer.positions = _fused_attention, _positions
-    try:
-        yield
-    finally:
-        transformer.fused_attention, transformer.positions = kept
-        for function in _PLAIN:
-            del function.apply

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from zoo.serving import checks
-
-MAX_BEAM = 16
+from zoo.serving.limits import MAX_BEAM, MAX_WORD
 
 
 @dataclass(frozen=True)
@@ -13,6 +12,7 @@ class Job:
     """A request whose content was checked."""
 
     items: list[Any]  # texts, pairs of texts, images or questions
+    works: list[int]  # of each item, see limits.py
     options: tuple[tuple[str, Any], ...]  # of the model's method; jobs whose options differ cannot share a batch
     attention: bool  # whether the answer shows it
     one: bool  # "text" was sent, not "texts"
@@ -32,6 +32,7 @@ class Task:
     about_attention: ClassVar[tuple[str, ...]] = ("tokens", "source_tokens", "attention", "sentences")  # of a result; sent when asked for
     default_tokens: ClassVar[int] = 0
     default_bytes: ClassVar[int] = 2**20
+    lower: ClassVar[str] = "shorten it"  # what makes an item cost less
     one: str = "text"  # the field of one item; "texts" is that of several
     nothing: Any = ""  # an item that costs no time
 
@@ -55,6 +56,14 @@ class Task:
         """Arguments of the model's method."""
         return {}
 
+    def work(self, item: Any, **options: Any) -> int:
+        """What an item costs, see limits.py; `attention` apart."""
+        return self.tokens(item) // 4
+
+    def attention_work(self, item: Any) -> int:
+        """What it costs to write the weights into the answer."""
+        return 0
+
     def run(self, items: list[Any], **options: Any) -> list[Any]:
         """A result for each item."""
         raise NotImplementedError
@@ -66,13 +75,14 @@ class Task:
 
     def limits(self) -> dict[str, float]:
         """What `/info` says of them."""
-        return {"tokens": self.max_tokens, "characters_of_a_word": checks.MAX_WORD}
+        return {"tokens": self.max_tokens, "characters_of_a_word": MAX_WORD}
 
 
 class Searching(Task):
     """Models that search for the best output."""
 
     option_names = ("beam_size", "n_best", "length_penalty")
+    lower = "shorten it, or lower beam_size"
 
     def defaults(self) -> tuple[int, float]:
         """Beam size and length penalty of the model."""

@@ -5,9 +5,20 @@ from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import Any
 
-from zoo.serving.libraries import HTTPException
+from zoo.serving.limits import MAX_WORD
 
-MAX_WORD = 1_000  # characters without a space: the tokenizer remembers words
+
+class Refused(Exception):
+    """A request that gets no answer but one line that says why.
+
+    Args:
+        status: of HTTP.
+        detail: the line.
+    """
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(status, detail)
+        self.status, self.detail = status, detail
 
 
 def names(found: Collection[str], allowed: list[str], where: str = "") -> None:
@@ -15,7 +26,7 @@ def names(found: Collection[str], allowed: list[str], where: str = "") -> None:
     for name in found:
         if name not in allowed:
             nearest = get_close_matches(name, allowed, n=1, cutoff=0)[0]
-            raise HTTPException(400, f"unknown field {short(name)}{where}; nearest: {nearest}; allowed: {', '.join(allowed)}")
+            raise Refused(400, f"unknown field {short(name)}{where}; nearest: {nearest}; allowed: {', '.join(allowed)}")
 
 
 def text(value: Any, name: str, count: Callable[[str], int], most: int, may_be_empty: bool = False, remedy: str = "split it") -> str:
@@ -30,20 +41,23 @@ def text(value: Any, name: str, count: Callable[[str], int], most: int, may_be_e
         remedy: what can be done if there are more.
     """
     if not isinstance(value, str):
-        raise HTTPException(400, f"{name} must be a string; got {short(value)}")
-    words(value.split(), name)
+        raise Refused(400, f"{name} must be a string; got {short(value)}")
+    found = value.split()
+    words(found, name)
+    if len(found) > most:  # is not even cut into tokens
+        raise Refused(422, f"{name} has {len(found):,} words; at most {most:,} tokens are allowed; {remedy}")
     tokens = count(value)
     if not tokens and not may_be_empty:
-        raise HTTPException(422, f"{name} is empty; send at least one word")
+        raise Refused(422, f"{name} is empty; send at least one word")
     if tokens > most:
-        raise HTTPException(422, f"{name} has {tokens:,} tokens; at most {most:,} are allowed; {remedy}")
+        raise Refused(422, f"{name} has {tokens:,} tokens; at most {most:,} are allowed; {remedy}")
     return value
 
 
 def words(found: list[str], name: str) -> None:
     """Refuses words that are too long."""
     if (longest := max(map(len, found), default=0)) > MAX_WORD:
-        raise HTTPException(422, f"{name} has a word of {longest:,} characters; at most {MAX_WORD:,} are allowed")
+        raise Refused(422, f"{name} has a word of {longest:,} characters; at most {MAX_WORD:,} are allowed")
 
 
 def number(fields: dict[str, Any], name: str, default: Any, low: float, high: float, whole: bool = False, why: str = "") -> Any:
@@ -51,7 +65,7 @@ def number(fields: dict[str, Any], name: str, default: Any, low: float, high: fl
     value = fields.get(name, default)
     if type(value) not in ((int,) if whole else (int, float)) or not low <= value <= high:  # a bool is no number
         kind = "whole number" if whole else "number"
-        raise HTTPException(400, f"{name} must be a {kind} from {low} to {high}{why}; got {short(value)}")
+        raise Refused(400, f"{name} must be a {kind} from {low} to {high}{why}; got {short(value)}")
     return value
 
 
@@ -59,7 +73,7 @@ def truth(fields: dict[str, Any], name: str) -> bool:
     """A field that holds true or false; false without it."""
     value = fields.get(name, False)
     if not isinstance(value, bool):
-        raise HTTPException(400, f"{name} must be true or false; got {short(value)}")
+        raise Refused(400, f"{name} must be true or false; got {short(value)}")
     return value
 
 

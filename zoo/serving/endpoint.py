@@ -1,79 +1,211 @@
-"""The API server: takes requests over HTTP, checks their size and form, and hands them to a worker."""
+"""The HTTP interface: takes requests, checks who sends them, their size and form, and has them answered."""
 
 import asyncio
-import time
-import uuid
+import hmac
+import ipaddress
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from zoo import strict_json
-from zoo.serving.checks import short
-from zoo.serving.libraries import ClientDisconnect, HTTPException, JSONResponse, LitSpec, Request, Response, ResponseBufferItem
+from zoo.serving.base import Job
+from zoo.serving.checks import Refused, short
+from zoo.serving.images import check_total, detach
+from zoo.serving.limits import MAX_JSON_PARTS, MAX_WAITING, MAX_WAITING_BYTES, READ_ON
+from zoo.serving.pool import Pool
 
 PREDICT = "/predict"
-MAX_WAITING, MAX_WAITING_BYTES = 512, 2**28  # requests of one API server that have no answer yet; the next ones are sent away
-READ_ON = 4  # a body is read up to so many times the limit before it is refused: who still sends does not see the answer
+BYTES_OF_WORK = 400  # of a request that is read, in the time of a unit of work
+log = logging.getLogger(__name__)
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 
-class Endpoint(LitSpec):
-    """POST /predict: what can be said of a request without the model, the way to a worker and back."""
+@dataclass
+class Answer:
+    """What is sent back."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.api_path = PREDICT
-        self.add_endpoint(PREDICT, self.predict, ["POST"])
-        self.max_bytes, self.timeout = 0, 0.0  # these are set when a worker has told what it serves
-        self.takes_images = self.takes_questions = False
-        self.waiting_bytes = 0
+    status: int
+    content: bytes
+    headers: dict[str, str]
+    kind: str = "application/json"
 
-    async def predict(self, request: Request) -> Response:
-        """One request, from its body to the answer."""
+
+class Endpoint:
+    """The ASGI application.
+
+    Args:
+        workers: see worker.py.
+        decoders: of images, see images.py; None for a model that takes none.
+        facts: what a worker told.
+        info: what `/info` shows.
+        max_bytes: of one request.
+        timeout: seconds for a body, and again for the answer.
+        batch_wait: seconds that the first request of a batch waits for others.
+        key: that every request must show; None for none.
+        hosts: names that this server is called by, besides addresses and localhost; "*": any.
+    """
+
+    def __init__(
+        self,
+        workers: Pool,
+        decoders: Pool | None,
+        facts: dict[str, Any],
+        info: dict[str, Any],
+        max_bytes: int,
+        timeout: float,
+        batch_wait: float,
+        key: str | None = None,
+        hosts: frozenset[str] = frozenset(),
+    ) -> None:
+        self.workers, self.decoders, self.info = workers, decoders, json.dumps(info, ensure_ascii=False).encode()
+        self.takes_questions = "question" in facts["fields"]
+        self.max_bytes, self.timeout, self.batch_wait, self.key, self.hosts = max_bytes, timeout, batch_wait, key, hosts
+        self.held: dict[object, int] = {}  # bytes of the requests that have no answer yet
+        self.waiting = 0  # of these, those that have arrived
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+        """One request."""
         try:
-            fields, size = await asyncio.wait_for(self._fields(request), self.timeout)
-        except asyncio.TimeoutError as error:
-            raise HTTPException(408, f"the request did not arrive within {self.timeout:g} s") from error
-        except ClientDisconnect as error:
-            raise HTTPException(400, "the request broke off") from error
-        waiting = len(self.response_buffer)
-        if waiting >= MAX_WAITING or waiting and self.waiting_bytes + size > MAX_WAITING_BYTES:
-            raise HTTPException(503, f"too many requests wait already ({waiting:,}); try again later", {"Retry-After": "1"})
-        uid, item = str(uuid.uuid4()), ResponseBufferItem(asyncio.Event())
-        self.response_buffer[uid] = item
-        self.waiting_bytes += size
-        try:
-            self.request_queue.put((self.response_queue_id, uid, time.monotonic(), fields))
-            await asyncio.wait_for(item.event.wait(), self.timeout)
-        except asyncio.TimeoutError as error:
-            raise HTTPException(504, f"no answer within {self.timeout:g} s; send less at once, or try again later") from error
-        finally:
-            del self.response_buffer[uid]
-            self.waiting_bytes -= size
-        status, content, together = item.response[0]
-        return Response(content, status, {"X-Batch-Size": str(together)} if together else None, "application/json")
+            answer = await self._answer(scope, receive)
+        except Refused as error:
+            retry = {"Retry-After": "1"} if error.status == 503 else {}
+            answer = Answer(error.status, json.dumps({"detail": error.detail}).encode(), retry)
+        except Exception:
+            log.exception("a request failed")
+            answer = Answer(500, b'{"detail": "the server failed on this request; its log says why"}', {})
+        headers = {"Content-Type": answer.kind, "Content-Length": str(len(answer.content)), **answer.headers}
+        sent = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": sent})
+        await send({"type": "http.response.body", "body": answer.content})
 
-    async def _fields(self, request: Request) -> tuple[dict[str, Any], int]:
-        """The fields of a request and the bytes of its body."""
-        if request.url.query:
-            raise HTTPException(400, "options belong into the JSON object, not behind a ? in the address")
-        kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-        is_image = self.takes_images and kind.startswith("image/")
+    async def _answer(self, scope: dict[str, Any], receive: Receive) -> Answer:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self._check_sender(headers)
+        method, path = scope["method"], scope["path"]
+        if (method, path) == ("POST", PREDICT):
+            if scope["query_string"]:
+                raise Refused(400, "options belong into the JSON object, not behind a ? in the address")
+            return await self._predict(headers, receive)
+        if method in ("GET", "HEAD") and path == "/info":
+            return Answer(200, self.info, {})
+        if method in ("GET", "HEAD") and path == "/health":
+            if self.workers.is_well() and (self.decoders is None or self.decoders.is_well()):
+                return Answer(200, b"ok", {}, "text/plain")
+            return Answer(503, b"not ready", {"Retry-After": "1"}, "text/plain")
+        is_known = path in (PREDICT, "/info", "/health")
+        detail = f"there is no {method} {short(path)}; there are POST {PREDICT}, GET /info and GET /health"
+        allowed = {"Allow": "POST" if path == PREDICT else "GET"} if is_known else {}
+        return Answer(405 if is_known else 404, json.dumps({"detail": detail}).encode(), allowed)
+
+    def _check_sender(self, headers: dict[str, str]) -> None:
+        """Refuses pages of others that a browser on this machine shows, and whoever lacks the key."""
+        host, origin = headers.get("host"), headers.get("origin")
+        if host is not None and not self._is_ours(name := _name(f"//{host}")):
+            raise Refused(403, f"this server is not called {short(name)}; allow that name with --allow-host")
+        if origin is not None and origin.partition("://")[2] != host and "*" not in self.hosts and _name(origin) not in self.hosts:
+            raise Refused(403, f"pages of {short(origin)} may not ask this server; allow them with --allow-host")
+        if self.key is not None and not hmac.compare_digest(headers.get("x-api-key", "").encode("latin-1"), self.key.encode()):
+            raise Refused(401, "send the key of this server in the header X-API-Key")
+
+    def _is_ours(self, name: str) -> bool:
+        """An address is always ours: a name that was made to lead here is what is dangerous."""
+        if "*" in self.hosts or name in self.hosts or name == "localhost":
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    async def _predict(self, headers: dict[str, str], receive: Receive) -> Answer:
+        kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        is_image = self.decoders is not None and kind.startswith("image/")
         if kind != "application/json" and not is_image:
-            or_image = ", or the bytes of an image file with the header Content-Type: image/jpeg" if self.takes_images else ""
-            raise HTTPException(415, f"send JSON with the header Content-Type: application/json{or_image}; got {short(kind)}")
-        body = await self._body(request)
-        return {"image": body} if is_image else parse(body, self.takes_questions), len(body)
+            or_image = "" if self.decoders is None else ", or the bytes of an image file with the header Content-Type: image/jpeg"
+            raise Refused(415, f"send JSON with the header Content-Type: application/json{or_image}; got {short(kind)}")
+        request = object()
+        self.held[request] = 0
+        try:
+            try:
+                body = await asyncio.wait_for(self._body(request, receive), self.timeout)
+            except asyncio.TimeoutError as error:
+                raise Refused(408, f"the request did not arrive within {self.timeout:g} s") from error
+            if self.waiting >= MAX_WAITING:
+                raise Refused(503, f"too many requests wait already ({self.waiting:,}); try again later")
+            fields = {"image": body} if is_image else parse(body, self.takes_questions)
+            self.waiting += 1
+            try:
+                return await self._unless_gone(self._results(fields, len(body)), receive)
+            finally:
+                self.waiting -= 1
+        finally:
+            del self.held[request]
 
-    async def _body(self, request: Request) -> bytes:
-        too_large = HTTPException(413, f"the request is larger than the limit of {self.max_bytes:,} bytes; send less at once")
-        parts, size = [], 0
-        async for part in request.stream():
+    async def _body(self, request: object, receive: Receive) -> bytes:
+        parts, size, more = [], 0, True
+        while more and size <= READ_ON * self.max_bytes:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "the request broke off")
+            part, more = message.get("body", b""), message.get("more_body", False)
             size += len(part)
-            if size > READ_ON * self.max_bytes:
-                break
             if size <= self.max_bytes:
                 parts.append(part)
+                self._hold(request, size)
         if size > self.max_bytes:
-            raise too_large
+            raise Refused(413, f"the request is larger than the limit of {self.max_bytes:,} bytes; send less at once")
         return b"".join(parts)
+
+    def _hold(self, request: object, size: int) -> None:
+        self.held[request] = size
+        if len(self.held) > 1 and sum(self.held.values()) > MAX_WAITING_BYTES and size * len(self.held) > MAX_WAITING_BYTES:
+            raise Refused(503, f"too many requests wait already ({len(self.held):,}); try again later")
+
+    async def _unless_gone(self, results: Awaitable[Answer], receive: Receive) -> Answer:
+        """The answer, unless its time is over or nobody waits for it any more; then what was not begun is dropped."""
+        answer, gone = asyncio.ensure_future(results), asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait({answer, gone}, timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            if gone.done():
+                raise Refused(400, "the request broke off")
+            raise Refused(504, f"no answer within {self.timeout:g} s; send less at once, or try again later")
+        finally:
+            answer.cancel()
+            gone.cancel()
+
+    async def _results(self, fields: dict[str, Any], size: int) -> Answer:
+        images: list[Any] = []
+        if self.decoders is not None:
+            fields, images = detach(fields)
+            size -= sum(map(len, images))
+        jobs, _ = await self.workers.run("read", [fields], [1 + max(0, size) // BYTES_OF_WORK])
+        job: Job = jobs[0]
+        items = await self._decoded(job, images) if self.decoders is not None else job.items
+        options, asked = job.options, [(item, job.attention) for item in items]
+        results, together = await self.workers.run("answer", asked, job.works, options, self.batch_wait)
+        content = results[0] if job.one else b'{"results": [' + b", ".join(results) + b"]}"
+        return Answer(200, content, {"X-Batch-Size": str(together)})
+
+    async def _decoded(self, job: Job, images: list[Any]) -> list[bytes]:
+        assert self.decoders is not None
+        named = [(images[item.number], item.name) for item in job.items]
+        works, _ = await self.decoders.run("measure", named, [1] * len(named))
+        check_total(works)
+        return (await self.decoders.run("pixels", named, works))[0]
+
+
+def _name(address: str) -> str:
+    """The host of an address, without its port."""
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
 
 
 def parse(body: bytes, questions: bool = False) -> dict[str, Any]:
@@ -84,22 +216,24 @@ def parse(body: bytes, questions: bool = False) -> dict[str, Any]:
         questions: whether a field may hold objects, of strings and lists of them.
 
     Raises:
-        HTTPException: 400, it is none.
+        Refused: 400, it is none.
     """
     if not body:
-        raise HTTPException(400, "the request is empty; send a JSON object")
+        raise Refused(400, "the request is empty; send a JSON object")
+    if (parts := sum(map(body.count, (b",", b"[", b"{")))) > MAX_JSON_PARTS:
+        raise Refused(413, f"the request has {parts:,} commas and brackets; at most {MAX_JSON_PARTS:,} are allowed; send less at once")
     try:
         found = strict_json.loads(body.decode(), len(body))
     except UnicodeDecodeError as error:
-        raise HTTPException(400, f"the request is not UTF-8 text (byte {error.start:,})") from error
+        raise Refused(400, f"the request is not UTF-8 text (byte {error.start:,})") from error
     except ValueError as error:
-        raise HTTPException(400, f"the request is not valid JSON: {error}") from error
+        raise Refused(400, f"the request is not valid JSON: {error}") from error
     if not isinstance(found, dict):
-        raise HTTPException(400, f"the request must be a JSON object; got {short(found)}")
+        raise Refused(400, f"the request must be a JSON object; got {short(found)}")
     if not all(_is_shallow(value, objects=int(questions)) for value in found.values()):
         if questions:
-            raise HTTPException(400, "the request is nested too deeply; a question is an object of strings and a list of strings")
-        raise HTTPException(400, "a field of the request holds an object, or lists inside lists inside a list; none takes these")
+            raise Refused(400, "the request is nested too deeply; a question is an object of strings and a list of strings")
+        raise Refused(400, "a field of the request holds an object, or lists inside lists inside a list; none takes these")
     return found
 
 
@@ -110,9 +244,3 @@ def _is_shallow(value: Any, lists: int = 2, objects: int = 0) -> bool:
     if isinstance(value, dict):
         return objects > 0 and all(_is_shallow(part, lists, objects - 1) for part in value.values())
     return True
-
-
-async def no_route(request: Request, error: HTTPException) -> Response:
-    """404 and 405, saying what there is."""
-    detail = f"there is no {request.method} {short(request.url.path)}; there are POST {PREDICT}, GET /info and GET /health"
-    return JSONResponse({"detail": detail}, error.status_code, error.headers)

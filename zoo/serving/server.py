@@ -1,148 +1,174 @@
-"""The first process of `zoo serve`: starts and stops the others, and says when they are ready. It never loads torch."""
+"""The first process of `zoo serve`: takes the requests, starts the other processes and keeps them alive. It loads no model."""
 
 import argparse
 import asyncio
 import json
-import logging
-import multiprocessing
+import math
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from zoo.serving.endpoint import PREDICT, no_route
-from zoo.serving.libraries import FastAPI, LitServer
-from zoo.serving.worker import ZooAPI, is_orphan
+from zoo.serving.child import Child, Died
+from zoo.serving.connections import close_late, protocol
+from zoo.serving.endpoint import PREDICT, Endpoint
+from zoo.serving.images import Decoder
+from zoo.serving.limits import (
+    BATCH_SHARE,
+    DECODING_MEMORY,
+    DECODING_SECONDS,
+    IDLE_SECONDS,
+    LOW_PRIORITY,
+    MAX_CARD_BYTES,
+    MAX_CONNECTIONS,
+    MAX_HEADER_BYTES,
+    MAX_WAITING,
+    SMALL_IMAGES,
+    SMALL_SHARE,
+)
+from zoo.serving.pool import Pool
+from zoo.serving.worker import Worker
 
 BACKLOG = 2048  # connections that nobody has taken yet
-
-
-class Server(LitServer):
-    """A LitServer that says when it is ready, and what keeps it from that.
-
-    Args:
-        api: what it serves.
-        card: what `/info` shows of the model's card.
-        max_bytes: of one request; by default the task's own.
-        options: of LitServer.
-    """
-
-    def __init__(self, api: ZooAPI, card: dict[str, Any], max_bytes: int | None, **options: Any) -> None:
-        super().__init__(api, info_path="/info", healthcheck_path="/health", disable_openapi_url=True, restart_workers=True, **options)
-        self.card, self.max_bytes = json.loads(json.dumps(card, default=str)), max_bytes  # YAML knows dates, JSON does not
-        self.facts, api.reports = multiprocessing.get_context("spawn").Pipe(duplex=False)
-        self.managers: list[int] = []
-        for status in (404, 405):
-            self.app.add_exception_handler(status, no_route)
-
-    def launch_inference_worker(self, lit_api: ZooAPI) -> list[Any]:
-        """As LitServer does; ^C is not for the workers, see `ZooAPI.setup`."""
-        self.managers = [process.pid for process in multiprocessing.active_children()]
-        with _handling(signal.SIG_IGN, signal.SIGINT):
-            return super().launch_inference_worker(lit_api)
-
-    def verify_worker_status(self) -> None:
-        """Waits until a worker has the model.
-
-        Raises:
-            ValueError: the worker's own line, or it ended without one.
-        """
-        while not self.facts.poll(0.1):
-            if not any(worker.is_alive() for worker in self.inference_workers) and not self.facts.poll():
-                raise ValueError(f"the process that loads {self.lit_api.source} has died; is there enough memory?")
-        found = self.facts.recv()
-        if isinstance(found, str):
-            raise ValueError(found)
-        self.lit_api.reports = None  # a worker that takes the place of another one has nothing new to tell
-        self.publish(found)
-
-    def publish(self, facts: dict[str, Any]) -> None:
-        """Takes over what a worker told: limits, and what `/info` shows."""
-        limits, endpoint = facts["limits"], self.lit_api.spec
-        limits["bytes"] = self.max_payload_size = self.max_bytes or limits["bytes"]
-        endpoint.max_bytes, endpoint.timeout = limits["bytes"], self.timeout
-        endpoint.takes_images, endpoint.takes_questions = "image" in facts["fields"], "question" in facts["fields"]
-        self.model_metadata = {**facts, "card": self.card}
-
-    def _start_server(self, port: int, number: int, log_level: str, sockets: list[socket.socket], *rest: Any, **options: Any) -> Any:
-        """As LitServer does, but whoever reads that it is ready can connect at once."""
-        for listener in sockets:
-            try:
-                listener.listen(BACKLOG)
-            except OSError as error:  # another server that was started meanwhile
-                raise _no_port(*listener.getsockname()[:2], error) from error
-        started = super()._start_server(port, number, log_level, sockets, *rest, **options)
-        host, port = sockets[0].getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        print(f"zoo: {self.lit_api.source} at http://{shown}:{port}{PREDICT}; stop with ^C", file=sys.stderr, flush=True)
-        return started
-
-    @asynccontextmanager
-    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """As LitServer does, with somebody who watches the first process."""
-        async with super().lifespan(app):
-            task = asyncio.create_task(self._attend())
-            try:
-                yield
-            finally:
-                task.cancel()
-
-    async def _attend(self) -> None:
-        """Ends the API server when the first process was killed, and with it the process of the queues, which would not notice."""
-        while not is_orphan():
-            await asyncio.sleep(1)
-        for manager in self.managers:
-            with suppress(ProcessLookupError):  # another API server was faster
-                os.kill(manager, signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)
+KEY = "ZOO_API_KEY"
+OLD_KEY = "LIT_SERVER_API_KEY"
 
 
 def run(options: argparse.Namespace, card: dict[str, Any]) -> None:
     """Serves a model until SIGINT or SIGTERM; requests that were taken by then are still answered.
 
     Args:
-        options: name, host, port, max_batch, batch_wait_ms, max_items, max_tokens, max_bytes, workers, devices, timeout.
+        options: name, host, port, allow_host, max_batch, batch_wait_ms, max_items, max_tokens, max_work, max_bytes, workers, devices,
+            timeout.
         card: what `/info` shows of the model's card; {} if it has none.
 
     Raises:
         ValueError: an option outside its range, the port is in use, or the model cannot be loaded.
     """
     _check(options)
-    accelerator, devices = _devices(options.devices)
-    _check_port(options.host, options.port)
-    api = ZooAPI(options.name, options.max_items, options.max_tokens, options.workers, options.max_batch, options.batch_wait_ms / 1000)
-    server = Server(
-        api,
-        card,
-        options.max_bytes,
-        accelerator=accelerator,
-        devices=devices,
-        workers_per_device=options.workers,
-        timeout=options.timeout,
-    )
-    first = os.getpid()
+    key = _key()
+    devices = _devices(options.devices)
+    with _listener(options.host, options.port) as listener, _handling(_interrupt, signal.SIGINT, signal.SIGTERM):
+        try:
+            asyncio.run(_serve(options, card, key, devices, listener))
+        except KeyboardInterrupt:  # while it started
+            pass
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != first:  # a process forked from this one, which has done what it does on a signal
-            os._exit(0)
-        logging.getLogger("litserve").setLevel(logging.CRITICAL)  # it warns of processes that have ended as they should
-        raise KeyboardInterrupt
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+async def _serve(
+    options: argparse.Namespace, card: dict[str, Any], key: str | None, devices: list[str], listener: socket.socket
+) -> None:
+    arguments = options.name, options.max_items, options.max_tokens, options.max_work
+    places = [device for device in devices for _ in range(options.workers)]
+    children = [Child(Worker, *arguments, device, len(places), lanes=2) for device in places]
+    pools = [worker_pool(children, options)]
     try:
-        with _handling(stop, signal.SIGINT, signal.SIGTERM):
-            server.run(options.host, options.port, log_level="warning", generate_client_file=False)
-    except KeyboardInterrupt:  # while it started, or a second time
-        pass
+        facts = await _until_ready(options.name, pools[0])
+        if facts["transform"] is not None:
+            pools.append(decoder_pool(facts["transform"]))
+            await pools[1].start()
+        app = endpoint(pools[0], pools[1] if len(pools) > 1 else None, facts["model"], card, devices, options, key)
+        server = web_server(app, pools, options.timeout)
+        _allow_files(MAX_CONNECTIONS + 256)
+        listener.listen(BACKLOG)
+        host, port = listener.getsockname()[:2]
+        print(f"zoo: {options.name} at http://{f'[{host}]' if ':' in host else host}:{port}{PREDICT}; stop with ^C", file=sys.stderr, flush=True)
+        with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM):  # uvicorn has its own, and sends the signals again at the end
+            await server.serve([listener])
+        if failed := next((pool.failed for pool in pools if pool.failed.done()), None):
+            raise failed.result()
     finally:
-        children = multiprocessing.active_children()
-        for child in children:
-            child.terminate()
-        for child in children:
-            child.join(5)
+        for pool in pools:
+            pool.stop()
+
+
+def web_server(app: Endpoint, pools: list[Pool], timeout: float) -> Any:
+    """A uvicorn server, which ends when a pool has failed."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        http=protocol(),
+        ws="none",
+        lifespan="off",
+        log_level="error",
+        backlog=BACKLOG,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        timeout_keep_alive=math.ceil(IDLE_SECONDS),
+        timeout_notify=1,
+        timeout_graceful_shutdown=math.ceil(2 * timeout),
+    )
+    server = uvicorn.Server(config)
+
+    async def every_second() -> None:
+        await close_late(server.server_state.connections)
+        server.should_exit |= any(pool.failed.done() for pool in pools)
+
+    config.callback_notify = every_second
+    return server
+
+
+async def _until_ready(name: str, pool: Pool) -> dict[str, Any]:
+    try:
+        return await pool.start()
+    except Died as error:
+        raise ValueError(f"the process that loads {name} has died; is there enough memory?") from error
+
+
+def worker_pool(children: list[Child], options: argparse.Namespace) -> Pool:
+    """The processes that hold the model."""
+    most, small = options.max_work // BATCH_SHARE, options.max_work // SMALL_SHARE
+    return Pool(children, options.max_batch, most, options.timeout, small)
+
+
+def decoder_pool(transform: str) -> Pool:
+    """The processes that decode images, one at a time."""
+    large = Child(Decoder, transform, DECODING_MEMORY, LOW_PRIORITY)
+    small = Child(Decoder, transform, DECODING_MEMORY, most=SMALL_IMAGES)
+    return Pool([large, small], 1, 1, DECODING_SECONDS)
+
+
+def endpoint(
+    workers: Pool,
+    decoders: Pool | None,
+    model: dict[str, Any],
+    card: dict[str, Any],
+    devices: list[str],
+    options: argparse.Namespace,
+    key: str | None,
+) -> Endpoint:
+    """The HTTP interface to pools that have been started; `model` is what a worker told of it."""
+    max_bytes = options.max_bytes or model["limits"]["bytes"]
+    text = json.dumps(card, default=str)  # YAML knows dates, JSON does not
+    info = {
+        "model": {
+            **model,
+            "limits": {**model["limits"], "bytes": max_bytes},
+            "batch": {"items": options.max_batch, "wait_ms": options.batch_wait_ms, "work": options.max_work // BATCH_SHARE},
+            "card": json.loads(text) if len(text) <= MAX_CARD_BYTES else {},
+        },
+        "server": {
+            "devices": devices,
+            "workers_per_device": options.workers,
+            "timeout": options.timeout,
+            "max_payload_size": max_bytes,
+            "max_header_size": MAX_HEADER_BYTES,
+            "max_waiting": MAX_WAITING,
+            "max_connections": MAX_CONNECTIONS,
+            "idle_timeout": IDLE_SECONDS,
+        },
+    }
+    wait = options.batch_wait_ms / 1000
+    return Endpoint(workers, decoders, model, info, max_bytes, options.timeout, wait, key, frozenset(options.allow_host))
 
 
 @contextmanager
@@ -155,13 +181,36 @@ def _handling(handler: Any, *signals: int) -> Iterator[None]:
             signal.signal(number, earlier)
 
 
+def _key() -> str | None:
+    """The key of the environment."""
+    if OLD_KEY in os.environ:
+        raise ValueError(f"{OLD_KEY} is not read any more; set {KEY} instead")
+    key = os.environ.get(KEY)
+    if key is not None and not key.strip():
+        raise ValueError(f"{KEY} is set but empty; give a key, or unset it to let everybody in")
+    return key
+
+
+def _allow_files(count: int) -> None:
+    """Raises the number of files and connections that this process may have open, if that is too low and can be raised."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def _check(options: argparse.Namespace) -> None:
     for name, low, high in (
-        ("port", 1024, 65535),  # what LitServe takes
+        ("port", 1, 65535),
         ("max_batch", 1, 4096),
         ("batch_wait_ms", 0, 10_000),
         ("max_items", 1, 4096),
         ("max_tokens", 1, 100_000),
+        ("max_work", 100, 10**9),
         ("max_bytes", 1024, 2**30),
         ("workers", 1, 256),
         ("timeout", 2, 3600),
@@ -171,30 +220,29 @@ def _check(options: argparse.Namespace) -> None:
             raise ValueError(f"--{name.replace('_', '-')} must be from {low:,} to {high:,}; got {value:,}")
 
 
-def _devices(wanted: str) -> tuple[str, int]:
-    """Accelerator and number of devices, as LitServer takes them."""
+def _devices(wanted: str) -> list[str]:
+    """Devices of torch."""
     if wanted == "cpu":
-        return "cpu", 1
+        return ["cpu"]
     if wanted != "auto" and not (wanted.isdecimal() and int(wanted)):
         raise ValueError(f"--devices must be cpu, auto or a number of GPUs; got '{wanted}'")
     import torch
 
     found = torch.cuda.device_count()
-    if wanted == "auto":
-        return ("cuda", found) if found else ("cpu", 1)
-    if int(wanted) > found:
+    count = found if wanted == "auto" else int(wanted)
+    if count > found:
         raise ValueError(f"--devices {wanted}: this machine has {found} GPUs that torch can use; --devices cpu needs none")
-    return "cuda", int(wanted)
+    return [f"cuda:{n}" for n in range(count)] or ["cpu"]
 
 
-def _check_port(host: str, port: int) -> None:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise _no_port(host, port, error) from error
-
-
-def _no_port(host: str, port: int, error: OSError) -> ValueError:
-    return ValueError(f"cannot listen on {host} port {port}: {error.strerror}; choose another --port")
+def _listener(host: str, port: int) -> socket.socket:
+    """A socket on the port, which nobody can connect to yet."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    if os.name == "posix":  # elsewhere two servers could share the port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise ValueError(f"cannot listen on {host} port {port}: {error.strerror}; choose another --port") from error
+    return listener

@@ -1,6 +1,5 @@
 """What can be asked of each kind of model."""
 
-import base64
 import math
 import textwrap
 from typing import Any
@@ -9,13 +8,9 @@ import PIL.Image
 
 from zoo.serving import checks
 from zoo.serving.base import Searching, Task
-from zoo.serving.checks import short
-from zoo.serving.libraries import HTTPException
-
-MAX_ADDED = 200  # words that a language model adds to a text
-MAX_TOP_K = 100_000
-TEMPERATURES = 0.01, 100
-MAX_QUERY = 200  # tokens: a reader compares each of them with each of the document
+from zoo.serving.checks import Refused, short
+from zoo.serving.images import Attached
+from zoo.serving.limits import MAX_ADDED, MAX_QUERY, MAX_TOP_K, TEMPERATURES
 
 
 class Translating(Searching):
@@ -25,6 +20,12 @@ class Translating(Searching):
 
     def tokens(self, text: str) -> int:
         return len(self.model.src_tokenizer.encode(text))
+
+    def work(self, item: str, *, beam_size: int, **options: Any) -> int:
+        return self.tokens(item) * beam_size
+
+    def attention_work(self, item: str) -> int:
+        return self.tokens(item) ** 2 // 64  # a number for each pair of words
 
     def run(self, items: list[str], **options: Any) -> list[Any]:
         return self.model.translate(items, **options)
@@ -62,6 +63,9 @@ class Completing(Searching):
             "perplexity": checks.truth(fields, "perplexity"),
         }
 
+    def work(self, item: str, *, beam_size: int, n_best: int, max_words: int, temperature: float | None, **options: Any) -> int:
+        return (self.tokens(item) + max_words * (beam_size if temperature is None else n_best)) // 2
+
     def run(self, items: list[str], perplexity: bool = False, **options: Any) -> list[Any]:
         """Completions, or pairs of a completion and the perplexity of what was given."""
         found = self.model.complete(items, **options)
@@ -94,46 +98,43 @@ class Classifying(Task):
         if self.one == "text":
             return super().item(value, name)
         if not isinstance(value, list) or len(value) != 2:
-            raise HTTPException(400, f"{name} must be a list of two strings; got {short(value)}")
+            raise Refused(400, f"{name} must be a list of two strings; got {short(value)}")
         first, second = (super(Classifying, self).item(part, f"text {n} of {name}") for n, part in enumerate(value, 1))
         return first, second
+
+    def work(self, item: str | tuple[str, str], **options: Any) -> int:
+        return sum(self.tokens(text) for text in ((item,) if isinstance(item, str) else item)) // 4
 
     def run(self, items: list[Any], **options: Any) -> list[Any]:
         return self.model.classify(items)
 
 
 class Captioning(Searching):
-    """Images: base64 of the bytes of a file, never a path or an address."""
+    """Images: base64 of the bytes of a file, never a path or an address. Other processes decode them, see images.py."""
 
     name, default_bytes = "captioning", 16 * 2**20
 
     def __init__(self, model: Any, max_tokens: int) -> None:
         super().__init__(model, max_tokens)
-        self.one, self.nothing = "image", PIL.Image.new("RGB", (1, 1))
+        self.one, self.nothing = "image", bytes(3 * model.transform.size**2)
 
-    def item(self, value: Any, name: str) -> Any:
-        """The image at the size of the model: what waits in a batch is small, and comes out the same."""
-        from zoo.images import ImageError, open_image
+    def item(self, value: Any, name: str) -> Attached:
+        if not isinstance(value, Attached):
+            raise Refused(400, f"{name} must be a string, the base64 of an image file; got {short(value)}")
+        return Attached(value.number, name)
 
-        if not isinstance(value, (str, bytes)):
-            raise HTTPException(400, f"{name} must be a string, the base64 of an image file; got {short(value)}")
-        try:
-            data = value if isinstance(value, bytes) else base64.b64decode("".join(value.split()), validate=True)
-        except ValueError as error:
-            raise HTTPException(400, f"{name} is not base64 ({error}); send the bytes of an image file in base64, no path") from error
-        try:
-            image = open_image(data, name)
-        except ImageError as error:
-            raise HTTPException(422, str(error)) from error
-        return PIL.Image.fromarray(self.model.transform.pixels(image).permute(1, 2, 0).numpy())
+    def work(self, item: Attached, *, beam_size: int, **options: Any) -> int:
+        return 16 + 4 * beam_size  # the length of a caption is the model's
 
-    def run(self, items: list[Any], **options: Any) -> list[Any]:
-        return self.model.caption(items, **options)
+    def run(self, items: list[bytes], **options: Any) -> list[Any]:
+        """Captions of images as they come from images.py."""
+        size = (self.model.transform.size,) * 2
+        return self.model.caption([PIL.Image.frombytes("RGB", size, pixels) for pixels in items], **options)
 
     def limits(self) -> dict[str, float]:
-        from zoo.images import MAX_PIXELS
+        from zoo.images import MAX_PIXELS, MAX_SCANS
 
-        return {"pixels": MAX_PIXELS, "beam_size": super().limits()["beam_size"]}
+        return {"pixels": MAX_PIXELS, "jpeg_scans": MAX_SCANS, "beam_size": super().limits()["beam_size"]}
 
 
 class Answering(Task):
@@ -155,28 +156,31 @@ class Answering(Task):
 
     def item(self, value: Any, name: str) -> tuple[str, str, list[str] | None]:
         if not isinstance(value, dict):
-            raise HTTPException(400, f'{name} must be an object with "document", "query" and, if wanted, "candidates"; got {short(value)}')
+            raise Refused(400, f'{name} must be an object with "document", "query" and, if wanted, "candidates"; got {short(value)}')
         checks.names(value, [*self.parts], f" of {name}")
         for part, most in (("document", self.max_tokens), ("query", self.max_query)):
             if part not in value:
-                raise HTTPException(400, f'{name} has no "{part}"; send a document and a query with XXXXX in place of the missing word')
+                raise Refused(400, f'{name} has no "{part}"; send a document and a query with XXXXX in place of the missing word')
             checks.text(value[part], f"{part} of {name}", self.tokens, most, remedy="shorten it")
         question = value["document"], value["query"], self._candidates(value, f"candidates of {name}")
         try:
             self.model.read_question(*question, f"{name}: ")  # as `answer` does, which would refuse the whole batch
         except ValueError as error:
-            raise HTTPException(422, textwrap.shorten(str(error), 240, placeholder=" ...")) from error
+            raise Refused(422, textwrap.shorten(str(error), 240, placeholder=" ...")) from error
         return question
+
+    def work(self, item: tuple[str, str, list[str] | None], **options: Any) -> int:
+        return sum(map(self.tokens, item[:2])) // 4
 
     def _candidates(self, fields: dict[str, Any], name: str) -> list[str] | None:
         if "candidates" not in fields:
             return None
         words = fields["candidates"]
         if wrong := [word for word in words if not isinstance(word, str)] if isinstance(words, list) else [words]:
-            raise HTTPException(400, f"{name} must be a list of strings; got {short(wrong[0])}")
+            raise Refused(400, f"{name} must be a list of strings; got {short(wrong[0])}")
         if not 1 <= len(words) <= self.max_tokens:
             hint = "leave the field out to choose from all words of the document"
-            raise HTTPException(422, f"{name} must hold 1 to {self.max_tokens:,} words; got {len(words):,}; {hint}")
+            raise Refused(422, f"{name} must hold 1 to {self.max_tokens:,} words; got {len(words):,}; {hint}")
         checks.words(words, name)
         return words
 

@@ -45,9 +45,14 @@ def usable(name: str, *tensors: Tensor | None) -> bool:
         return False
     if name in _off.get() or os.environ.get("ZOO_PLAIN", "0") not in ("", "0"):
         return False
-    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+    if is_transformed():
         return False
     return all(t is None or (type(t) in (Tensor, nn.Parameter) and t.device.type == "cpu") for t in tensors)
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func, or forward-mode differentiation, is at work."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def is_hooked(module: nn.Module) -> bool:

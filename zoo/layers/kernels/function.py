@@ -29,6 +29,8 @@ def gradients_of_plain(plain: Callable[..., Any], inputs: tuple[Tensor | None, .
         The gradient of each input; None for one that needs none.
     """
     with torch.enable_grad():
+        # views of their own: where one input was made of another, the gradient must not reach that one on the way through the first
+        inputs = tuple(None if x is None else x.view_as(x) for x in inputs)
         outputs = plain(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=True) if grad is not None and output.requires_grad]

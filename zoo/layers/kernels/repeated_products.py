@@ -83,7 +83,9 @@ class _Repeated(TorchFunctionMode):
         self.matrices: dict[tuple, _Matrix] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
-        if func is functional.linear and not kwargs:
+        if not torch.is_grad_enabled():
+            pass
+        elif func is functional.linear and not kwargs:
             x, weight, *bias = args
             if _is_parameter(weight) and x.dim() > 1:
                 y = self._product(x, weight, product_dtype(weight))

@@ -1,0 +1,300 @@
+"""Each kernel against the plain torch it stands in for: values, gradients, second derivatives; and when it may stand in."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from zoo.layers import kernels
+from zoo.layers.dropout import Dropout
+from zoo.layers.kernels import additive, cells, cross_entropy, recurrence, window
+from zoo.layers.kernels.repeated_products import repeated
+from zoo.layers.losses import output_loss
+from zoo.layers.packed import pack, step_major
+from zoo.layers.recurrent import CELLS, RecurrentEncoder, run_layer
+
+DOUBLE = {"dtype": torch.float64, "requires_grad": True}
+COUNTS = [3, 3, 2, 1]
+LABELS = torch.tensor([0, 4, 1, 1])
+
+
+def _lstm_case(directions=2):
+    rows = directions * sum(COUNTS)
+    inputs = [torch.randn(rows, 8, **DOUBLE), torch.randn(directions, 8, 2, **DOUBLE)]
+    return [*inputs, *(torch.randn(directions, 3, 2, **DOUBLE) for _ in range(2))]
+
+
+def _gru_case(directions=2):
+    rows = directions * sum(COUNTS)
+    return [torch.randn(rows, 6, **DOUBLE), torch.randn(directions, 6, 2, **DOUBLE), torch.randn(directions, 3, 2, **DOUBLE)]
+
+
+CASES = {
+    "lstm_gates": (cells.lstm_gates, cells.plain_lstm_gates, lambda: [torch.randn(2, 3, 4 * n, **DOUBLE) for n in (2, 2)] + [torch.randn(2, 3, 2, **DOUBLE)]),
+    "gru_gates": (cells.gru_gates, cells.plain_gru_gates, lambda: [torch.randn(2, 3, 3 * n, **DOUBLE) for n in (2, 2)] + [torch.randn(2, 3, 2, **DOUBLE)]),
+    "additive_score": (
+        additive.additive_score,
+        additive.plain_additive_score,
+        lambda: [torch.randn(2, 3, 4, **DOUBLE), torch.randn(2, 5, 4, **DOUBLE), torch.randn(4, **DOUBLE)],
+    ),
+    "window_score": (
+        window.window_score,
+        window.plain_window_score,
+        lambda: [torch.randn(4, 2, 3, **DOUBLE), torch.randn(6, 2, 3, **DOUBLE), torch.randn(3, **DOUBLE)],
+    ),
+    "window_sum": (window.window_sum, window.plain_window_sum, lambda: [torch.randn(4, 2, 3, **DOUBLE), torch.randn(6, 2, 5, **DOUBLE)]),
+    "lstm": (
+        lambda gates, weight, h, c: recurrence.steps("lstm", gates, weight, (h, c), COUNTS),
+        lambda gates, weight, h, c: recurrence._plain("lstm", gates, weight, (h, c), COUNTS),
+        _lstm_case,
+    ),
+    "lstm_one_way": (
+        lambda gates, weight, h, c: recurrence.steps("lstm", gates, weight, (h, c), COUNTS),
+        lambda gates, weight, h, c: recurrence._plain("lstm", gates, weight, (h, c), COUNTS),
+        lambda: _lstm_case(1),
+    ),
+    "gru": (
+        lambda gates, weight, h: recurrence.steps("gru", gates, weight, (h,), COUNTS),
+        lambda gates, weight, h: recurrence._plain("gru", gates, weight, (h,), COUNTS),
+        _gru_case,
+    ),
+    "cross_entropy": (
+        lambda x, weight, bias: cross_entropy.linear_cross_entropy(x, weight, bias, LABELS, 0.1)[0],
+        lambda x, weight, bias: cross_entropy.plain_linear_cross_entropy(x, weight, bias, LABELS, 0.1),
+        lambda: [torch.randn(4, 3, **DOUBLE), torch.randn(5, 3, **DOUBLE), torch.randn(5, **DOUBLE)],
+    ),
+}  # fmt: skip
+every_kernel = pytest.mark.parametrize("kernel, plain, inputs", CASES.values(), ids=CASES)
+
+
+def scalar(outputs):
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return sum((x * torch.linspace(0.5, 1.5, x.numel(), dtype=x.dtype).view(x.shape)).sin().sum() for x in outputs)
+
+
+@every_kernel
+def test_values_and_gradients_equal_plain_torch(kernel, plain, inputs):
+    torch.manual_seed(0)
+    inputs = inputs()
+    got, want = scalar(kernel(*inputs)), scalar(plain(*inputs))
+    torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+    for a, b in zip(torch.autograd.grad(got, inputs), torch.autograd.grad(want, inputs), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+@every_kernel
+def test_second_derivatives_equal_plain_torch(kernel, plain, inputs):
+    torch.manual_seed(1)
+    inputs = inputs()
+    seconds = []
+    for function in (kernel, plain):
+        first = torch.autograd.grad(scalar(function(*inputs)), inputs, create_graph=True)
+        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in first), inputs))
+    for a, b in zip(*seconds, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
+@every_kernel
+def test_second_derivatives_where_one_input_is_made_of_the_others(kernel, plain, inputs):
+    torch.manual_seed(1)
+    leaves, seconds = inputs(), []
+    for function in (kernel, plain):
+        inputs = [leaves[0] * sum(x.sin().sum() for x in leaves[1:]), *leaves[1:]]
+        first = torch.autograd.grad(scalar(function(*inputs)), leaves, create_graph=True)
+        seconds.append(torch.autograd.grad(sum(g.square().sum() for g in first), leaves))
+    for a, b in zip(*seconds, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-10)
+
+
+@every_kernel
+def test_inputs_without_gradient_and_inputs_left_alone(kernel, plain, inputs):
+    torch.manual_seed(2)
+    inputs = inputs()
+    before = [x.detach().clone() for x in inputs]
+    for n, alone in enumerate(inputs):
+        given = [x if x is alone else x.detach() for x in inputs]
+        torch.testing.assert_close(
+            torch.autograd.grad(scalar(kernel(*given)), alone), torch.autograd.grad(scalar(plain(*given)), alone), rtol=1e-10, atol=1e-12
+        )
+        assert torch.equal(inputs[n], before[n])
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", CELLS)
+def test_three_ways_to_run_a_layer_agree(name, rows, monkeypatch):
+    """Cell by cell, torch's fused layer and the kernel: values, states and all gradients, also from a given state."""
+    torch.manual_seed(3)
+    layer = RecurrentEncoder(name, 3, 2).double().layers[0]
+    for lengths, start in (([3, 0, 5, 5], None), ([1, 2, 2, 1], 2), ([0, 0, 0, 4], 1)):
+        lengths = torch.tensor(lengths)
+        x = torch.randn(int(lengths.sum()), 3, **DOUBLE)
+        state = None if start is None else tuple(torch.randn(4, 4, **DOUBLE) for _ in range(CELLS[name].state_size))
+        found = {}
+        for way in ("kernel", "fused", "steps"):
+            cells = copy.deepcopy(layer)
+            if way == "steps":
+                cells[0].register_forward_hook(lambda *_: None)
+            with kernels.plain() if way == "fused" else kernels.plain("dropout"):
+                outputs, finals = run_layer(cells, x, pack(lengths), start=state)
+            wanted = [x, *(state or ()), *cells.parameters()]
+            found[way] = outputs, *finals, *torch.autograd.grad(scalar((outputs, *finals)), wanted)
+        for way in ("fused", "steps"):
+            for a, b in zip(found["kernel"], found[way], strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_items_that_lie_step_after_step(name):
+    torch.manual_seed(4)
+    cell = CELLS[name](3, 2).double()
+    x, state = torch.randn(4, 3, 3, **DOUBLE), tuple(torch.randn(3, 2, **DOUBLE) for _ in range(CELLS[name].state_size))
+    given = pack(torch.tensor([4, 4, 4]), 1)
+    flat, finals = run_layer([cell], x.transpose(0, 1).flatten(0, 1), given, start=state)
+    for switched_off in ((), kernels.KERNELS):
+        with kernels.plain(*switched_off) if switched_off else kernels.plain("dropout"):
+            got, last = run_layer([cell], x.flatten(0, 1), step_major(4, 3, x.device), start=state)
+        torch.testing.assert_close(got.view(4, 3, 2), flat.view(3, 4, 2).transpose(0, 1))
+        torch.testing.assert_close(last, finals)
+
+
+class Loop(nn.Module):
+    """Steps of several kinds of products with the same matrices."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 4), nn.Linear(4, 3, bias=False)
+        self.v = nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, x, keys):
+        outputs = []
+        for _ in range(5):
+            y = torch.tanh(self.a(x)) @ self.v.t()
+            x = torch.tanh(self.b(torch.tanh(self.a(x)))) + torch.softmax(y @ keys.transpose(1, 2), -1) @ keys
+            outputs.append(x)
+        return torch.stack(outputs)
+
+
+@pytest.mark.parametrize("expected", [2, 5, 11])
+def test_products_of_a_loop(expected):
+    torch.manual_seed(5)
+    loop = Loop().double()
+    x, keys = torch.randn(2, 3, 3, **DOUBLE), torch.randn(2, 6, 3, **DOUBLE)
+    wanted = [x, keys, *loop.parameters()]
+    want = loop(x, keys)
+    with repeated(expected, keys):
+        got = loop(x, keys)
+    torch.testing.assert_close(got, want)
+    first = [torch.autograd.grad(scalar(y), wanted, create_graph=True) for y in (got, want)]
+    second = [torch.autograd.grad(sum(g.square().sum() for g in grads), wanted) for grads in first]
+    for a, b in [*zip(*first), *zip(*second)]:
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+
+
+def test_a_partial_backward_pass_changes_no_later_gradient():
+    torch.manual_seed(6)
+    loop = Loop().double()
+    x, keys = torch.randn(2, 3, 3, **DOUBLE), torch.randn(2, 6, 3, **DOUBLE)
+    want = torch.autograd.grad(scalar(loop(x, keys)), loop.parameters())
+    with repeated(5, keys):
+        loss = scalar(loop(x, keys))
+    torch.autograd.grad(loss, x, retain_graph=True)
+    for _ in range(2):
+        got = torch.autograd.grad(loss, loop.parameters(), retain_graph=True)
+        torch.testing.assert_close(got, want)
+    (alone,) = torch.autograd.grad(loss, loop.a.weight, retain_graph=True)
+    torch.testing.assert_close(alone, want[1])
+
+
+def test_products_of_a_loop_under_autocast():
+    torch.manual_seed(7)
+    loop = Loop()
+    x, keys = torch.randn(2, 3, 3, requires_grad=True), torch.randn(2, 6, 3, requires_grad=True)
+    found = []
+    for take_over in (False, True):
+        with torch.autocast("cpu", torch.bfloat16), repeated(5, keys) if take_over else kernels.plain():
+            y = loop(x, keys)
+        grads = torch.autograd.grad(y.float().square().sum(), [x, keys, *loop.parameters()])
+        assert all(g.dtype == torch.float32 for g in grads)
+        found.append(grads)
+    for a, b in zip(*found):
+        assert (a - b).norm() < 0.05 * b.norm() + 1e-3
+
+
+class Elements(TorchDispatchMode):
+    """Counts the elements of the tensors that are made new."""
+
+    total = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        found = func(*args, **(kwargs or {}))
+        if "empty" in str(func) or "softmax" in str(func):
+            self.total += found.numel()
+        return found
+
+
+def elements(function):
+    with Elements() as made:
+        function()
+    return made.total
+
+
+def test_without_a_gradient_nothing_is_kept_for_one():
+    layer, x = nn.Linear(4, 50), torch.randn(300, 4)
+    start = (torch.zeros(1, 3, 4),)
+    gates, weight = torch.randn(sum(COUNTS), 12), nn.Parameter(torch.randn(1, 12, 4))
+    for function, saved in (
+        (lambda: output_loss(layer, x, torch.zeros(300, dtype=torch.int64)), 300 * 50),
+        (lambda: recurrence.steps("gru", gates, weight, start, COUNTS), sum(COUNTS) * 4),
+    ):
+        with torch.no_grad():
+            without = elements(function)
+        assert elements(function) - without >= saved
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("steps", [1, 9])
+def test_a_packed_product_equals_the_plain_one(dtype, steps):
+    torch.manual_seed(8)
+    weight, x = torch.randn(1, 24, 40), torch.randn(1, 5, 40)
+    for given in (weight, weight.transpose(1, 2).contiguous().transpose(1, 2)):
+        got = recurrence._products(given, dtype, steps)(x)
+        assert got.dtype == dtype and got.shape == (1, 5, 24)
+        want = x.to(dtype).double() @ weight.to(dtype).double().transpose(1, 2)
+        torch.testing.assert_close(got.double(), want, rtol=2**-7 if dtype == torch.bfloat16 else 1e-5, atol=1e-4)
+
+
+def test_when_a_kernel_may_stand_in():
+    x = torch.ones(2)
+    assert kernels.usable("cells", x, None, nn.Parameter(x))
+    assert not kernels.usable("cells", x.to("meta"))
+    with kernels.plain("cells"):
+        assert not kernels.usable("cells", x) and kernels.usable("window", x)
+    with kernels.plain():
+        assert not any(kernels.usable(name, x) for name in kernels.KERNELS)
+    assert kernels.usable("cells", x)
+    with pytest.raises(ValueError, match="kernels are recurrence, .*; got speed"), kernels.plain("speed"):
+        pass
+    seen = []
+    torch.func.grad(lambda y: seen.append(kernels.usable("cells", y)) or y.sum())(x)
+    torch.compile(lambda y: seen.append(kernels.usable("cells", y)) or y + 1, backend="eager")(x)
+    with torch.autograd.forward_ad.dual_level():
+        seen.append(kernels.usable("cells", x))
+    assert seen == [False, False, False]
+
+
+def test_an_environment_variable_switches_kernels_off(monkeypatch):
+    for value, on in (("1", False), ("0", True), ("", True)):
+        monkeypatch.setenv("ZOO_PLAIN", value)
+        assert kernels.usable("cells", torch.ones(1)) is on
+
+
+def test_dropout_by_bytes_drops_the_share_it_should():
+    torch.manual_seed(9)
+    x = torch.ones(400, 1000)
+    for p in (0.1, 0.5):
+        found = Dropout(p)(x)
+        assert (found == 0).float().mean().item() == pytest.approx(p, abs=3e-3)
+        assert found.mean().item() == pytest.approx(1, abs=5e-3) and len(found.unique()) == 2
+    assert torch.equal(Dropout(0.5).eval()(x), x)

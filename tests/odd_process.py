@@ -1,0 +1,23 @@
+"""What goes wrong in a process of `zoo serve`; it imports nothing else, so that the process starts at once."""
+
+import os
+import time
+
+
+class Odd:
+    """What goes wrong in a process."""
+
+    def facts(self):
+        return "there"
+
+    def sleep(self, items):
+        time.sleep(max(items))
+        return items
+
+    def die(self, items):
+        if "deadly" in items:
+            os._exit(1)
+        return items
+
+    def fail(self, items):
+        raise RuntimeError("secret")

@@ -1,0 +1,347 @@
+"""`zoo serve`: nobody can keep it from answering others."""
+
+import asyncio
+import io
+import json
+import socket
+import threading
+import time
+
+import PIL.Image
+import pytest
+from odd_process import Odd
+from serving_fakes import IMAGES, TEXTS, Thread, in_base64, loaded, serving
+
+from zoo.images import ImageError, decoding_work, open_image
+from zoo.serving import connections, endpoint
+from zoo.serving.checks import Refused
+from zoo.serving.child import Child
+from zoo.serving.images import Decoder
+from zoo.serving.pool import Pool
+
+# ---- work ----
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "name", "lower"),
+    [
+        ("translator", {"text": "a good film . it is bad", "beam_size": 16}, "text", "shorten it, or lower beam_size"),
+        ("language_model", {"texts": ["a", "a good"], "beam_size": 16, "max_words": 200}, "text 1", "shorten it, or lower beam_size"),
+        ("documents", {"text": "a. " * 200}, "text", "shorten it"),
+    ],
+)
+def test_one_text_of_too_much_work_is_refused(folders, kind, fields, name, lower):
+    api = loaded(folders[kind], max_tokens=400, max_work=400)
+    (refused,) = api.read([fields])
+    assert refused.status == 422 and refused.detail.startswith(f"{name} is ")
+    assert refused.detail.endswith(f" units of work; at most 50 are allowed; {lower}")
+
+
+def test_the_work_of_a_whole_request_has_a_limit(folders):
+    api = loaded(folders["translator"], max_items=32, max_work=400)
+    (job,) = api.read([{"texts": ["a good film"] * 24}])
+    assert sum(job.works) == 384
+    (refused,) = api.read([{"texts": ["a good film"] * 26}])
+    assert (refused.status, refused.detail) == (413, "the request is more than 400 units of work; send fewer texts at once")
+    (shown,) = api.read([{"text": "a good film", "attention": True}])
+    assert sum(shown.works) >= 16
+
+
+class Slow:
+    """A worker whose work takes time."""
+
+    def __init__(self):
+        self.done = []
+
+    def facts(self):
+        return {}
+
+    def work(self, items):
+        time.sleep(0.02 * len(items))
+        self.done += items
+        return items
+
+
+def in_pool(target, ask, **options):
+    async def run():
+        pool = Pool([Thread(target)], **{"max_items": 2, "max_work": 100, "seconds": 30.0, **options})
+        await pool.start()
+        try:
+            return await ask(pool)
+        finally:
+            pool.stop()
+
+    return asyncio.run(run())
+
+
+def test_small_requests_overtake_large_ones_which_are_not_delayed_for_ever():
+    slow = Slow()
+
+    async def ask(pool):
+        large = asyncio.create_task(pool.run("work", [f"large {n}" for n in range(8)], [90] * 8))
+        await asyncio.sleep(0.01)
+        small = [asyncio.create_task(pool.run("work", [f"small {n}"], [60])) for n in range(30)]
+        await asyncio.gather(large, *small)
+
+    in_pool(slow, ask)
+    places = [n for n, item in enumerate(slow.done) if item.startswith("large")]
+    assert places == list(range(0, 29, 4))  # each fourth
+    assert slow.done[1] == "small 0"
+
+
+def test_a_batch_has_a_limit_of_work():
+    slow, found = Slow(), []
+
+    async def ask(pool):
+        found.append(await pool.run("work", list(range(10)), [30] * 10))
+        found.append(await pool.run("work", [0, 1], [30, 200]))
+
+    in_pool(slow, ask, max_items=8)
+    assert found == [(list(range(10)), 3), ([0, 1], 1)]
+
+
+def test_what_nobody_waits_for_is_not_begun():
+    slow = Slow()
+
+    async def ask(pool):
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(pool.run("work", list(range(100)), [90] * 100), 0.1)
+        assert pool.orders == []
+        return await pool.run("work", ["last"], [1])
+
+    assert in_pool(slow, ask) == (["last"], 1)
+    assert len(slow.done) < 20
+
+
+# ---- processes ----
+
+
+def test_a_process_that_dies_or_overruns_is_replaced_and_harms_only_its_own_request(caplog):
+    async def run():
+        pool = Pool([Child(Odd, lanes=2)], 4, 100, 1.0)
+        assert await pool.start() == "there" and pool.is_well()
+        try:
+            asked = [asyncio.create_task(pool.run("die", [name], [1], wait=0.2)) for name in ("a", "deadly", "b")]
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            assert found[0] == (["a"], 3) and found[2] == (["b"], 3)
+            assert isinstance(found[1], Refused) and found[1].status == 500
+            with pytest.raises(Refused) as late:
+                await pool.run("sleep", [20], [1])
+            assert (late.value.status, late.value.detail) == (504, "no answer within 1 s; send less at once")
+            with pytest.raises(Refused) as failed:
+                await pool.run("fail", [1], [1])
+            assert failed.value.status == 500 and "secret" not in failed.value.detail
+            pool.children[0].kill()
+            assert not pool.is_well()
+            assert await pool.run("sleep", [0], [1]) == ([0], 1) and pool.is_well()
+        finally:
+            pool.stop()
+
+    asyncio.run(run())
+
+
+def test_a_process_that_cannot_start_says_why():
+    async def start(*arguments):
+        child = Child(Decoder, *arguments)
+        try:
+            return await child.start()
+        finally:
+            child.kill()
+
+    with pytest.raises(ValueError, match="not an image transform in JSON form"):
+        asyncio.run(start("{"))
+
+
+# ---- images ----
+
+
+def saved(image, kind, **options):
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def of_many_scans(side, scans):
+    """A small JPEG whose decoder goes over all pixels again and again."""
+    content = saved(PIL.Image.new("L", (side, side)), "JPEG", progressive=True)
+    last = content[content.rindex(b"\xff\xda") : -2]
+    return content[:-2] + last * (scans - content.count(b"\xff\xda")) + content[-2:]
+
+
+def test_a_jpeg_has_a_limit_of_scans():
+    assert open_image(of_many_scans(64, 100)).size == (64, 64)
+    for content in (of_many_scans(64, 101), of_many_scans(64, 101).replace(b"\xff\xd9", b"\xff\x01\xff\xff\xff\xd9")):
+        with pytest.raises(ImageError, match="^photo: 101 scans, more than the limit of 100; save the image again as a plain JPEG"):
+            open_image(content, "photo")
+    plain = saved(PIL.Image.effect_noise((300, 300), 90), "JPEG", quality=95, comment=b"\xff\xda" * 500)
+    assert open_image(plain + b"\xff\xda" * 500).size == (300, 300)  # neither in a comment, nor after the end
+
+
+def test_work_of_an_image_is_told_from_its_header():
+    image = PIL.Image.new("RGB", (100, 100))
+    works = {kind: decoding_work(saved(image, kind), "x") for kind in ("JPEG", "PNG", "BMP", "TIFF", "WEBP", "JPEG2000")}
+    assert works == {"JPEG": 10_000, "BMP": 10_000, "PNG": 30_000, "TIFF": 30_000, "WEBP": 30_000, "JPEG2000": 30_000}
+    assert decoding_work(of_many_scans(100, 50), "x") == 50_000
+    assert decoding_work(b"P2 100 100 255\n" + b"7 " * 10_000, "x") == 600_000
+
+
+def test_a_large_jpeg_is_decoded_at_a_part_of_its_size():
+    photo = saved(PIL.Image.effect_noise((4000, 3000), 50).convert("RGB"), "JPEG")
+    assert open_image(photo).size == (4000, 3000)
+    assert open_image(photo, side=224).size == (2000, 1500) and open_image(photo, side=600).size == (4000, 3000)
+    assert open_image(saved(PIL.Image.new("RGB", (3000, 3000)), "PNG"), side=8).size == (3000, 3000)
+
+
+def test_the_images_of_a_request_have_a_limit_together(captioner, monkeypatch):
+    monkeypatch.setattr("zoo.serving.images.MAX_PIXELS", 3 * 20 * 16 * 3)
+    images = [in_base64(image) for image in IMAGES]
+    assert captioner.send(json.dumps({"images": images[:2]})).status == 200
+    answer = captioner.send(json.dumps({"images": images + images[:1]}))
+    assert answer.status == 413 and answer.body["detail"].startswith("the images take as long to decode as ")
+
+
+def test_an_image_that_takes_too_long_or_too_much_memory_is_given_up():
+    transform = '{"size": 8, "resize": "squash", "mean": [0, 0, 0], "std": [1, 1, 1]}'
+    large = saved(PIL.Image.new("F", (4000, 4000)), "TIFF", compression="tiff_lzw")
+
+    async def ask(memory, seconds):
+        pool = Pool([Child(Decoder, transform, memory, 10)], 1, 1, seconds)
+        await pool.start()
+        try:
+            with pytest.raises(Refused) as refused:
+                await pool.run("pixels", [(large, "image 1")], [1])
+            assert (await pool.run("pixels", [(IMAGES[0], "image")], [1]))[0][0]
+        finally:
+            pool.stop()
+        return refused.value
+
+    refused = asyncio.run(ask(2**26, 30.0))
+    assert refused.status == 422 and "memory" in refused.detail
+    assert asyncio.run(ask(2**30, 0.01)).status == 504
+
+
+# ---- connections ----
+
+
+def opened(client, sent=b""):
+    found = socket.create_connection(("127.0.0.1", client.port), timeout=10)
+    found.sendall(sent)
+    return found
+
+
+def is_closed(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /predict HTTP/1.1\r\nHost: loc", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+def test_a_connection_without_a_request_is_closed(translator, monkeypatch, sent):
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
+    connection = opened(translator, sent)
+    if sent.endswith(b"\r\n\r\n"):
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.settimeout(10)
+        while connection.recv(1000):
+            pass
+    else:
+        assert is_closed(connection)
+
+
+def test_many_idle_connections_keep_nobody_out(translator, monkeypatch):
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 20)
+    idle = [opened(translator, b"POST /predict HTTP/1.1\r\nHost: loc"[: n % 30]) for n in range(60)]
+    assert translator.ask(text="a") and len(translator.connections) <= 21
+    assert is_closed(idle[0])
+    for connection in idle:
+        connection.close()
+
+
+def test_headers_have_a_limit(translator):
+    connection = opened(translator)
+    sent = 0
+    try:
+        connection.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nX: ")
+        while sent < 2**26:
+            connection.sendall(b"x" * 2**16)
+            sent += 2**16
+    except (ConnectionError, TimeoutError):
+        pass
+    assert sent < 2**24
+    assert translator.ask(text="a")
+
+
+def test_a_request_that_breaks_off_is_given_up(folders, monkeypatch):
+    with serving(folders["translator"]) as client:
+        run, gate = client.api.task.run, threading.Event()
+        monkeypatch.setattr(client.api.task, "run", lambda items, **options: (gate.wait(20), run(items, **options))[1])
+        body = json.dumps({"texts": TEXTS[:4], "beam_size": 16}).encode()
+        head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        connection = opened(client, head + body)
+        while not client.endpoint.waiting:
+            time.sleep(0.01)
+        connection.close()
+        assert any(not client.endpoint.waiting or time.sleep(0.02) for _ in range(200))
+        gate.set()
+        assert client.ask(text="a") and client.endpoint.held == {}
+
+
+# ---- who may ask ----
+
+
+def test_pages_of_others_cannot_ask_through_a_browser(translator):
+    text = '{"text": "a"}'
+    for host in ("localhost", "127.0.0.1:80", "[::1]:8000", "192.168.0.7", "LOCALHOST:1"):
+        assert translator.send(text, Host=host).status == 200
+    for host in ("evil.com", "localhost.evil.com:8000", "127.0.0.1.evil.com", "[::1", "x"):
+        for method, path in (("POST", "/predict"), ("GET", "/info"), ("GET", "/health")):
+            answer = translator.send(text if method == "POST" else None, method, path, Host=host)
+            assert answer.status == 403 and "allow that name with --allow-host" in answer.body["detail"]
+    assert translator.send(text, Host="localhost:8000", Origin="http://localhost:8000").status == 200
+    for origin in ("http://evil.com", "http://localhost:3000", "null", "http://localhost:8000.evil.com", "http://["):
+        answer = translator.send(text, Host="localhost:8000", Origin=origin)
+        assert answer.status == 403 and "may not ask this server" in answer.body["detail"]
+
+
+def test_other_names_and_pages_can_be_allowed(folders):
+    with serving(folders["translator"], hosts=["zoo.example"], key="ä secret") as client:
+        key = {"X_API_Key": "ä secret".encode().decode("latin-1")}
+        assert client.send('{"text": "a"}', Host="zoo.example", Origin="https://zoo.example", **key).status == 200
+        assert client.send('{"text": "a"}', Host="other.example", **key).status == 403
+        for wrong in ({}, {"X_API_Key": ""}, {"X_API_Key": "secret"}):
+            assert client.send('{"text": "a"}', **wrong).status == 401
+    with serving(folders["translator"], hosts=["*"]) as client:
+        assert client.send('{"text": "a"}', Host="any.example", Origin="http://evil.com").status == 200
+
+
+# ---- memory ----
+
+
+def test_what_is_refused_is_not_remembered(translator):
+    words = translator.api.task.model.src_tokenizer._ids
+    before = len(words)
+    for n in range(20):
+        assert translator.send(json.dumps({"text": " ".join(f"w{n}x{i}" for i in range(100))})).status == 422
+        assert translator.send(json.dumps({"text": f"{n}" * 500})).status in (200, 422)
+    assert len(words) == before
+
+
+def test_a_large_body_takes_nobody_elses_place(folders, monkeypatch):
+    monkeypatch.setattr(endpoint, "MAX_WAITING_BYTES", 10_000)
+    with serving(folders["translator"]) as client:
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15000\r\n\r\n"
+        large = [opened(client, head + b"x" * 9_000) for _ in range(3)]
+        assert client.ask(text="a")
+        large[2].settimeout(10)
+        assert b" 503 " in large[2].recv(100)
+        for connection in large:
+            connection.close()
+
+
+def test_json_has_a_limit_of_parts(monkeypatch):
+    monkeypatch.setattr(endpoint, "MAX_JSON_PARTS", 10)
+    assert endpoint.parse(b'{"a": [1, 2]}') == {"a": [1, 2]}
+    with pytest.raises(Refused) as refused:
+        endpoint.parse(b'{"a": [' + b"[]," * 10 + b"[]]}")
+    assert refused.value.status == 413 and "commas and brackets" in refused.value.detail

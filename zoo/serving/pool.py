@@ -1,0 +1,218 @@
+"""Who does what next: work is given to processes in small batches, so that nobody waits long for a large request of others."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zoo.serving.checks import Refused
+from zoo.serving.child import BEAT_SECONDS, Child, Died, Overran
+from zoo.serving.limits import SILENT_SECONDS, STARTS, TURN_OF_THE_OLDEST
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class Order:
+    """Items that somebody waits for."""
+
+    method: str
+    options: tuple[Any, ...]
+    items: list[Any]
+    works: list[int]
+    wait: float  # seconds that the first one of a batch waits for others
+    done: asyncio.Future
+    arrived: float = field(default_factory=time.monotonic)
+    together: int = 0  # items of the largest batch
+    alone: bool = False  # a process died of it, or of what was in the batch with it
+
+    def __post_init__(self) -> None:
+        self.waiting = deque(range(len(self.items)))
+        self.results: dict[int, Any] = {}
+        self.work = sum(self.works)
+
+    def finish(self, number: int, result: Any) -> None:
+        """Takes a result; what is refused ends the whole order."""
+        self.results[number] = result
+        if isinstance(result, Refused):
+            self.waiting.clear()
+        if not self.done.done() and (isinstance(result, Refused) or len(self.results) == len(self.items)):
+            self.done.set_result(result if isinstance(result, Refused) else [self.results[n] for n in range(len(self.items))])
+
+
+Batch = list[tuple[Order, int]]  # orders, and numbers of their items
+
+
+class Pool:
+    """Processes of one kind, kept alive.
+
+    Args:
+        children: the processes.
+        max_items: of a batch.
+        max_work: of a batch, as if all its items were as large as the largest; an item that is larger is a batch of its own.
+        seconds: for a batch.
+        small: while the first lane of a process is busy with more work than this, its second one does what is less.
+    """
+
+    def __init__(self, children: Sequence[Child], max_items: int, max_work: int, seconds: float, small: int = 0) -> None:
+        self.children, self.max_items, self.max_work, self.seconds, self.small = children, max_items, max_work, seconds, small
+        self.orders: list[Order] = []
+        self.failed: asyncio.Future = asyncio.get_running_loop().create_future()  # gets the error when a process cannot be started
+        self._news = asyncio.Event()
+        self._taken = 0  # batches
+        self._loads = dict.fromkeys(children, 0)  # work in the first lanes
+        self._replacing = {child: asyncio.Lock() for child in children}
+        self._tasks: list[asyncio.Task] = []
+
+    async def start(self) -> Any:
+        """Starts the processes and keeps them busy from then on; gives the facts of the first one."""
+        found = await asyncio.gather(*(child.start() for child in self.children))
+        self._tasks = [asyncio.create_task(self._keep(child, lane)) for child in self.children for lane in range(child.lanes)]
+        return found[0]
+
+    def stop(self) -> None:
+        """Ends the processes."""
+        for task in self._tasks:
+            task.cancel()
+        for child in self.children:
+            child.kill()
+
+    def is_well(self) -> bool:
+        """Whether there is a process that can work, or does."""
+        return any(child.ready and child.silence() < SILENT_SECONDS / 3 for child in self.children)
+
+    async def run(
+        self, method: str, items: list[Any], works: list[int], options: tuple[Any, ...] = (), wait: float = 0.0
+    ) -> tuple[list[Any], int]:
+        """Results for all items, and how many items were done together; cancelled, what was not begun is dropped.
+
+        Raises:
+            Refused: one of the items was.
+        """
+        order = Order(method, options, items, works, wait, asyncio.get_running_loop().create_future())
+        self.orders.append(order)
+        self._tell()
+        try:
+            found = await order.done
+        finally:
+            order.waiting.clear()
+            self._tidy()
+        if isinstance(found, Refused):
+            raise found
+        return found, order.together
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _tidy(self) -> None:
+        self.orders = [order for order in self.orders if order.waiting]
+
+    async def _keep(self, child: Child, lane: int) -> None:
+        """Gives one lane of a process work as long as it lives, and replaces it after."""
+        while True:
+            batch = await self._next(child, lane)
+            if lane == 0 and batch:
+                self._loads[child] = len(batch) * max(order.works[number] for order, number in batch)
+                self._tell()
+            if batch is None or not await self._done(child, lane, batch):
+                await self._replace(child)
+            if lane == 0:
+                self._loads[child] = 0
+
+    async def _next(self, child: Child, lane: int) -> Batch | None:
+        """The next batch; None if the process has ended."""
+        while child.ready and child.silence() < SILENT_SECONDS:
+            batch, wait = self._batch(child, lane)
+            if batch and wait <= 0:
+                for order, number in batch:
+                    order.waiting.remove(number)
+                self._tidy()
+                self._taken += 1
+                return batch
+            try:
+                await asyncio.wait_for(self._news.wait(), min(wait, BEAT_SECONDS))
+            except asyncio.TimeoutError:
+                pass
+        return None
+
+    def _batch(self, child: Child, lane: int) -> tuple[Batch, float]:
+        """What would be done now, and for how many seconds it still waits for others.
+
+        The least work comes first, so that a large request delays small ones by one batch at most; but it is not delayed for ever.
+        """
+        if lane and self._loads[child] <= self.small:
+            return [], BEAT_SECONDS
+        most, max_work = (self.small, self.small) if lane else (child.most, self.max_work)
+        fits = [order for order in self.orders if most is None or order.work <= most]
+        by_age = self._taken % TURN_OF_THE_OLDEST == 0
+        fits.sort(key=lambda order: order.arrived if by_age else order.work)
+        batch: Batch = []
+        largest = 0
+        for order in fits:
+            first = fits[0]
+            if (order.method, order.options) != (first.method, first.options) or order.alone and order is not first:
+                continue
+            for number in order.waiting:
+                largest = max(largest, order.works[number])
+                is_full = len(batch) == (1 if first.alone else self.max_items) or (len(batch) + 1) * largest > max_work
+                if is_full and batch:
+                    return batch, 0.0
+                batch.append((order, number))
+        if not batch:
+            return batch, BEAT_SECONDS
+        is_full = len(batch) == self.max_items or fits[0].alone
+        return batch, 0.0 if is_full else min(order.arrived + order.wait for order, _ in batch) - time.monotonic()
+
+    async def _done(self, child: Child, lane: int, batch: Batch) -> bool:
+        """Has a batch done; whether the process has outlived it."""
+        order = batch[0][0]
+        for each, _ in batch:
+            each.together = max(each.together, len(batch))
+        try:
+            items = [each.items[number] for each, number in batch]
+            results = await child.call(order.method, items, *order.options, seconds=self.seconds, lane=lane)
+        except Overran:
+            log.error("a process took longer than %g s and is replaced", self.seconds)
+            results = [Refused(504, f"no answer within {self.seconds:g} s; send less at once")] * len(batch)
+            is_alive = False
+        except Died:
+            log.error("a process has died and is replaced")
+            is_alive = False
+            if len(batch) > 1 or not order.alone:
+                for each, number in batch:
+                    if not each.done.done():
+                        each.alone = True
+                        each.waiting.append(number)
+                        self.orders.append(each)
+                self.orders = list(dict.fromkeys(self.orders))
+                return False
+            results = [Refused(500, "the process of the model died of this request; the log of the server says more")]
+        except Exception:
+            log.exception("a batch failed")
+            results = [Refused(500, "the server failed on this request; its log says why")] * len(batch)
+            is_alive = True
+        else:
+            is_alive = True
+        for (each, number), result in zip(batch, results, strict=True):
+            each.finish(number, result)
+        return is_alive
+
+    async def _replace(self, child: Child) -> None:
+        async with self._replacing[child]:  # its lanes find out together
+            if child.ready and child.silence() < SILENT_SECONDS:
+                return
+            for attempt in range(1, STARTS + 1):
+                try:
+                    await child.start()
+                    return
+                except (ValueError, Died) as error:
+                    log.error("a process could not be started: %s", str(error) or "it died")
+                    reason = str(error) or "a process of the server dies when it is started; is there enough memory?"
+                await asyncio.sleep(attempt)
+            if not self.failed.done():
+                self.failed.set_result(ValueError(reason))
+            await asyncio.Event().wait()  # the server ends
