@@ -1,18 +1,27 @@
-"""Every test runs offline, on the CPU, with few threads."""
+"""Every test runs offline, on the CPU, with few threads; one each if pytest-xdist runs several side by side."""
 
 import os
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "ZOO_DATA": ""}
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
 
 import socket
 import sys
 
 import fakes
 import pytest
+import torch
 
 from zoo import cli, registry
 from zoo.bundles.files import Bundle
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """What is computed in float64 is compared with something."""
+    for item in items:
+        if "float64" in item.fixturenames:
+            item.add_marker(pytest.mark.numeric)
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +62,11 @@ def toy_registry(tmp_path, monkeypatch, toy_in_zoo):
         )
     monkeypatch.setattr(registry, "TABLE", registry._table(*entries))
     return tmp_path
+
+
+@pytest.fixture
+def float64():
+    """New tensors and modules are of double precision: what is compared with an equation is then exact to 1e-9, on every processor."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)

@@ -50,8 +50,8 @@ def variants(cls: type[ZooModule]) -> list[dict[str, Any]]:
     default = {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items()}
     grid = [dict(zip(crossed, row)) for row in itertools.product(*([default[n], *v] for n, v in crossed.items()))]
     layers = [{name: 2} for name in default if name.endswith("_layers")]
-    unique = {tuple(sorted(v.items())): v for v in [{}, *singles, *grid, *layers]}
-    return [v for v in unique.values() if _valid({**cls.tiny, **v})]
+    valid = [v for v in [{}, *singles, *grid, *layers] if _valid({**cls.tiny, **v})]
+    return list({repr(sorted({**default, **cls.tiny, **v}.items())): v for v in reversed(valid)}.values())[::-1]
 
 
 def build(cls: type[ZooModule], **options: Any) -> ZooModule:

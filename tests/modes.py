@@ -13,6 +13,8 @@ from model_cases import MAIN, build
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from zoo.layers.kernels import plain
+
 FLOAT32_EPS = torch.finfo(torch.float32).eps
 ITEMS = 6  # of the example batch
 
@@ -88,12 +90,12 @@ def key(cls: type, options: dict[str, Any]) -> tuple:
 
 @functools.cache
 def _reference(case: tuple) -> Found:
-    with drawn():
+    with drawn(), plain():
         return trained(*make(case[0], dict(case[1])))
 
 
 def reference(cls: type, options: dict[str, Any]) -> Found:
-    """What every mode must find: float64, one plain call and `backward`."""
+    """What every mode must find: float64, plain torch without a kernel, one call and `backward`."""
     return _reference(key(cls, options))
 
 
@@ -105,7 +107,7 @@ def _rounding(case: tuple, eps: float, draws: int) -> Found:
         generator = torch.Generator().manual_seed(seed)
         for p in module.parameters():
             p.data.mul_(1 + eps * torch.empty_like(p).uniform_(-1, 1, generator=generator))
-        with drawn():
+        with drawn(), plain():
             found.append(trained(module, batch))
     # a gradient that is nearly 0 is the difference of larger ones
     largest = max(gradient.abs().max() for gradient in true.gradients.values())

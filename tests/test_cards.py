@@ -6,9 +6,13 @@ split, signature}, the main one first (`zoo list` shows it; a signature may be l
 variants).
 """
 
+import importlib
+import inspect
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 import zoo
 from zoo import cli, registry
@@ -47,7 +51,82 @@ def test_front_matter(name):
         assert isinstance(score["value"], float)
         assert score["metric"].lower() in [metric.lower() for metric in card["metrics"]]
         assert score.get("signature") or not score["metric"].lower().startswith(("bleu", "sacrebleu", "chrf"))
+        if score["metric"].endswith("_no_bp"):
+            assert "no brevity penalty" in score["signature"] and "closest reference" not in score["signature"]
     assert prose.lstrip().startswith("# ") and f"zoo.load(\"{name}\")" in prose
+
+
+# ---- what trained it ----
+
+
+def _class(path):
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def _defaults(cls):
+    """The default of each `__init__` argument, also of those that a class hands on to its bases."""
+    signatures = [inspect.signature(base.__init__) for base in reversed(cls.__mro__)]
+    return {name: p.default for signature in signatures for name, p in signature.parameters.items() if p.default is not p.empty}
+
+
+def settings(recipe):
+    """The settings of a recipe that the results depend on, as a card has to say them."""
+    trainer, data, model = recipe["trainer"], recipe["data"], recipe["model"]
+    if model["class_path"] == "zoo.load":
+        begun = hub.read_config(hub.BUNDLED / model["init_args"]["name"])
+        cls, given = _class(begun["class_path"]), begun["init_args"] | model["init_args"].get("overrides", {})
+    else:
+        cls, given = _class(model["class_path"]), model["init_args"]
+    of_model = _defaults(cls) | given
+    of_data = _defaults(_class(data["class_path"])) | (data.get("init_args") or {})
+    number = lambda key: f"{of_model[key]:,}"  # noqa: E731
+
+    betas = "0 and 0.999" if of_data.get("segment") else "0.9 and 0.98"
+    said = [f"AdamW (betas {betas}), learning rate {of_model['learning_rate']:g}, weight decay {of_model['weight_decay']:g}"]
+    cosines = "a cosine" if of_model["cycles"] == 1 else f"{of_model['cycles']} cosines"
+    said.append(f"{number('warmup_steps')} steps of warm-up, {cosines} over {number('total_steps')} steps, {trainer['max_epochs']} epochs")
+    size = f"{of_data['batch_size']} streams of {of_data['segment']} words" if of_data.get("segment") else of_data["batch_size"]
+    said.append(f"batches of {size}")
+    rates = {key.replace("_", " "): of_model[key] for key in of_model if re.fullmatch(r"(\w+_)?dropout", key) and key != "locked_dropout"}
+    rates |= {key.replace("bpe_", "BPE "): of_data[key] for key in ("bpe_dropout",) if of_data.get(key)}
+    used = [f"{name} {rate:g}" for name, rate in rates.items() if rate]
+    said.append(", ".join(used) or "no dropout")
+    if "label_smoothing" in of_model:
+        said.append(f"label smoothing {of_model['label_smoothing']:g}" if of_model["label_smoothing"] else "no label smoothing")
+    clipped = trainer.get("gradient_clip_val")
+    said.append(f"gradients clipped to norm {clipped:g}" if clipped else "no clipping")
+    averages = [c["init_args"] for c in trainer.get("callbacks", []) if c["class_path"].endswith("EMAWeightAveraging")]
+    for average in averages:
+        begin = f" from step {average['update_starting_at_step']:,} on" if "update_starting_at_step" in average else ""
+        said.append(f"moving average of the weights with decay {average['decay']:g}{begin}")
+    if not averages:
+        said.append("no average of the weights")
+    return f"Settings of the recipe: {'; '.join(said)}."
+
+
+def recipe(name):
+    return yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_says_what_trained_it(name):
+    _, prose = cli.read_card(name)
+    training = prose.split("\n## Training\n")[1].split("\n## ")[0]
+    assert settings(recipe(name)) in " ".join(training.split()), f"put this under Training: {settings(recipe(name))}"
+
+
+def test_the_settings_name_each_choice():
+    said = settings(recipe("luong_general.multi30k_en_de"))
+    assert said == (
+        "Settings of the recipe: AdamW (betas 0.9 and 0.98), learning rate 0.0015, weight decay 0; 400 steps of warm-up, 2 cosines over "
+        "16,416 steps, 36 epochs; batches of 64; dropout 0.3; label smoothing 0.1; gradients clipped to norm 1; moving average of the "
+        "weights with decay 0.999 from step 500 on."
+    )
+    changed = recipe("luong_general.multi30k_en_de")
+    del changed["trainer"]["callbacks"], changed["trainer"]["gradient_clip_val"]
+    changed["model"]["init_args"] |= {"label_smoothing": 0.0, "dropout": 0.0}
+    assert "no dropout; no label smoothing; no clipping; no average of the weights" in settings(changed)
 
 
 @pytest.mark.parametrize("name", NAMES)

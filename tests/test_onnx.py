@@ -295,13 +295,15 @@ def test_transformer(transformer):
         onnx.checker.check_model(onnx.load_model(folder / name), full_check=True)
 
 
-@pytest.mark.parametrize("kind, beam_size", [*zip(["translator"] * 3, (1, 2, 5)), ("transformer", 1), ("transformer", 4)])
-def test_the_example_translates_as_the_package_does(kind, beam_size, request):
+@pytest.mark.parametrize(
+    "kind, beam_size, each", [("translator", 1, 2), ("translator", 2, 3), ("translator", 5, 4), ("transformer", 1, 4), ("transformer", 4, 6)]
+)
+def test_the_example_translates_as_the_package_does(kind, beam_size, each, request):
     model, folder = request.getfixturevalue(kind)
     other = example("onnx_translate").Translator(folder)
-    texts = ["", *SENTENCES[:: 3 if kind == "transformer" else 1]]
+    texts = ["", *SENTENCES[::each]]
     wanted = model.translate(texts, beam_size=beam_size)
-    assert len({want.text for want in wanted}) > 10
+    assert len({want.text for want in wanted}) > len(texts) // 2
     for text, want in zip(texts, wanted, strict=True):
         found, score = other.translate(text, beam_size)
         assert found == want.text and score == pytest.approx(want.score, abs=1e-4)

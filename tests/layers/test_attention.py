@@ -10,6 +10,8 @@ from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.scores import SCORES
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 B, T, S, H, D = 3, 4, 7, 6, 2
 LENGTHS = [7, 3, 0]  # a full row, a padded row, a row with nothing to attend to
 
@@ -76,8 +78,8 @@ def test_against_naive_loops(kind, name, renormalize):
             want = naive_weights(
                 kind, attention, name, query[b, t], memory[b], LENGTHS[b], t, renormalize and kind.startswith("local_p")
             )
-            torch.testing.assert_close(weights[b, t], torch.tensor(want), rtol=1e-4, atol=1e-6)
-            torch.testing.assert_close(context[b, t], sum(w * h for w, h in zip(want, memory[b])), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(weights[b, t], torch.tensor(want))
+            torch.testing.assert_close(context[b, t], sum(w * h for w, h in zip(want, memory[b])))
 
 
 @pytest.mark.parametrize("kind, name", CASES)
@@ -97,7 +99,7 @@ def test_a_loop_of_steps_equals_all_queries_at_once_and_so_do_the_gradients(kind
         (context.sin().sum() + (weights**2).sum()).backward()
         results.append([context, weights, query.grad, memory.grad, *(p.grad for p in attention.parameters())])
     for a, b in zip(*results):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize("renormalize", [False, True])

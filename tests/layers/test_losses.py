@@ -6,6 +6,8 @@ from zoo.layers import kernels
 from zoo.layers.kernels import cross_entropy
 from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 
 def linear(weight, bias):
     """An output layer with these weights."""
@@ -26,18 +28,18 @@ def test_loss_and_gradients_equal_torch(smoothing, rows, monkeypatch):
     torch.testing.assert_close(ours, theirs)
     parameters = [x, layer.weight, layer.bias]
     for a, b in zip(torch.autograd.grad(ours * 3, parameters), torch.autograd.grad(theirs * 3, parameters)):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(a, b)
 
 
 def test_under_autocast_and_without_gradient():
-    layer, labels = nn.Linear(4, 5), torch.tensor([0, 4, 1])
-    x = torch.randn(3, 4)
+    layer, labels = nn.Linear(4, 5, dtype=torch.float32), torch.tensor([0, 4, 1])
+    x = torch.randn(3, 4, dtype=torch.float32)
     want = output_loss(layer, x, labels)
     with torch.autocast("cpu", torch.bfloat16):
         got = output_loss(layer, x.bfloat16(), labels)
     got.backward()
     assert got.dtype == layer.weight.grad.dtype == torch.float32
-    torch.testing.assert_close(got, want, rtol=0.02, atol=0.02)
+    torch.testing.assert_close(got, want, rtol=0.02, atol=0.02)  # bfloat16 has 8 bits
     with torch.no_grad():
         torch.testing.assert_close(output_loss(layer, x, labels), want)
 
@@ -48,7 +50,7 @@ def test_no_rows():
 
 def test_sampled_softmax_is_right_on_average():
     torch.manual_seed(0)
-    x, weight, bias, labels = torch.randn(3, 4), torch.randn(50, 4), torch.randn(50), torch.tensor([0, 33, 49])
+    x, weight, bias, labels = torch.randn(3, 4), torch.randn(50, 4) / 2, torch.randn(50), torch.tensor([0, 33, 49])
     scores, layer = x @ weight.t() + bias, linear(weight, bias)
 
     def norms(**chosen):  # the sum of the softmax of each row: exp(loss) times the exponential of its label's score
@@ -56,7 +58,7 @@ def test_sampled_softmax_is_right_on_average():
         return draws.detach().exp() * scores.gather(1, labels[:, None]).squeeze(1).exp()
 
     want = scores.exp().sum(1)
-    draws = torch.stack([norms(sampled=10) for _ in range(2000)])
+    draws = torch.stack([norms(sampled=10) for _ in range(1000)])
     assert (draws.std(0) > 0.05 * want).all()  # it is a sample
     assert ((draws.mean(0) - want).abs() < 4 * draws.std(0) / len(draws) ** 0.5).all()
     assert (draws.std(0) / len(draws) ** 0.5 < 0.05 * want).all()  # which would show an error of a fifth

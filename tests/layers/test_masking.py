@@ -3,6 +3,8 @@ import torch
 
 from zoo.layers.masking import lengths_to_mask, masked_mean, masked_softmax, reverse_rows
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 
 def test_lengths_to_mask():
     mask = lengths_to_mask(torch.tensor([2, 0, 3]), 4)

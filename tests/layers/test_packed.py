@@ -8,6 +8,8 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from zoo.layers.packed import pack, segment_ids, segment_softmax, segment_sum
 from zoo.layers.recurrent import CELLS, RecurrentEncoder
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 TORCH = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
@@ -88,8 +90,8 @@ def test_steps_run_the_longest_first_and_read_both_ends():
 @pytest.mark.parametrize("name", CELLS)
 def test_lower_precision_is_close(name):
     torch.manual_seed(2)
-    encoder = RecurrentEncoder(name, 16, 16)
-    x, lengths = torch.randn(4, 9, 16), torch.tensor([9, 3, 5, 1])
+    encoder = RecurrentEncoder(name, 16, 16).float()
+    x, lengths = torch.randn(4, 9, 16, dtype=torch.float32), torch.tensor([9, 3, 5, 1])
     exact, _ = encoder(x, lengths)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         near, _ = encoder(x, lengths)

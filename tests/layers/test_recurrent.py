@@ -8,6 +8,8 @@ from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.maxout import maxout
 from zoo.layers.recurrent import CELLS, RecurrentDecoder, RecurrentEncoder
 
+pytestmark = pytest.mark.usefixtures("float64")
+
 TORCH = {"lstm": nn.LSTM, "gru": nn.GRU}
 
 
@@ -39,7 +41,7 @@ def test_cell_and_its_gradients_equal_torch(name):
     got = torch.autograd.grad(ours, [x, cell.weight_input, cell.weight_hidden, cell.bias], grad)
     want = torch.autograd.grad(theirs, [x, twin.weight_ih_l0, twin.weight_hh_l0, twin.bias_ih_l0], grad)
     for a, b in zip(got, want):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -86,7 +88,7 @@ def test_steps_of_a_loop_equal_torch(name):
     torch.testing.assert_close(ours, theirs.transpose(0, 1))
     parameters = [x, feed, *decoder.parameters()]
     for a, b in zip(torch.autograd.grad(ours.sin().sum(), parameters), torch.autograd.grad(theirs.sin().sum(), parameters)):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(a, b)
 
 
 @pytest.mark.parametrize("name", CELLS)

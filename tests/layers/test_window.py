@@ -1,8 +1,11 @@
 """Attention over windows against loops over time."""
 
+import pytest
 import torch
 
 from zoo.layers.window import window_mask, window_score, window_sum
+
+pytestmark = pytest.mark.usefixtures("float64")
 
 T, B, L, K = 6, 3, 4, 5
 
@@ -46,7 +49,7 @@ def test_a_window_holds_what_was_read():
 
 
 def test_autocast_changes_no_score():
-    keys, query, v = torch.randn(5, 2, 8), torch.randn(3, 2, 8), torch.randn(8)
+    keys, query, v = (torch.randn(*shape, dtype=torch.float32) for shape in ((5, 2, 8), (3, 2, 8), (8,)))
     want = window_score(query, keys, v)
     with torch.autocast("cpu", torch.bfloat16):
         got = window_score(query, keys, v)

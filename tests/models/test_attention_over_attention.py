@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 import torch
 from model_cases import CASES, build
+from numeric import agree
 from torch.utils.data import DataLoader
 
 from zoo.cloze_text import BLANK, BLANK_ID, collate_questions, split_words
 from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention
 from zoo.reading import Reading, ReadingModule
 from zoo.text import UNK, Tokenizer
+
+exactly = pytest.mark.usefixtures("float64")
 
 CASES = [case for case in CASES if issubclass(case.values[0], ReadingModule)]
 DOCUMENT = "Alice met the Rabbit . The Rabbit ran , and Alice ran after the Rabbit ; Zog slept ."
@@ -76,6 +79,7 @@ def encode(encoder, inputs):
     return torch.cat(outputs, dim=-1), torch.cat(last)
 
 
+@exactly
 @pytest.mark.parametrize("attention", ["over_attention", "sum"])
 @pytest.mark.parametrize("shared", [True, False])
 @torch.no_grad()
@@ -95,8 +99,8 @@ def test_a_reader_equals_a_loop_over_examples(attention, shared):
         else:
             want, mean = (torch.tensor(x) for x in naive_over_attention((d @ q.t()).double().numpy()))
             got = query_weights[query_start : query_start + len(query)]
-            torch.testing.assert_close(got, mean.float(), rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(weights[start : start + len(document)], want.float(), rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(got, mean, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(weights[start : start + len(document)], want, rtol=1e-9, atol=1e-9)
         if answer:
             losses.append(-math.log(sum(float(w) for w, word in zip(want, document) if word == answer)))
         start, query_start = start + len(document), query_start + len(query)
@@ -104,21 +108,26 @@ def test_a_reader_equals_a_loop_over_examples(attention, shared):
     assert count == 2 and float(loss) == pytest.approx(sum(losses), rel=1e-4)  # 30 is in the query only
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("cls, options", CASES)
 @torch.no_grad()
 def test_an_example_alone_is_the_example_in_a_batch(model_and_batch):
     model, batch = model_and_batch
-    weights, query_weights = model(batch)
-    together = model.candidate_probabilities(model.word_probabilities(weights, batch), batch)
-    rows, places = weights.split(batch.document_lengths.tolist()), together.split(batch.candidate_counts.tolist())
-    for n in range(6):
-        alone = batch.select([n])
-        found, _ = model(alone)
-        torch.testing.assert_close(found, rows[n], rtol=1e-4, atol=1e-6)
-        one = model.candidate_probabilities(model.word_probabilities(found, alone), alone)
-        torch.testing.assert_close(one, places[n], rtol=1e-4, atol=1e-6)
-        assert float(found.sum()) == pytest.approx(float(len(found) > 0), abs=1e-5) and (found >= 0).all()
-    assert (query_weights is None) == (model.config["attention"] == "sum")
+
+    def pairs(model):
+        weights, query_weights = model(batch)
+        together = model.candidate_probabilities(model.word_probabilities(weights, batch), batch)
+        rows, places = weights.split(batch.document_lengths.tolist()), together.split(batch.candidate_counts.tolist())
+        for n in range(6):
+            alone = batch.select([n])
+            found, _ = model(alone)
+            yield found, rows[n]
+            yield model.candidate_probabilities(model.word_probabilities(found, alone), alone), places[n]
+            yield found.sum(), torch.full_like(found.sum(), len(found) > 0)
+            assert (found >= 0).all()
+        assert (query_weights is None) == (model.config["attention"] == "sum")
+
+    agree(model, pairs)
 
 
 @pytest.mark.parametrize("attention", ["over_attention", "sum"])

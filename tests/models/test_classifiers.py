@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 from model_cases import CASES, build
+from numeric import agree
 from torch import nn
 
 from zoo.classification import Classification, ClassificationModule, DocumentClassification, DocumentClassifier, TextClassifier
@@ -15,34 +16,45 @@ from zoo.models.han import HAN, ContextAttention
 from zoo.models.structured_self_attention import HopAttention, PrunedMLP, StructuredSelfAttention
 from zoo.text import Tokenizer
 
+exactly = pytest.mark.usefixtures("float64")
+
 CASES = [case for case in CASES if issubclass(case.values[0], ClassificationModule)]
 TEXT_CASES = [case for case in CASES if issubclass(case.values[0], TextClassifier)]
 CLASSES = sorted({case.values[0] for case in CASES}, key=lambda c: c.__name__)
 TEXT = "One dog barks. Another dog sleeps all day.\n\nNo cat is here!"
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("cls, options", CASES)
 @torch.no_grad()
 def test_a_text_alone_is_the_text_in_a_batch(model_and_batch):
     model, batch = model_and_batch
-    together, _ = model(batch)
-    assert together.isfinite().all() and together.shape == (6, 3)
-    for n in range(6):
-        alone, _ = model(batch.select([n]))
-        torch.testing.assert_close(alone[0], together[n], rtol=1e-4, atol=1e-5)
+
+    def pairs(model):
+        together, _ = model(batch)
+        assert together.isfinite().all() and together.shape == (6, 3)
+        for n in range(6):
+            yield model(batch.select([n]))[0][0], together[n]
+
+    agree(model, pairs)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("cls, options", TEXT_CASES)
 @torch.no_grad()
 def test_padding_changes_nothing(model_and_batch):
     model, batch = model_and_batch
-    wide = {name: nn.functional.pad(getattr(batch, name), (0, 9)) for name in ("tokens", "tokens2") if getattr(batch, name) is not None}
-    logits, weights = model(batch)
-    padded_logits, padded_weights = model(batch._replace(**wide))
-    torch.testing.assert_close(padded_logits, logits, rtol=1e-4, atol=1e-5)
-    for a, b in zip(weights, padded_weights, strict=True):
-        torch.testing.assert_close(b[..., : a.size(-1)], a, rtol=1e-4, atol=1e-5)
-        assert (b[..., a.size(-1) :] == 0).all()
+    names = [name for name in ("tokens", "tokens2") if getattr(batch, name) is not None]
+    wide = batch._replace(**{name: nn.functional.pad(getattr(batch, name), (0, 9)) for name in names})
+
+    def pairs(model):
+        (padded_logits, padded_weights), (logits, weights) = model(wide), model(batch)
+        yield padded_logits, logits
+        for a, b in zip(weights, padded_weights, strict=True):
+            yield b[..., : a.size(-1)], a
+            assert (b[..., a.size(-1) :] == 0).all()
+
+    agree(model, pairs)
 
 
 @pytest.mark.parametrize("cls, options", TEXT_CASES)
@@ -70,6 +82,7 @@ def naive_context_attention(attention, items):
     return sum(w * h for w, h in zip(weights, items)), weights
 
 
+@exactly
 @torch.no_grad()
 def test_han_equals_a_loop_over_documents_sentences_and_words():
     torch.manual_seed(0)
@@ -99,7 +112,7 @@ def test_han_equals_a_loop_over_documents_sentences_and_words():
                 seen_words.append(w)
             vector, w = naive_context_attention(model.sentence_attention, encode(model.sentence_encoder, torch.stack(sentences)))
             seen_sentences.append(w)
-        torch.testing.assert_close(logits[n], model.classifier(vector), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(logits[n], model.classifier(vector), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(word_weights, torch.cat(seen_words))
     torch.testing.assert_close(sentence_weights, torch.cat(seen_sentences))
 

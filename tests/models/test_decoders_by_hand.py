@@ -1,9 +1,12 @@
 """The tutorial's decoder and the textbook form of Luong's, word by word as they are written down."""
 
+import pytest
 import torch
 
 from zoo.models.luong import LuongNMT
 from zoo.models.tutorial_attention import TutorialAttentionNMT
+
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 def as_torch(cell, kind):
@@ -32,8 +35,8 @@ def parts(model):
 
 def same(logits, weights, found_logits, found_weights, n):
     length = found_weights.size(1)
-    torch.testing.assert_close(logits[n], found_logits, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(weights[n, :, :length], found_weights, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(logits[n], found_logits, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(weights[n, :, :length], found_weights, rtol=1e-9, atol=1e-9)
 
 
 @torch.no_grad()

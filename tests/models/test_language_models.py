@@ -19,6 +19,8 @@ from zoo.data import PlainText
 from zoo.models.key_value_predict_lm import READERS, KeyValuePredictLM
 from zoo.text import EOS, PAD, UNK, LMBatch, Tokenizer
 
+exactly = pytest.mark.usefixtures("float64")
+
 ATTENTIONS = [*READERS]
 LINES = ["the cat sat on the mat", "a dog sat on a cat", "the dog ran", "a cat ran on and on and on"] * 6
 QUIET = dict(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
@@ -87,6 +89,7 @@ def reference(model, inputs):
     return torch.stack(readouts), torch.stack(weights) if weights else None
 
 
+@exactly
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_equations(attention):
     model, inputs = build(attention, num_layers=2, inner_size=5), ids(2, 8)
@@ -94,10 +97,10 @@ def test_equations(attention):
         readouts, weights, _ = model.read(inputs, model.start(2))
         for b in range(2):
             want, want_weights = reference(model, inputs[b])
-            torch.testing.assert_close(readouts[b], want, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(readouts[b], want, rtol=1e-9, atol=1e-9)
             assert (weights is None) == (want_weights is None)
             if weights is not None:
-                torch.testing.assert_close(weights[b], want_weights, rtol=1e-4, atol=1e-5)
+                torch.testing.assert_close(weights[b], want_weights, rtol=1e-9, atol=1e-9)
 
 
 def test_sampled_words_are_for_the_training_only():
@@ -111,6 +114,7 @@ def test_sampled_words_are_for_the_training_only():
         build(sampled_words=1)
 
 
+@exactly
 @pytest.mark.parametrize("tie_output", [True, False])
 def test_evaluation_temperature_softens_all_that_is_not_trained(tie_output):
     one, model = (build(dropout=0.0, tie_output=tie_output, evaluation_temperature=t) for t in (1.0, 2.0))
@@ -142,6 +146,7 @@ def test_weights_sum_to_one_where_something_was_read(attention):
         assert (weights[:, t, t:] == 0).all()
 
 
+@exactly
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("pieces", [[1] * 11, [4, 7], [2, 3, 1, 5]])
 def test_segments_of_any_length_are_one_text(attention, pieces):
@@ -159,6 +164,7 @@ def test_segments_of_any_length_are_one_text(attention, pieces):
         torch.testing.assert_close(a, b)
 
 
+@exactly
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_texts_of_different_length_side_by_side(attention):
     """Readouts, weights and the state behind each text are those of the text alone; also where a text has ended before."""
@@ -183,13 +189,14 @@ def test_texts_of_different_length_side_by_side(attention):
                 torch.testing.assert_close(a[b], z[0])
 
 
+@exactly
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_a_stream_does_not_depend_on_its_batch(attention):
     model, inputs = build(attention), ids(5, 6)
     whole, _ = model(inputs)
     for b in range(5):
         alone, _ = model(inputs[b : b + 1])
-        torch.testing.assert_close(alone[0], whole[b], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(alone[0], whole[b], rtol=1e-9, atol=1e-9)
 
 
 def test_sizes():
@@ -227,6 +234,7 @@ def halves(inputs, labels):
     return LMBatch(inputs[:, :middle], labels[:, :middle], True), LMBatch(inputs[:, middle:], labels[:, middle:], False)
 
 
+@exactly
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_a_batch_goes_on_where_the_one_before_ended(attention):
     model, inputs, labels = build(attention), ids(3, 10), ids(3, 10, seed=1)
@@ -259,6 +267,7 @@ def test_a_validation_leaves_the_training_memory_alone():
     assert torch.equal(model.train().loss(second)[0], want)
 
 
+@exactly
 def test_labels_that_are_pads_do_not_count():
     model, batch = build(), LMBatch(ids(3, 6), ids(3, 6, seed=1), True)
     labels = batch.labels.clone()
@@ -435,7 +444,7 @@ def test_a_training_on_other_text_adds_its_words(corpus, tmp_path):
 
 
 def test_completion_is_the_most_probable_word_again_and_again():
-    model = with_words(build())
+    model = with_words(build()).double()
     found = model.complete("the cat", max_words=6, beam_size=1, allow_unk=True)
     row = [EOS, *model.tokenizer.encode("the cat")]
     for n in range(6):
@@ -447,7 +456,7 @@ def test_completion_is_the_most_probable_word_again_and_again():
         if row[-1] == EOS:
             break
     assert found.tokens == model.tokenizer.tokens(row[1:]) and found.given == 2
-    torch.testing.assert_close(found.attention, weights[0], rtol=1e-4, atol=1e-6)  # of each word when it was predicted
+    torch.testing.assert_close(found.attention, weights[0], rtol=1e-9, atol=1e-9)  # of each word when it was predicted
     assert found.text == f"the cat {found.continuation}".strip()
 
 

@@ -23,6 +23,8 @@ from torch.utils.data import DataLoader
 
 from zoo.layers import kernels
 
+pytestmark = pytest.mark.numeric
+
 CLASSES = [case for case in MAIN if not case.values[1]]
 every_case = pytest.mark.parametrize("cls, options", MAIN)
 # what hard attention minimises is an estimate whose gradient is that of Eq. 12-13, by design not the slope of its value
@@ -112,12 +114,16 @@ def test_without_a_gradient_the_loss_is_the_same(cls, options):
 # ---- torch.compile ----
 
 
-@pytest.mark.parametrize(
-    "backend",
-    ["aot_eager", *(pytest.param(name, marks=pytest.mark.slow) for name in ("eager", "inductor"))],
-)
+@pytest.mark.parametrize("cls, options", CLASSES)
+def test_compile(cls, options):
+    module, batch = make(cls, options)
+    same(trained(module, batch, compiled(module, "aot_eager")), reference(cls, options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @every_case
-def test_compile(cls, options, backend):
+def test_compile_with_each_backend(cls, options, backend):
     module, batch = make(cls, options)
     same(trained(module, batch, compiled(module, backend)), reference(cls, options))
 

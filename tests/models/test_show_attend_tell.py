@@ -11,6 +11,8 @@ from zoo.metrics import CiderD
 from zoo.models.show_attend_tell import ShowAttendTell, draw
 from zoo.text import BOS, EOS, PAD
 
+exactly = pytest.mark.usefixtures("float64")
+
 POSITIONS, STEPS = 3, 3
 
 
@@ -43,6 +45,7 @@ def naive_steps(model, features, tokens, choose=None):
     return torch.stack(logits), torch.stack(weights)
 
 
+@exactly
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"feature_size": None}])
 def test_equals_the_equations(options):
     model = build(**options)
@@ -51,38 +54,41 @@ def test_equals_the_equations(options):
     logits, weights = model(features, tokens)
     for n, k in product(range(2), range(3)):
         want_logits, want_weights = naive_steps(model, features[n], tokens[n, k])
-        torch.testing.assert_close(logits[n, k], want_logits, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(weights[n, k], want_weights, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(logits[n, k], want_logits, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(weights[n, k], want_weights, rtol=1e-9, atol=1e-9)
 
 
+@exactly
 @pytest.mark.parametrize("attention", ["soft", "hard"])
 def test_searching_step_by_step_gives_the_same_as_teacher_forcing(attention):
     model = build(attention=attention)
     batch = model.example_batch(4)
     logits, weights = model(batch.images, batch.captions[..., :-1])
     memory, state = model.encode(batch.images)
-    state, step = tuple(x.unsqueeze(1).expand(-1, 2, -1) for x in state), model.step
+    state = tuple(x.unsqueeze(1).expand(-1, 2, -1) for x in state)
     for t in range(batch.captions.size(-1) - 1):
-        found, state, alpha = step(batch.captions[..., t], state, memory, t)
-        torch.testing.assert_close(found, logits[:, :, t], rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(alpha, weights[:, :, t], rtol=1e-4, atol=1e-6)
+        found, state, alpha = model.step(batch.captions[..., t], state, memory, t)
+        torch.testing.assert_close(found, logits[:, :, t], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(alpha, weights[:, :, t], rtol=1e-9, atol=1e-9)
 
 
+@exactly
 def test_captions_do_not_see_each_other_nor_the_padding():
     model = build()
     batch = model.example_batch(6)
     whole, words = model.loss(batch)
     wider = batch._replace(captions=torch.nn.functional.pad(batch.captions, (0, 3), value=PAD))
-    torch.testing.assert_close(model.loss(wider)[0], whole, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model.loss(wider)[0], whole, rtol=1e-9, atol=1e-9)
     parts = [
         model.loss(CaptionBatch(batch.images[n : n + 1], batch.captions[n : n + 1, k : k + 1], batch.lengths[n : n + 1, k : k + 1]))
         for n in range(6)
         for k in range(2)
     ]
-    torch.testing.assert_close(sum(loss for loss, _ in parts), whole, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(sum(loss for loss, _ in parts), whole, rtol=1e-9, atol=1e-9)
     assert sum(count for _, count in parts) == words == int(batch.lengths.sum())
 
 
+@exactly
 def test_the_doubly_stochastic_term_is_that_of_the_paper_on_real_steps():
     batch = build().example_batch(6)
     with_term, without = build(doubly_stochastic=0.7).train(), build(doubly_stochastic=0.0).train()
@@ -92,7 +98,7 @@ def test_the_doubly_stochastic_term_is_that_of_the_paper_on_real_steps():
         length = int(batch.lengths[n, k])
         if length:
             want += 0.7 * sum((1 - weights[n, k, :length, i].sum()) ** 2 for i in range(weights.size(-1)))
-    torch.testing.assert_close(with_term.loss(batch)[0] - without.loss(batch)[0], want, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(with_term.loss(batch)[0] - without.loss(batch)[0], want, rtol=1e-9, atol=1e-9)
 
 
 def test_hard_attention_has_no_doubly_stochastic_term_unless_it_is_asked_for():
@@ -175,6 +181,7 @@ def test_the_baseline_lowers_the_variance():
     assert soft_context < with_baseline
 
 
+@exactly
 def test_the_expected_context_gets_no_reinforce_term_and_is_soft_attention():
     hard = build(attention="hard", expected_share=1.0, entropy=0.0, doubly_stochastic=0.0).train()
     soft = build(attention="soft", doubly_stochastic=0.0).train()
@@ -188,7 +195,7 @@ def test_the_expected_context_gets_no_reinforce_term_and_is_soft_attention():
         gradients.append([p.grad.clone() for p in model.parameters()])
     for with_term, without, of_soft in zip(*gradients):
         assert torch.equal(with_term, without)
-        torch.testing.assert_close(with_term, of_soft, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(with_term, of_soft, rtol=1e-9, atol=1e-9)
 
 
 def test_samples_follow_the_weights_and_pass_no_gradient():
@@ -225,6 +232,7 @@ def test_the_moving_average_is_that_of_a_word_and_is_used_before_it_is_renewed()
     assert model.word_baseline.item() == pytest.approx(0.9 * used[2] + 0.1 * rewards[2])  # evaluation leaves it alone
 
 
+@exactly
 def test_entropy_is_rewarded():
     batch = build().example_batch(5)
     losses = []
@@ -234,7 +242,7 @@ def test_entropy_is_rewarded():
     _, weights = model.eval()(batch.images, batch.captions[..., :-1])
     real = torch.arange(weights.size(2)) < batch.lengths.unsqueeze(-1)
     entropy = -(weights * weights.log()).sum(-1)[real].sum()
-    torch.testing.assert_close(losses[0] - losses[1], 2 * entropy, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(losses[0] - losses[1], 2 * entropy, rtol=1e-9, atol=1e-9)
 
 
 # ---- self-critical training ----
@@ -322,6 +330,7 @@ def test_reward_of_right_words_beside_cider():
     assert rewards().std() > 0.1
 
 
+@exactly
 @pytest.mark.parametrize("decoding", ["expectation", "argmax", "sample"])
 def test_decoding_of_hard_attention(decoding):
     model = build(attention="hard", decoding=decoding)
@@ -332,7 +341,7 @@ def test_decoding_of_hard_attention(decoding):
     torch.manual_seed(5)
     choose = {"expectation": None, "argmax": lambda t, alpha: torch.eye(4)[alpha.argmax()], "sample": lambda t, alpha: draw(alpha)}
     want, _ = naive_steps(model, features[0], tokens[0, 0], choose[decoding])
-    torch.testing.assert_close(logits[0, 0], want, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(logits[0, 0], want, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(

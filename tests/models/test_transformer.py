@@ -11,6 +11,8 @@ from zoo.layers.attention import dot_product_attention
 from zoo.models.transformer import TransformerNMT
 from zoo.text import EOS, Tokenizer
 
+exactly = pytest.mark.usefixtures("float64")
+
 
 def normalised(x, norm):
     mean, variance = x.mean(), x.var(unbiased=False)
@@ -73,6 +75,7 @@ def naive(model, src, tgt):
     return last(model.decoder_norm, x) @ model.embeddings.output.weight.T + model.embeddings.output.bias, maps
 
 
+@exactly
 @pytest.mark.parametrize("num_heads", [1, 2, 4])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @torch.no_grad()
@@ -87,10 +90,10 @@ def test_equals_the_equations(norm, num_heads):
     for n in range(4):
         s, t = int(batch.src_lengths[n]), int((batch.tgt[n, :-1] != 0).sum())
         want, (encoder, decoder, cross) = naive(model, batch.src[n, :s], batch.tgt[n, :t])
-        torch.testing.assert_close(logits[n, :t], want, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(weights[n, :t, :s], cross[-1].mean(0), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(logits[n, :t], want, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(weights[n, :t, :s], cross[-1].mean(0), rtol=1e-9, atol=1e-9)
         for found, wanted, rows, columns in [(maps.encoder, encoder, s, s), (maps.decoder, decoder, t, t), (maps.cross, cross, t, s)]:
-            torch.testing.assert_close(found[:, n, :, :rows, :columns], torch.stack(wanted), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(found[:, n, :, :rows, :columns], torch.stack(wanted), rtol=1e-9, atol=1e-9)
 
 
 @torch.no_grad()
@@ -104,6 +107,7 @@ def test_no_step_sees_a_later_word():
     assert torch.equal(before[:, :2], after[:, :2]) and not torch.allclose(before[:, 2:], after[:, 2:])
 
 
+@exactly
 def test_consistency_adds_the_divergence_of_two_passes(monkeypatch):
     torch.manual_seed(0)
     plain = build(TransformerNMT).train()
@@ -128,7 +132,7 @@ def test_consistency_adds_the_divergence_of_two_passes(monkeypatch):
         losses = [torch.nn.functional.cross_entropy(x.log(), labels[n, t], label_smoothing=0.1) for x in (p, q)]
         kl = [(a * (a / b).log()).sum() for a, b in ((p, q), (q, p))]
         expected += sum(losses) / 2 + 1.5 * sum(kl) / 2
-    torch.testing.assert_close(model.loss(batch, 0.1)[0], expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model.loss(batch, 0.1)[0], expected, rtol=1e-9, atol=1e-9)
     monkeypatch.undo()
     torch.testing.assert_close(model.eval().loss(batch)[0], plain.eval().loss(batch)[0])
 

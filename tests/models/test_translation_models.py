@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 from model_cases import CASES, build
+from numeric import agree
 
 from zoo.layers.masking import lengths_to_mask
 from zoo.text import EOS, PAD, Tokenizer
@@ -42,46 +43,63 @@ def test_shapes_and_attention(model_and_batch):
         torch.testing.assert_close(total, torch.ones_like(total))
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("cls, options", CASES)
 @torch.no_grad()
 def test_padding_changes_nothing(model_and_batch):
     model, batch = model_and_batch
-    logits, _ = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
-    padded, weights = model(pad(batch.src, 5), batch.src_lengths, pad(batch.tgt[:, :-1], 3))
-    torch.testing.assert_close(padded[:, : logits.size(1)], logits, rtol=1e-5, atol=1e-5)
-    loss, tokens = model.loss(batch)
-    more_loss, more_tokens = model.loss(batch._replace(src=pad(batch.src, 5), tgt=pad(batch.tgt, 3)))
-    assert tokens == more_tokens
-    torch.testing.assert_close(loss, more_loss)
+    wide = batch._replace(src=pad(batch.src, 5), tgt=pad(batch.tgt, 3))
+
+    def pairs(model):
+        logits, weights = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+        padded, padded_weights = model(wide.src, wide.src_lengths, wide.tgt[:, :-1])
+        assert padded.dtype == model.embeddings.output.weight.dtype
+        yield padded[:, : logits.size(1)], logits
+        if weights is not None:
+            yield padded_weights[:, : weights.size(1), : weights.size(2)], weights
+        (more_loss, more_tokens), (loss, tokens) = model.loss(wide), model.loss(batch)
+        yield more_loss, loss
+        assert more_tokens == tokens
+
+    agree(model, pairs)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("cls, options", CASES)
 @torch.no_grad()
 def test_a_sentence_alone_is_the_sentence_in_a_batch(model_and_batch):
     model, batch = model_and_batch
-    together = model._search(batch.src, batch.src_lengths, beam_size=3, n_best=2)
-    logits, _ = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
-    for n, length in enumerate(batch.src_lengths.tolist()):
-        row, lengths = batch.src[n : n + 1, :length], batch.src_lengths[n : n + 1]
-        alone, _ = model(row, lengths, batch.tgt[n : n + 1, :-1])
-        torch.testing.assert_close(alone[0], logits[n], rtol=1e-5, atol=1e-5)
-        found = model._search(row, lengths, beam_size=3, n_best=2)
-        torch.testing.assert_close(found.scores[0], together.scores[n], rtol=1e-4, atol=1e-5)
-        assert torch.equal(found.tokens[0], together.tokens[n, :, : found.tokens.size(2)])
+
+    def pairs(model):
+        together = model._search(batch.src, batch.src_lengths, beam_size=3, n_best=2, max_length=6)
+        logits, _ = model(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+        for n, length in enumerate(batch.src_lengths.tolist()):
+            row, lengths = batch.src[n : n + 1, :length], batch.src_lengths[n : n + 1]
+            yield model(row, lengths, batch.tgt[n : n + 1, :-1])[0][0], logits[n]
+            found = model._search(row, lengths, beam_size=3, n_best=2, max_length=6)
+            yield found.scores[0], together.scores[n]
+            yield found.tokens[0], together.tokens[n, :, : found.tokens.size(2)]
+
+    agree(model, pairs)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("cls, options", CASES)
 @torch.no_grad()
 def test_a_step_of_the_search_is_a_step_of_teacher_forcing(model_and_batch):
     model, batch = model_and_batch
-    memory, state = model.encode(batch.src, batch.src_lengths)
-    readouts, weights = model.decode(batch.tgt[:, :-1], memory, state)
-    step, state = model.step, tuple(x.unsqueeze(1).repeat_interleave(2, dim=1) for x in state)  # two hypotheses
-    for t in range(readouts.size(1)):
-        readout, state, weight = step(batch.tgt[:, t : t + 1].repeat(1, 2), state, memory, t)
-        torch.testing.assert_close(readout, readouts[:, t : t + 1].expand_as(readout), rtol=1e-5, atol=1e-5)
-        if weights is not None:
-            torch.testing.assert_close(weight, weights[:, t : t + 1].expand_as(weight), rtol=1e-5, atol=1e-5)
+
+    def pairs(model):
+        memory, state = model.encode(batch.src, batch.src_lengths)
+        readouts, weights = model.decode(batch.tgt[:, :-1], memory, state)
+        state = tuple(x.unsqueeze(1).repeat_interleave(2, dim=1) for x in state)  # two hypotheses
+        for t in range(readouts.size(1)):
+            readout, state, weight = model.step(batch.tgt[:, t : t + 1].repeat(1, 2), state, memory, t)
+            yield readout, readouts[:, t : t + 1].expand_as(readout)
+            if weights is not None:
+                yield weight, weights[:, t : t + 1].expand_as(weight)
+
+    agree(model, pairs)
 
 
 @pytest.fixture(scope="module")
