@@ -220,6 +220,8 @@ class ClassificationModule(ScoredModule):
 
         A data module asks for it in its `setup`, as callbacks copy the model before its own.
         """
+        if len(data.labels) < 2 and not data.multi_label:
+            raise ValueError(f"{data.source('train')}: all texts have the label {data.labels[0]!r}; give texts of two labels or more")
         same = self.label_names == data.labels and self.config["multi_label"] == data.multi_label
         if self.label_names is not None and stage == "fit" and not same:
             self.replace_labels(data.labels, data.multi_label)

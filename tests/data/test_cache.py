@@ -183,9 +183,3 @@ def test_checksums_themselves_are_checked(tmp_path):
     sums = tmp_path / "f" / "checksums.json"
     sums.write_text(json.dumps({}))
     assert not is_intact(tmp_path / "f")
-
-
-def test_texts_of_one_label_only(tmp_path):
-    (tmp_path / "t.tsv").write_text("label\ttext\n" + "x\tgood\n" * 20)
-    with pytest.raises(ValueError, match="t.tsv: all texts have the label 'x'; give texts of two labels or more"):
-        LabeledText("t.tsv", root=str(tmp_path), cache_dir=str(tmp_path / "cache")).prepare_data()

@@ -70,7 +70,7 @@ def test_sst_phrases(tmp_path, classes, expected):
     first, *phrases = data.examples("train")
     assert first.text == r"a film \/ -lrb- bad" and data.tokenizer is None
     data = _ready(data)
-    assert data.tokenizer.decode(data.tokenizer.encode(first.text)).startswith("a film /")
+    assert data.tokenizer.decode(data.tokenizer.encode(first.text)).endswith("film / ( bad")
     found = {example.text: example.labels[0] for example in phrases}
     assert len(found) == len(phrases) and len({text.lower() for text in found}) == len(found)  # each once
     assert expected.items() <= {"bad": found.get("BAD"), **found}.items()

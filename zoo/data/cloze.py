@@ -1,7 +1,6 @@
 """Cloze-style reading comprehension: the Children's Book Test, CNN and Daily Mail, and your own questions."""
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path

@@ -2,7 +2,6 @@
 
 import codecs
 import json
-import os
 import re
 import tarfile
 from collections.abc import Iterator

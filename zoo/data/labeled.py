@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -313,8 +313,6 @@ class LabeledData(SortedData):
         names = {name for example in self.examples("train") for name in example.labels}
         if not names:
             raise ValueError(f"{self.source('train')}: there is no text with a label")
-        if len(names) < 2 and not self.multi_label:
-            raise ValueError(f"{self.source('train')}: all texts have the label {min(names)!r}; give texts of two labels or more")
         return json.dumps(sorted(names, key=_natural))
 
     def _extra_data(self, names: Sequence[str]) -> list["LabeledData"]:
