@@ -1,9 +1,9 @@
 """The `zoo` command, as a user sees it: output, one line for a mistake, exit code."""
 
 import errno
-import os
 import io
 import json
+import os
 import subprocess
 import sys
 
