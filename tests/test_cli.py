@@ -1,8 +1,10 @@
 """The `zoo` command, as a user sees it: output, one line for a mistake, exit code."""
 
+import errno
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -183,7 +185,7 @@ def test_fit_resume_test_export(recipe, capsys, tmp_path, toy_in_zoo):
     assert {f.name for f in (run / "version_0").iterdir()} == {"config.yaml", "metrics.csv"}
     assert _epoch(run / "checkpoints" / "last.ckpt") == 1
 
-    earlier = "runs/toy holds the checkpoints of an earlier run: go on with --ckpt_path last"
+    earlier = "runs/toy holds the checkpoints of an earlier run: resume it with --ckpt_path last"
     assert earlier in fails(capsys, "fit", "--config", file)
 
     assert main(["fit", "--config", file, "--ckpt_path", "last", "--trainer.max_epochs", "3"]) == 0
@@ -260,14 +262,14 @@ def test_checkpoint_mistakes(recipe, capsys, tmp_path):
         assert message.startswith("runs/toy/checkpoints/best.ckpt does not exist: train first")
         message = fails(capsys, verb, "--config", file)
         assert message == f"{verb} of what? give --weights NAME, or --ckpt_path best (or last, or a file)"
-    assert "Checkpoint file not found: no.ckpt" in fails(capsys, "fit", "--config", file, "--ckpt_path", "no.ckpt")
+    assert "no.ckpt: no such file or folder" in fails(capsys, "fit", "--config", file, "--ckpt_path", "no.ckpt")
     (tmp_path / "half.ckpt").write_bytes(b"PK\x03\x04 and then the disk was full")
     for verb in ("fit", "test"):
         message = fails(capsys, verb, "--config", file, "--ckpt_path", "half.ckpt")
         assert message == "half.ckpt is not a checkpoint, or is damaged"
     assert "half.ckpt is not a checkpoint, or is damaged" == fails(capsys, "export", "half.ckpt", "weights")
     torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
-    assert "other.ckpt was not written by `zoo fit`" in fails(capsys, "export", "other.ckpt", "weights")
+    assert "other.ckpt is not a checkpoint of `zoo fit`: it has no hyper_parameters" in fails(capsys, "export", "other.ckpt", "weights")
     assert "none.ckpt: no such file or folder" in fails(capsys, "export", "none.ckpt", "weights")
 
 
@@ -293,14 +295,14 @@ def test_checkpoints_are_written_atomically(tmp_path, monkeypatch):
     writer, path = AtomicCheckpointIO(), tmp_path / "a" / "x.ckpt"
     writer.save_checkpoint({"step": 1}, path)
 
-    def full_disk(data, f):
-        f.write(b"half of it")
-        raise OSError("no space left on device")
+    def full_disk(handle):
+        os.ftruncate(handle, 100)
+        raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(torch, "save", full_disk)
-    with pytest.raises(OSError, match="no space left"):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(ValueError, match=r"x.ckpt could not be written \(no space left on device\); the earlier .*x.ckpt is whole"):
         writer.save_checkpoint({"step": 2}, path)
-    assert writer.load_checkpoint(path)["step"] == 1
+    assert torch.load(path, weights_only=True) == {"step": 1}
     assert [f.name for f in path.parent.iterdir()] == ["x.ckpt"]
 
 

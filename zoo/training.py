@@ -203,9 +203,13 @@ class TrainingCLI(LightningCLI):
         trainer.fit_loop._iteration_based_training = lambda: False
         # In several processes it waits for the others, who may not come. See zoo/signals.py.
         trainer._signal_connector._sigterm_notifier_fn = lambda *_: None
-        if self.subcommand == "fit" and trainer.global_rank == 0 and not config.fast_dev_run:
-            self._take(folders)
+        self._folders = folders
         return trainer
+
+    def before_fit(self) -> None:
+        """Takes the folder of the run, once nothing else can be wrong."""
+        if self.trainer.global_rank == 0 and not self.trainer.fast_dev_run:
+            self._take(self._folders)
 
     def _take(self, folders: set[Path]) -> None:
         """Locks the folders of a training, and keeps what an earlier one left there.
@@ -226,7 +230,7 @@ class TrainingCLI(LightningCLI):
                 ) from error
             except NotImplementedError:
                 rank_zero_info(f"{folder} is on a file system without locks: take care that no other training writes to it")
-        earlier = [folder for folder in folders for place in (folder, folder / "checkpoints") if any(place.glob("*.ckpt"))]
+        earlier = [folder for folder in sorted(folders) for place in (folder, folder / "checkpoints") if any(place.glob("*.ckpt"))]
         if earlier and not self.config.fit.ckpt_path:
             raise ValueError(
                 f"{earlier[0]} holds the checkpoints of an earlier run: resume it with --ckpt_path last, "

@@ -498,7 +498,7 @@ def _attached(model, stage="fit", **options):
     strategy = SimpleNamespace(root_device=torch.device("cpu"), barrier=lambda: None)
     ranks = {"global_rank": 0, "local_rank": 0, "world_size": 1, "current_epoch": 0}
     state = SimpleNamespace(fn=stage)
-    data.trainer = SimpleNamespace(lightning_module=model, state=state, strategy=strategy, **ranks)
+    data.trainer = SimpleNamespace(lightning_module=model, state=state, strategy=strategy, train_dataloader=None, **ranks)
     return _ready(data, [stage])
 
 
