@@ -116,6 +116,14 @@ class LocalPredictiveAttention(LocalMonotonicAttention):
         return _normalized(weights) if self.renormalize else weights
 
 
+class LocalPredictiveFullAttention(LocalPredictiveAttention):
+    """local-p without truncation: softmax over all real positions, times the same Gaussian around p_t, which alone makes it local
+    (Luong et al. 2015, Eq. 10, taken by itself; ongunuzaymacar/attention-mechanisms)."""
+
+    def _window(self, centre: Tensor, scores: Tensor) -> Tensor:
+        return torch.ones_like(scores, dtype=torch.bool)
+
+
 class LocalPredictiveStarAttention(GlobalAttention):
     """local-p*: each source position predicts how worth attending it is, p_s = sigmoid(v_p^T tanh(W_p h_s)); attention goes to
     the D best real positions and is gated: softmax_D(score) p_s. The gate is what trains W_p and v_p.
@@ -147,6 +155,7 @@ ATTENTIONS = {
     "global": GlobalAttention,
     "local_m": LocalMonotonicAttention,
     "local_p": LocalPredictiveAttention,
+    "local_p_full": LocalPredictiveFullAttention,
     "local_p_star": LocalPredictiveStarAttention,
 }
 
