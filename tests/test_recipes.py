@@ -8,7 +8,9 @@ import captions_fakes
 import cloze_fakes
 import labeled_fakes
 import pytest
+import torch
 import yaml
+from fakes import Cut
 from safetensors.torch import save_file
 
 import zoo.data
@@ -92,27 +94,62 @@ def _pair_classifier():
     return model
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_one_step(path, tmp_path, monkeypatch):
+def _small(path, folder, monkeypatch):
+    """Invented data for a recipe in a folder, and the options that make its training short; the real models have the real size here."""
     recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
-    monkeypatch.setenv("ZOO_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZOO_DATA", str(folder / "data"))
+    monkeypatch.setenv("ZOO_CACHE", str(folder / "cache"))
+    monkeypatch.chdir(folder)
     module, _, name = recipe["data"]["class_path"].rpartition(".")
     data_class = getattr(import_module(module), name)
-    _invent(data_class, recipe["data"].get("init_args", {}), tmp_path / "data")
-    # Two sentences a batch: the real models have the real size here, and one step of it is enough.
+    _downloaded.clear()
+    _invent(data_class, recipe["data"].get("init_args", {}), folder / "data")
     captioning = issubclass(data_class, CaptionData)
     small = ["--data.batch_size", "2", *([] if captioning or issubclass(data_class, RunningText) else ["--data.batch_tokens", "null"])]
     model = recipe["model"]["init_args"]
     if "backbone_weights" in model:
         small += ["--model.image_size", "64"]
-        _backbone(model, tmp_path / "data", monkeypatch)
+        _backbone(model, folder / "data", monkeypatch)
     elif model.get("name", "").startswith("local-dir:"):  # what an earlier step left behind
         small += ["--model.name", "show_attend_tell_soft.flickr8k"] if captioning else []
         if not captioning:
             _pair_classifier().save_pretrained(model["name"].removeprefix("local-dir:"))
-    options = ["--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu", "--trainer.precision", "32-true"]
-    assert main(["fit", "--config", str(path), *options, "--trainer.enable_progress_bar", "false", *small]) == 0
-    if captioning and not str(model.get("backbone_weights", ".safetensors")).endswith(".safetensors"):
-        assert _downloaded == [model["backbone_weights"]]
+    options = ["--trainer.accelerator", "cpu", "--trainer.precision", "32-true", "--trainer.enable_progress_bar", "false"]
+    return recipe, ["fit", "--config", str(path), *options, *small]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_one_step(path, tmp_path, monkeypatch):
+    recipe, command = _small(path, tmp_path, monkeypatch)
+    assert main([*command, "--trainer.fast_dev_run", "true"]) == 0
+    weights = str(recipe["model"]["init_args"].get("backbone_weights", ".safetensors"))
+    if not weights.endswith(".safetensors"):
+        assert _downloaded == [weights]
+
+
+# one of each task; the others when there is time
+QUICK = ("luong_dot.dates", "structured_self_attention.trec6")
+
+
+@pytest.mark.parametrize(
+    "path", [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES], ids=lambda path: path.stem
+)
+def test_a_killed_training_of_a_recipe_ends_with_the_same_bits(path, tmp_path, monkeypatch):
+    """With its own callbacks and settings: killed after the first epoch and amid the second."""
+    found = []
+    for kills in ([], [("on_train_epoch_end", 1), ("on_train_batch_start", 3)]):
+        folder = tmp_path / ("killed" if kills else "whole")
+        folder.mkdir()
+        _, command = _small(path, folder, monkeypatch)
+        command += ["--trainer.max_epochs", "3", "--trainer.limit_train_batches", "5", "--trainer.limit_val_batches", "1"]
+        for place, count in kills:
+            cut = ["--trainer.callbacks+=fakes.CutAt", f"--trainer.callbacks.place={place}", f"--trainer.callbacks.count={count}"]
+            with pytest.raises(Cut):
+                main([*command, *cut, "--ckpt_path", "last"])
+        assert main([*command, *(["--ckpt_path", "last"] if kills else [])]) == 0
+        found.append(torch.load(f"runs/{path.stem}/checkpoints/last.ckpt", weights_only=True, map_location="cpu"))
+    whole, killed = found
+    assert whole["global_step"] == killed["global_step"] > 3
+    assert all(torch.equal(killed["state_dict"][name], tensor) for name, tensor in whole["state_dict"].items())
+    for a, b in zip(whole["optimizer_states"], killed["optimizer_states"], strict=True):
+        assert all(torch.equal(b["state"][n][k], t) for n, part in a["state"].items() for k, t in part.items())
