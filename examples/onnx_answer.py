@@ -17,6 +17,8 @@ from onnxruntime import InferenceSession
 from tokenizers import Tokenizer
 
 PIECE = re.compile(r"@?\w+(?:[-.'’]\w+|(?<=\d),\d+)*|--+|\.{2,}|``|''|\S")  # what stays whole: rabbit-hole, U.S, 1,000
+APART = re.compile(r"(?<!\S)[.,;:!?](?!\S)")  # tokenised text has such marks
+ATTACHED = re.compile(r"\w(?:[,;:!?]|n['’]t|['’](?:s|ll|re|ve|d|m))(?!\S)")  # and none of these
 CONTRACTION = re.compile(r"(?i)(?=n['’]t$|['’](?:s|ll|re|ve|d|m)$)")
 PENN = {'"': ("``", "''"), "“": ("``", "``"), "”": ("''", "''"), "‘": ("`", "`"), "’": ("'", "'")}  # opening, other
 
@@ -30,7 +32,7 @@ class Reader:
         self.tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         about = json.loads((path / "onnx.json").read_text(encoding="utf-8"))
         self.kind, self.blank, self.unknown = (about[name] for name in ("tokenizer", "blank", "unknown_words"))
-        self.special = about["special_tokens"]
+        self.special, self.cleaning = about["special_tokens"], about["cleaning"]
 
     def answer(self, document: str, query: str, candidates: list[str] | None = None) -> dict[str, float]:
         """Probabilities of the candidates, or of all words of the document, the most probable first."""
@@ -68,10 +70,15 @@ class Reader:
 
     def words(self, text: str, keep: set[str]) -> list[str]:
         """Words of raw or of tokenised text, as they are written in what the model was trained on."""
+        for pattern, content in self.cleaning:
+            text = re.sub(pattern, content, text)
         chunks, found = unicodedata.normalize("NFC", text).split(), []
         if self.kind != "word":
             encodings = [(chunk, self.tokenizer.encode(chunk, add_special_tokens=False)) for chunk in chunks]
             return [chunk[start:end] for chunk, encoding in encodings for start, end in encoding.offsets]
+
+        if APART.search(text) and not ATTACHED.search(text):
+            return chunks
 
         def whole(word: str) -> bool:
             return word in keep or self.word_id(word) != self.special["unk"]

@@ -35,7 +35,7 @@ from model_cases import model_classes
 from safetensors.torch import load, save
 
 import zoo
-from zoo import hub
+from zoo.bundles import files as bundle_files
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
@@ -88,7 +88,7 @@ def seal(files: Files) -> Files:
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         config["sha256"] = {name: hashes.get(name, said) for name, said in config["sha256"].items()}
         config.pop("digest", None)
-        files[CONFIG] = json.dumps({**config, "digest": hub.digest(config)}).encode()
+        files[CONFIG] = json.dumps({**config, "digest": bundle_files.digest(config)}).encode()
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         pass
     return files
@@ -363,7 +363,7 @@ CASES = [
     # the class
     Case("class os.system", "document", _config(class_path="os.system"), "must lie in zoo.models; got 'os.system'"),
     Case("class builtins.eval", "document", _config(class_path="builtins.eval"), "must lie in zoo.models"),
-    Case("class a function of zoo", "document", _config(class_path="zoo.hub.verify"), "must lie in zoo.models"),
+    Case("class a function of zoo", "document", _config(class_path="zoo.bundles.files.read_file"), "must lie in zoo.models"),
     Case("class by a lookalike", "document", _config(class_path="zoo.models_.evil.Model"), "must lie in zoo.models"),
     Case("class by a path", "document", _config(class_path="zoo.models.../../evil.Model"), "must lie in zoo.models"),
     Case("class of two lines", "document", _config(class_path="zoo.models.han\nHAN"), r"got 'zoo.models.han\nHAN'"),

@@ -12,7 +12,8 @@ import fakes
 import pytest
 import torch
 
-from zoo import cli, hub, registry
+from zoo import cli, registry
+from zoo.bundles.files import Bundle
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -46,14 +47,14 @@ def toy_in_zoo(monkeypatch):
 @pytest.fixture
 def toy_registry(tmp_path, monkeypatch, toy_in_zoo):
     """A registry of two weights, `toy.v2` and `toy.v10`, with cards."""
-    monkeypatch.setattr(hub, "BUNDLED", tmp_path / "weights")
+    monkeypatch.setattr(registry, "BUNDLED", tmp_path / "weights")
     monkeypatch.setattr(cli, "CARDS", tmp_path / "cards")
     cli.CARDS.mkdir()
     entries = []
     for name, hidden in [("toy.v10", 10), ("toy.v2", 2)]:
         model = fakes.Toy(hidden=hidden)
-        folder = model.save_pretrained(hub.BUNDLED / name, half=True)
-        entries.append(registry.Entry(name, "zoo.models.toy.Toy", hub.file_hashes(folder)))
+        folder = model.save_pretrained(registry.BUNDLED / name, half=True)
+        entries.append(registry.Entry(name, Bundle(folder).config_sha256))
         (cli.CARDS / f"{name}.md").write_text(
             f"---\nname: {name}\ntask: capitals\nparameters: {1234567 * hidden}\n"
             f"scores:\n- {{split: test, metric: accuracy, value: 99.50}}\n---\n# Toy ß\n",

@@ -17,7 +17,9 @@ from typing import Any
 import torch
 
 import zoo.module
-from zoo.cli import _from_checkpoint, main
+from zoo.checkpoints import model_of
+from zoo.cli import main
+from zoo.utils import atomic
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["process_worker", "forks"])
@@ -100,7 +102,7 @@ def command(*args: str) -> None:
 
 def resave(checkpoint: str, folder: str) -> None:
     """A checkpoint as a folder of weights, in full precision."""
-    _from_checkpoint(checkpoint).save_pretrained(folder, golden=True)
+    model_of(checkpoint).save_pretrained(folder, golden=True)
 
 
 def torchrun(count: int, function: Callable[..., Any], *arguments: Any) -> None:
@@ -131,9 +133,9 @@ class Moments:
         self.at, self.first, self.count, self._written_to = at, first, 0, False
         for name in self.CALLS:
             setattr(os, name, self._before(getattr(os, name)))
-        zoo.module._exchanged = self._before(zoo.module._exchanged)
+        atomic._exchanged = self._before(atomic._exchanged)
         self._save_file, zoo.module.save_file = zoo.module.save_file, self._saved
-        self._fdopen, os.fdopen = os.fdopen, self._opened
+        self._open, atomic.open = open, self._opened
         Path.write_bytes, Path.write_text = self._written(Path.write_bytes), self._written(Path.write_text)
 
     def _now(self, half: Callable[[], Any] | None = None) -> None:
@@ -168,8 +170,10 @@ class Moments:
         self._now(half)
         self._save_file(tensors, path, **options)
 
-    def _opened(self, handle: int, *arguments: Any, **options: Any) -> Any:
-        file = self._fdopen(handle, *arguments, **options)
+    def _opened(self, path: Path, mode: str) -> Any:
+        file = self._open(path, mode)
+        if mode != "xb":
+            return file
         write = file.write
 
         def half(data: Any) -> None:

@@ -75,6 +75,10 @@ class Fault:
             without any answer, having served).
         flip: Change one bit of the answer's body.
         delay: Seconds before serving.
+        retry_after: Sent with `status`: seconds that the client is asked to wait.
+        portal: Answer with a web page to log in, as the network of a hotel does.
+        more: Bytes that are sent beyond the content.
+        drip: Seconds between any two bytes of the answer's body.
     """
 
     pattern: str
@@ -85,6 +89,10 @@ class Fault:
     cut: int | None = None
     flip: bool = False
     delay: float = 0.0
+    retry_after: int | None = None
+    portal: bool = False
+    more: int = 0
+    drip: float = 0.0
 
 
 class Cut(Exception):
@@ -192,6 +200,9 @@ class _Handler(BaseHTTPRequestHandler):
         time.sleep(self.current.delay)
         if self.current.cut == 0:
             raise Cut
+        if self.current.portal:
+            self._answer(b"<html><body>Welcome! Please log in.</body></html>", Content_Type="text/html")
+            return
         if self.current.status:
             self._error(self.current.status, "as the test wants it")
             return
@@ -233,10 +244,19 @@ class _Handler(BaseHTTPRequestHandler):
             middle = len(body) // 2
             body = body[:middle] + bytes([body[middle] ^ 1]) + body[middle + 1 :]
         self.send_response(status)
+        if self.current.more and self.command == "GET":
+            body, length = body + bytes(self.current.more), None
+        if self.current.retry_after is not None:
+            headers["Retry_After"] = str(self.current.retry_after)
         for name, value in {"Content-Length": str(len(body) if length is None else length), **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        if self.command != "HEAD":
+        if self.current.drip and self.command != "HEAD":
+            for n in range(len(body)):
+                self.wfile.write(body[n : n + 1])
+                self.wfile.flush()
+                time.sleep(self.current.drip)
+        elif self.command != "HEAD":
             self.wfile.write(body[: self.current.cut])
             if self.current.cut is not None:
                 self.wfile.flush()

@@ -70,8 +70,9 @@ _MAIN: dict[str, list[dict[str, Any]]] = {
     "AttentionOverAttentionReader": [{"attention": "sum", "shared_encoder": False}],
     "BahdanauNMT": [{"decoder": "conditional_gru", "encoder_layers": 2}, {"tie_output": True}],
     "HAN": [{"cell": "lstm", "word_layers": 2}],
-    "KeyValueNMT": [{"decoder": "conditional_gru"}],
+    "KeyValueNMT": [{"decoder": "conditional_gru", "linear": True}],
     "KeyValuePredictLM": [{"attention": a} for a in ("none", "ngram", "attention", "key_value")] + [{"num_layers": 2, "tie_output": False}],
+    "LSTMNLM": [],
     "LuongNMT": [
         {"attention": "local_p", "cell": "gru"},
         {"attention": "local_m", "score": "concat", "decoder_layers": 2},
@@ -79,10 +80,16 @@ _MAIN: dict[str, list[dict[str, Any]]] = {
         {"attentional_state": False, "score": "dot", "bidirectional": False},
     ],
     "Seq2SeqNMT": [{"variant": "cho"}, {"num_layers": 2}],
-    "ShowAttendTell": [{"attention": "hard"}, {"attention": "hard", "baseline": "soft_context"}],
+    "ShowAttendTell": [
+        {"attention": "hard"},
+        {"attention": "hard", "baseline": "soft_context", "score": "bilinear", "init_layers": 3},
+    ],
     "StructuredSelfAttention": [{"pair": True, "num_layers": 2}],
-    "TransformerNMT": [{"norm": "pre", "decoder_layers": 2}, {"shared_vocab": True, "tie_output": True}],
-    "TutorialAttentionNMT": [{"tie_output": True}],
+    "TransformerNMT": [
+        {"norm": "pre", "decoder_layers": 2, "key_size": 3, "output_projection": False},
+        {"shared_vocab": True, "tie_output": True},
+    ],
+    "TutorialAttentionNMT": [{"tie_output": True, "attention": "none"}],
 }
 
 

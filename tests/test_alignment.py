@@ -60,7 +60,7 @@ def test_links_follow_the_weights_and_the_end_of_the_source_takes_none():
     assert found.to_dict()["links"] == [[0, 0]]
 
 
-@pytest.mark.parametrize("attention", ["local_p", "local_p_star"])
+@pytest.mark.parametrize("attention", ["local_p", "local_p_full", "local_p_star"])
 def test_what_a_gaussian_takes_does_not_go_to_the_end(attention):
     """Rows of these sum to about a half; a word is linked if it has more than the end of the source, not more than all that is missing."""
     torch.manual_seed(0)

@@ -19,13 +19,14 @@ from model_cases import build
 from safetensors.torch import load, save
 
 import zoo
-from zoo import hub, strict_json
+from zoo.bundles.files import digest
+from zoo.bundles.skeleton import check_types, skeleton
 from zoo.cli import main
-from zoo.loading import check_types, skeleton
 from zoo.models.han import HAN
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.text import Tokenizer
+from zoo.utils import strict_json
 
 
 @pytest.fixture(scope="module")
@@ -340,7 +341,7 @@ def test_strict_json():
 def test_digest_depends_on_the_content_alone():
     config = {"class_path": "a", "init_args": {"x": 1, "y": 0.5}, "sha256": {}}
     again = {"sha256": {}, "init_args": {"y": 0.5, "x": 1}, "class_path": "a"}
-    assert hub.digest(config) == hub.digest(again) != hub.digest({**config, "init_args": {"x": 1, "y": 0.25}})
+    assert digest(config) == digest(again) != digest({**config, "init_args": {"x": 1, "y": 0.25}})
 
 
 def test_words_are_taken_from_a_file_and_nothing_else(good):

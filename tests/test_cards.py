@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 import zoo
-from zoo import cli, hub, registry
+from zoo import cli, registry
+from zoo.bundles.files import GOLDEN
 
 ROOT = Path(__file__).parent.parent
 NAMES = registry.list_models()
@@ -135,7 +136,7 @@ def test_parameter_count_is_that_of_the_real_weights(name):
 
 
 def test_bundled_weights_are_small_and_all_registered():
-    folders = {path.name: path for path in hub.BUNDLED.iterdir()} if hub.BUNDLED.is_dir() else {}
+    folders = {path.name: path for path in registry.BUNDLED.iterdir()} if registry.BUNDLED.is_dir() else {}
     assert set(folders) == {name for name in NAMES if registry.entry(name).repo_id is None}
     sizes = {file: file.stat().st_size for folder in folders.values() for file in folder.iterdir()}
     assert not [file for file, size in sizes.items() if size > 16e6]
@@ -144,8 +145,6 @@ def test_bundled_weights_are_small_and_all_registered():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_registry_agrees_with_the_bundle(name):
-    entry = registry.entry(name)
-    folder = hub.BUNDLED / name
-    if entry.repo_id is None:
-        assert hub.read_config(folder)["class_path"] == entry.class_path
-        assert hub.GOLDEN in entry.sha256
+    if registry.entry(name).repo_id is None:
+        bundle = registry.open_bundle(name)
+        assert all(bundle.read(file, 16 * 10**6) for file in bundle.sha256) and GOLDEN in bundle.sha256

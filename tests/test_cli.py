@@ -1,7 +1,10 @@
 """The `zoo` command, as a user sees it: output, one line for a mistake, exit code."""
 
+import errno
+import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -11,7 +14,7 @@ import yaml
 from fakes import Toy
 from safetensors.torch import load_file
 
-from zoo import cli, hub, registry
+from zoo import cli, registry
 from zoo.cli import main
 from zoo.training import AtomicCheckpointIO
 
@@ -73,7 +76,7 @@ def test_broken_card(toy_registry, capsys):
 def test_predict_arguments(toy_registry, capsys):
     assert main(["predict", "toy.v2", "grün", "", "b"]) == 0
     assert capsys.readouterr().out == "GRÜN\n\nB\n"
-    assert main(["predict", f"local-dir:{hub.BUNDLED / 'toy.v2'}", "a", "--beam-size", "2"]) == 0
+    assert main(["predict", f"local-dir:{registry.BUNDLED / 'toy.v2'}", "a", "--beam-size", "2"]) == 0
     assert capsys.readouterr().out == "A\n"
 
 
@@ -118,7 +121,7 @@ def test_predict_mistakes(toy_registry, capsys):
     assert fails(capsys, "predict", "toy.v2", "a", "--beam-size", "0") == "beam_size must be at least 1; got 0"
     assert "has no config.json" in fails(capsys, "predict", "local-dir:/nope", "a")
     assert "expected hf-hub:ORG/REPO@REVISION" in fails(capsys, "predict", "hf-hub:me/toy", "a")
-    (hub.BUNDLED / "toy.v2" / "model.safetensors").write_bytes(b"x")
+    (registry.BUNDLED / "toy.v2" / "model.safetensors").write_bytes(b"x")
     assert "model.safetensors is damaged or was changed" in fails(capsys, "predict", "toy.v2", "a")
 
 
@@ -182,7 +185,7 @@ def test_fit_resume_test_export(recipe, capsys, tmp_path, toy_in_zoo):
     assert {f.name for f in (run / "version_0").iterdir()} == {"config.yaml", "metrics.csv"}
     assert _epoch(run / "checkpoints" / "last.ckpt") == 1
 
-    earlier = "runs/toy holds the checkpoints of an earlier run: go on with --ckpt_path last"
+    earlier = "runs/toy holds the checkpoints of an earlier run: resume it with --ckpt_path last"
     assert earlier in fails(capsys, "fit", "--config", file)
 
     assert main(["fit", "--config", file, "--ckpt_path", "last", "--trainer.max_epochs", "3"]) == 0
@@ -200,11 +203,20 @@ def test_fit_resume_test_export(recipe, capsys, tmp_path, toy_in_zoo):
     capsys.readouterr()
     assert main(["export", str(run / "checkpoints" / "best.ckpt"), "weights"]) == 0
     names = ["config.json", "golden.safetensors", "model.safetensors", "words.json"]
-    assert [line.split('"')[1] for line in capsys.readouterr().out.splitlines()] == names
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == names
+    assert last.split()[-1] == hashlib.sha256((tmp_path / "weights" / "config.json").read_bytes()).hexdigest()
     model = registry.load("local-dir:weights")
     assert model.config["hidden"] == 6
     golden = load_file(tmp_path / "weights" / "golden.safetensors")
     assert torch.equal(model(golden["ids"]), golden["logits"])
+
+
+@pytest.mark.parametrize("option", [["--config", "https://example.org/x.yaml"], ["--config=s3://bucket/x.yaml"]])
+def test_recipes_are_code_and_are_not_fetched(option, capsys):
+    assert "a recipe is code and is read from this machine only" in fails(capsys, "fit", *option)
+    assert main(["fit", "--help"]) == 0
+    assert "A recipe is code" in capsys.readouterr().out
 
 
 def test_fine_tuning_recipe(recipe, toy_registry):
@@ -250,14 +262,14 @@ def test_checkpoint_mistakes(recipe, capsys, tmp_path):
         assert message.startswith("runs/toy/checkpoints/best.ckpt does not exist: train first")
         message = fails(capsys, verb, "--config", file)
         assert message == f"{verb} of what? give --weights NAME, or --ckpt_path best (or last, or a file)"
-    assert "Checkpoint file not found: no.ckpt" in fails(capsys, "fit", "--config", file, "--ckpt_path", "no.ckpt")
+    assert "no.ckpt: no such file or folder" in fails(capsys, "fit", "--config", file, "--ckpt_path", "no.ckpt")
     (tmp_path / "half.ckpt").write_bytes(b"PK\x03\x04 and then the disk was full")
     for verb in ("fit", "test"):
         message = fails(capsys, verb, "--config", file, "--ckpt_path", "half.ckpt")
         assert message == "half.ckpt is not a checkpoint, or is damaged"
     assert "half.ckpt is not a checkpoint, or is damaged" == fails(capsys, "export", "half.ckpt", "weights")
     torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
-    assert "other.ckpt was not written by `zoo fit`" in fails(capsys, "export", "other.ckpt", "weights")
+    assert "other.ckpt is not a checkpoint of `zoo fit`: it has no hyper_parameters" in fails(capsys, "export", "other.ckpt", "weights")
     assert "none.ckpt: no such file or folder" in fails(capsys, "export", "none.ckpt", "weights")
 
 
@@ -283,14 +295,14 @@ def test_checkpoints_are_written_atomically(tmp_path, monkeypatch):
     writer, path = AtomicCheckpointIO(), tmp_path / "a" / "x.ckpt"
     writer.save_checkpoint({"step": 1}, path)
 
-    def full_disk(data, f):
-        f.write(b"half of it")
-        raise OSError("no space left on device")
+    def full_disk(handle):
+        os.ftruncate(handle, 100)
+        raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(torch, "save", full_disk)
-    with pytest.raises(OSError, match="no space left"):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(ValueError, match=r"x.ckpt could not be written \(no space left on device\); the earlier .*x.ckpt is whole"):
         writer.save_checkpoint({"step": 2}, path)
-    assert writer.load_checkpoint(path)["step"] == 1
+    assert torch.load(path, weights_only=True) == {"step": 1}
     assert [f.name for f in path.parent.iterdir()] == ["x.ckpt"]
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from filelock import FileLock
 
 from zoo import comparison, comparison_measures, comparison_report
 from zoo.cli import main
@@ -79,7 +80,7 @@ def within(monkeypatch):
     """Runs the processes of jobs in this one, which takes no time to start; returns the list of what was run."""
     commands = []
 
-    def run(self, job, command, slot, lock):
+    def run(self, job, command, slot):
         commands.append([job.name, command[0]])
         if command[0] == "zoo":
             with contextlib.redirect_stderr(io.StringIO()):
@@ -174,10 +175,9 @@ def test_message_of_a_failed_process(place):
     job, runner = comparison.Job(plan, "dot", 1), comparison.Runner(plan, 1)
     job.folder.mkdir(parents=True)
     (job.folder / "log.txt").write_text("zoo: error: of an earlier try\n")
-    with open(job.folder / "lock", "w") as lock:
-        with pytest.raises(comparison._FailedError, match=rf"No such file or directory: .*\({re.escape(str(job.folder / 'log.txt'))}\)"):
-            runner._process(job, ["json.tool", "nothing.json"], 0, lock)
-        runner._process(job, ["this"], 0, lock)
+    with pytest.raises(comparison._FailedError, match=rf"No such file or directory: .*\({re.escape(str(job.folder / 'log.txt'))}\)"):
+        runner._process(job, ["json.tool", "nothing.json"], 0)
+    runner._process(job, ["this"], 0)
     assert "Zen of Python" in (job.folder / "log.txt").read_text()
 
 
@@ -245,11 +245,9 @@ def test_gpus_in_turn(monkeypatch):
 
 def test_two_at_a_time_and_one_that_is_taken(place, capsys, monkeypatch):
     """Jobs overlap with --jobs 2; a job at which another `zoo compare` is stays with that."""
-    import fcntl
-
     at_once, most = [], []
 
-    def run(self, job, command, slot, lock):
+    def run(self, job, command, slot):
         at_once.append(slot)
         most.append(sorted(at_once))
         time.sleep(0.2)
@@ -259,8 +257,7 @@ def test_two_at_a_time_and_one_that_is_taken(place, capsys, monkeypatch):
     monkeypatch.setattr(comparison.Runner, "_process", run)
     line, _ = fails(capsys, *options(place, "--jobs", "2"))
     assert [0, 1] in most and line.startswith("2 of 2 jobs failed")
-    with open(place / "out" / "dot" / "seed1" / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(place / "out" / "dot" / "seed1" / "lock"):
         line, out = fails(capsys, *options(place))
     assert "dot, seed 1: another process is at it" in out and line.startswith("1 of 2 jobs failed: none")
 
@@ -428,3 +425,10 @@ def test_stopped_and_gone_on(place):
     training = json.loads((folder / "training.json").read_text())
     assert training["steps"] == 160 and len(training["validation"]) == 8
     assert "Restored all states from the checkpoint" in (folder / "log.txt").read_text()
+
+
+def test_a_readme_of_others_is_not_replaced(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("# My project")
+    assert main(["compare", "--out", str(tmp_path), "--report"]) == 2
+    assert "README.md is no page of `zoo compare` and would be replaced; give another folder with --page" in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text() == "# My project"

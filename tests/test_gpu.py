@@ -3,13 +3,21 @@
 import pytest
 import torch
 from lightning.pytorch import Trainer, seed_everything
-from model_cases import build
+from model_cases import MAIN
+from modes import Found, drawn, gradients, make, reference, same
+from torch.utils._pytree import tree_map_only
 
+import zoo
 from zoo.data import Dates
 from zoo.models.luong import LuongNMT
-from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.translation import TranslationModule
 
 pytestmark = pytest.mark.gpu
+TRANSLATORS = [case for case in MAIN if issubclass(case.values[0], TranslationModule)]
+
+
+def on_gpu(value):
+    return tree_map_only(torch.Tensor, lambda x: x.to("cuda"), value)
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
@@ -33,19 +41,37 @@ def test_five_steps_in_low_precision(precision, tmp_path):
     assert all(isinstance(found.text, str) and found.attention.isfinite().all() for found in translations)
 
 
-def test_a_gpu_computes_what_the_cpu_computes():
-    for cls in (LuongNMT, StructuredSelfAttention):
-        torch.manual_seed(0)
-        model = build(cls).eval()
-        batch = model.example_batch(5)
-        arguments = (batch.src, batch.src_lengths, batch.tgt[:, :-1]) if cls is LuongNMT else (batch,)
-        with torch.no_grad():
-            logits, _ = model(*arguments)
-            found, _ = model.to("cuda")(*(_on_gpu(x) for x in arguments))
-        torch.testing.assert_close(found.cpu(), logits, rtol=1e-2, atol=1e-3)  # cuDNN may multiply with 10 bits (TF32)
+@pytest.mark.parametrize("cls, options", MAIN)
+def test_loss_and_gradients_are_those_of_the_cpu(cls, options):
+    """In float64, through cuDNN and torch's fused attention."""
+    with drawn():
+        expected = reference(cls, options)
+        module, batch = make(cls, options)
+        module.to("cuda")
+        loss = module(on_gpu(batch))
+        loss.backward()
+    found = {name: gradient.cpu() for name, gradient in gradients(module).items()}
+    same(Found(loss.detach().cpu(), found), expected)
 
 
-def _on_gpu(value):
-    if isinstance(value, torch.Tensor):
-        return value.to("cuda")
-    return type(value)(*map(_on_gpu, value)) if isinstance(value, tuple) else value
+@pytest.mark.parametrize("cls, options", TRANSLATORS)
+def test_no_step_of_a_decoder_waits_for_the_gpu(cls, options):
+    module, batch = make(cls, options, torch.float32)
+    model, batch = module.model.to("cuda"), on_gpu(batch)
+    memory, state = model.encode(batch.src, batch.src_lengths)
+    model.decode(batch.tgt[:, :-1], memory, state)  # the first call sets cuDNN up
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        model.decode(batch.tgt[:, :-1], memory, state)[0].sum().backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("name", zoo.list_models())
+def test_weights_compute_what_they_compute_on_the_cpu(name):
+    model = zoo.load(name)
+    expected = model.golden()
+    found = model.to("cuda").golden()
+    for key, value in expected.items():
+        if value.is_floating_point():
+            torch.testing.assert_close(found[key].cpu(), value, rtol=1e-2, atol=1e-2)  # cuDNN may multiply with 10 bits (TF32)

@@ -10,20 +10,22 @@ from forks import Fork, command, killed, moments, resave
 from lightning.pytorch import Trainer
 
 import zoo
-from zoo import hub
+from zoo.bundles.files import CONFIG, GOLDEN, WEIGHTS, local_dir
+from zoo.bundles.publish import check_golden
 from zoo.data import Dates
 from zoo.models.luong import LuongNMT
-from zoo.publish import _check_golden
 
-STEPS = 60  # an epoch has 13 of them
+STEPS, EPOCHS = 60, 4  # an epoch has 13 steps
 LAST = "runs/tiny/checkpoints/last.ckpt"
 STATES = ["state_dict", "current_model_state", "averaging_state", "optimizer_states", "lr_schedulers", "zoo_random"]
 FEW_AND_MANY = [3, pytest.param(50, marks=pytest.mark.slow)]
 
 
-def _recipe(path):
-    """A training that saves a checkpoint after each step, with dropout and averaged weights."""
-    saving = {"filename": "newest", "every_n_train_steps": 1, "save_last": True, "enable_version_counter": False}
+def _recipe(path, by_epochs):
+    """A training with dropout and averaged weights, which saves after each step, or as the recipes do when the best is long past."""
+    when = {"filename": "best", "monitor": "val/loss", "mode": "max"} if by_epochs else {"filename": "newest", "every_n_train_steps": 1}
+    length = {"max_epochs": EPOCHS} if by_epochs else {"max_steps": STEPS, "max_epochs": -1}
+    saving = {**when, "save_last": True, "enable_version_counter": False}
     callbacks = [
         {"class_path": "lightning.pytorch.callbacks.EMAWeightAveraging", "init_args": {"decay": 0.9}},
         {"class_path": "lightning.pytorch.callbacks.ModelCheckpoint", "init_args": saving},
@@ -32,7 +34,7 @@ def _recipe(path):
     sizes = {"src_vocab_size": 80, "tgt_vocab_size": 20, "embedding_size": 8, "hidden_size": 8, "dropout": 0.3}
     data = {"train_size": 200, "val_size": 9, "test_size": 9, "batch_size": 16}
     parts = {
-        "trainer": {**quiet, "max_steps": STEPS, "max_epochs": -1, "callbacks": callbacks},
+        "trainer": {**quiet, **length, "callbacks": callbacks},
         "model": {"class_path": "zoo.models.luong.LuongNMT", "init_args": {**sizes, "warmup_steps": 3, "total_steps": STEPS}},
         "data": {"class_path": "zoo.data.Dates", "init_args": data},
     }
@@ -60,8 +62,8 @@ def _same(a, b):
 
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)
-@pytest.mark.parametrize("by", ["moment", "time"])
-def test_killed_trainings(by, count, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("by", "by_epochs"), [("moment", True), ("time", False), pytest.param("time", True, marks=pytest.mark.slow)])
+def test_killed_trainings(by, by_epochs, count, tmp_path, monkeypatch):
     """One training after the other, each killed again and again; all end with the same bits."""
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     rng, kills, trainings, unfinished, started = random.Random(f"{by} {count}"), 0, 0, 0, 0
@@ -69,13 +71,15 @@ def test_killed_trainings(by, count, tmp_path, monkeypatch):
     def begin(name):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        _recipe(tmp_path / name / "tiny.yaml")
+        _recipe(tmp_path / name / "tiny.yaml", by_epochs)
 
     begin("whole")
     total, seconds = moments(*TRAIN)
     whole = _check_checkpoints()
-    assert whole["global_step"] == STEPS
-    most = (total / 6, seconds / 6)  # each process gets some steps further
+    steps = EPOCHS * 13 if by_epochs else STEPS
+    assert whole["global_step"] == steps
+    parts = 1 if by_epochs else 6  # each process gets some steps, or epochs, further
+    most = (total / parts, seconds / parts)
     while kills < count:
         begin(f"killed{trainings}")
         trainings += 1
@@ -92,7 +96,7 @@ def test_killed_trainings(by, count, tmp_path, monkeypatch):
         assert end.code == 0, end.output
         found = _check_checkpoints()
         different = [name for name in STATES if not _same(found[name], whole[name])]
-        assert found["global_step"] == STEPS and different == []
+        assert found["global_step"] == steps and different == []
     print({"by": by, "kills": kills, "with a checkpoint": started, "with half ones beside": unfinished, "trainings": trainings})
     assert started > 0
 
@@ -108,7 +112,7 @@ def _translator(seed):
     return model
 
 
-FILES = {hub.CONFIG, hub.WEIGHTS, hub.GOLDEN, "tokenizer.src.json", "tokenizer.tgt.json"}
+FILES = {CONFIG, WEIGHTS, GOLDEN, "tokenizer.src.json", "tokenizer.tgt.json"}
 
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)
@@ -141,7 +145,7 @@ def test_killed_saving(what, count, tmp_path, monkeypatch):
             model = zoo.load("local-dir:weights")
             (now,) = [n for n in (0, 1) if _same(dict(model.state_dict()), states[n])]
             assert set(os.listdir("weights")) == FILES
-            _check_golden(model, tmp_path / "weights")
+            check_golden(model, local_dir("weights"))
             assert now == new or was_killed
             found["new" if now == new else "old"] += was_killed
             there = now

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo.labeled_text import collate_documents, collate_texts, encode_document, split_sentences
+from zoo.labeled_text import _parts, collate_documents, collate_texts, encode_document, split_sentences
 from zoo.text import PAD, Tokenizer
 
 DOCUMENTS = [[[4, 5], [6]], [], [[7, 8, 9]], [[1], [2], [], [3, 3]]]
@@ -129,3 +129,19 @@ def test_time_is_linear(unit, times):
     ids, _ = encode_document(text, TOKENIZER)
     assert time.process_time() - begin < 20  # a quadratic way takes hours
     assert sum(map(len, ids)) == len(TOKENIZER.encode(text))
+
+
+@pytest.mark.parametrize("mark", ["\u201c", '"', "(", "\u00ab", "\u2018"])
+def test_the_time_for_marks_that_are_never_closed_is_linear(mark):
+    text = f"{mark}Well. " * 20_000  # 1.7 s at once for a curly quotation mark
+    start = time.perf_counter()
+    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
+    assert time.perf_counter() - start < 30
+    assert max(map(len, _parts(text))) <= 20_000
+
+
+def test_parts_of_a_long_paragraph():
+    for text in ("One. Two! " * 9_000, "word " * 9_000, "x" * 50_001, "a. " + "b" * 60_000):
+        parts = list(_parts(text))
+        assert "".join(parts) == text and max(map(len, parts)) <= 20_000 and len(parts) > 2
+    assert list(_parts("Short. Text.")) == ["Short. Text."] and list(_parts("")) == [""]

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import shutil
 import sys
 
@@ -11,8 +12,9 @@ from fakes import Toy, ToyData
 from lightning.pytorch import Trainer
 from safetensors.torch import load_file, save_file
 
-from zoo.hub import BundleError, digest, file_hashes
-from zoo.module import ZooModule, _exchanged
+from zoo.bundles.files import Bundle, BundleError, config_text, digest, file_hashes
+from zoo.module import ZooModule
+from zoo.utils.atomic import _exchanged
 
 
 def _change(folder, tensors=None, **config):
@@ -85,7 +87,7 @@ def test_what_cannot_be_stored_is_refused_and_leaves_nothing(tmp_path):
 @pytest.mark.parametrize("exchanges", [True, False])  # whether the system can change two names in one step
 def test_saving_replaces_a_bundle_but_nothing_else(exchanges, tmp_path, monkeypatch):
     if not exchanges:
-        monkeypatch.setattr("zoo.module._exchanged", lambda a, b: False)
+        monkeypatch.setattr("zoo.utils.atomic._exchanged", lambda a, b: False)
     elif sys.platform == "linux":
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
@@ -101,9 +103,108 @@ def test_saving_replaces_a_bundle_but_nothing_else(exchanges, tmp_path, monkeypa
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(ValueError, match="mine exists and is no folder of weights; give a new or an empty folder"):
+    with pytest.raises(ValueError, match="mine exists and holds more, or less, than weights: it has no config.json; give a new or an empty folder"):
         Toy().save_pretrained(tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.tex").exists()
+
+
+def _listing(content):
+    """A config.json of ours that lists some files with their right hashes."""
+
+    def make(folder):
+        for name, text in content.items():
+            (folder / name).write_text(text)
+        hashes = {name: digest for name, digest in file_hashes(folder).items() if name != "config.json"}
+        (folder / "config.json").write_text(config_text("fakes.Toy", {}, hashes))
+
+    return make
+
+
+def _linked(folder):
+    (folder.parent / "words.json").write_text("words")
+    (folder / "words.json").unlink()
+    (folder / "words.json").symlink_to("../words.json")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda f: (f / "thesis.docx").touch(), "it also holds thesis.docx"),
+        (lambda f: (f / ".git").mkdir(), "it also holds .git"),
+        (lambda f: (f / "src").mkdir(), "it also holds src"),
+        (lambda f: (f / "a\nb").touch(), r"it also holds 'a\\nb'"),
+        (lambda f: [(f / f"notes{n}.txt").touch() for n in range(9)], "notes4.txt and more"),
+        (lambda f: (f / "words.json").write_text("better words"), "words.json is damaged or was changed"),
+        (lambda f: (f / "words.json").unlink(), "words.json missing"),
+        (lambda f: (f / "config.json").write_text("{}"), "must hold exactly class_path"),
+        (lambda f: (f / "config.json").write_text('{"name": "my-app", "scripts": {}}'), "must hold exactly class_path"),
+        (lambda f: (f / "config.json").write_bytes(b"\xff"), "is not UTF-8 text"),
+        (lambda f: (f / "config.json").write_text("[" * 50_000), "nested too deeply"),
+        (lambda f: (f / "config.json").unlink(), "it has no config.json"),
+        (lambda f: (f / "model.safetensors").unlink(), "model.safetensors missing"),
+        (lambda f: (f / "README.md").mkdir(), "README.md is no regular file"),
+        (lambda f: (f / "README.md").symlink_to("config.json"), "README.md is no regular file"),
+        (lambda f: (f / "figure.png").symlink_to("/etc/passwd"), "figure.png is no regular file"),
+        (_linked, "words.json is no regular file|outside the folder"),
+        (lambda f: os.mkfifo(f / "golden.safetensors"), "golden.safetensors is no regular file"),
+        (_listing({"model.safetensors": "x", "main.py": "import zoo"}), "main.py is no file of weights"),
+    ],
+)
+def test_what_is_not_ours_is_never_replaced(spoil, says, tmp_path):
+    folder = Toy().save_pretrained(tmp_path / "b")
+    spoil(folder)
+    before = {path: None if path.is_dir() or path.is_fifo() else path.read_bytes() for path in tmp_path.rglob("*")}
+    with pytest.raises(ValueError, match=says) as error:
+        Toy(hidden=3).save_pretrained(folder)
+    assert "\n" not in str(error.value) and "give a new or an empty folder" in str(error.value)
+    assert {path: None if path.is_dir() or path.is_fifo() else path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+def test_readme_and_pictures_stay(tmp_path):
+    folder = Toy().save_pretrained(tmp_path / "b")
+    (folder / "README.md").write_text("# Mine")
+    (folder / "figure.PNG").write_bytes(b"png")
+    Toy(hidden=3).save_pretrained(folder)
+    assert sorted(os.listdir(folder)) == ["README.md", "config.json", "figure.PNG", "model.safetensors", "words.json"]
+    assert (folder / "README.md").read_text() == "# Mine" and Toy.from_pretrained(folder).config["hidden"] == 3
+
+
+def test_a_link_as_target_is_followed(tmp_path):
+    real = Toy().save_pretrained(tmp_path / "real")
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "new").symlink_to("elsewhere")
+    for name in ("link", "new"):
+        Toy(hidden=3).save_pretrained(tmp_path / name)
+        assert (tmp_path / name).is_symlink() and Toy.from_pretrained(tmp_path / name).config["hidden"] == 3
+    assert real.is_dir() and not real.is_symlink()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    for name in ("loop", "file"):
+        with pytest.raises((ValueError, OSError), match=name):
+            Toy().save_pretrained(tmp_path / name)
+    assert (tmp_path / "loop").is_symlink() and (tmp_path / "file").is_file()
+
+
+def test_what_appears_while_it_is_replaced_stays(tmp_path, monkeypatch):
+    folder = Toy().save_pretrained(tmp_path / "b")
+
+    def late(a, b):
+        (b / "notes.txt").write_text("mine")
+        return _exchanged(a, b)
+
+    monkeypatch.setattr("zoo.utils.atomic._exchanged", late)
+    Toy(hidden=3).save_pretrained(folder)
+    assert (folder / "notes.txt").read_text() == "mine" and Toy.from_pretrained(folder).config["hidden"] == 3
+    assert os.listdir(tmp_path) == ["b"]
+
+
+def test_golden_output_is_listed(tmp_path):
+    bundle = Bundle(Toy().save_pretrained(tmp_path / "b", golden=True))
+    assert "golden.safetensors" in bundle.sha256 and bundle.assets == ["words.json"]
+    (bundle.folder / "golden.safetensors").write_bytes(b"")
+    Toy.from_pretrained(bundle.folder)  # nobody asks for it
+    with pytest.raises(BundleError, match="golden.safetensors is damaged or was changed"):
+        Bundle(bundle.folder).golden()
 
 
 def test_overrides(tmp_path, caplog):

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import os
 import math
 import shutil
 import subprocess
@@ -22,7 +23,8 @@ from model_cases import CASES, build
 from torch.nn.functional import pad
 
 import zoo
-from zoo import hub, onnx_export, registry
+from zoo import onnx_export, registry
+from zoo.bundles.files import file_hashes
 from zoo.cli import main
 from zoo.cloze_text import collate_questions
 from zoo.images import open_image
@@ -319,7 +321,7 @@ def test_files_beside_the_graphs(translator):
     model, folder = translator
     facts = about(folder)
     assert {file.name for file in folder.iterdir()} == {"encoder.onnx", "step.onnx", "tokenizer.json", "onnx.json"}
-    assert facts["sha256"] == {name: digest for name, digest in hub.file_hashes(folder).items() if name != "onnx.json"}
+    assert facts["sha256"] == {name: digest for name, digest in file_hashes(folder).items() if name != "onnx.json"}
     assert (folder / "tokenizer.json").read_text(encoding="utf-8") == model.assets()["tokenizer.json"]
     assert facts["source"].startswith("local-dir:") and facts["task"] == "translation" and facts["class"] == "LuongNMT"
     assert facts["special_tokens"] == {"pad": 0, "unk": 1, "bos": 2, "eos": 3}
@@ -558,15 +560,40 @@ def test_other_numbers_than_torch_are_refused(translator, tmp_path, monkeypatch)
     """An export that was there is then left alone; by a good one it is replaced."""
     model, folder = translator
     shutil.copytree(folder, tmp_path / "graphs")
-    (tmp_path / "graphs" / "step.onnx").write_bytes(b"")
+    before = file_hashes(tmp_path / "graphs")
     not_traced(monkeypatch, encoder_decoder, folder)
     other = loud(copy.deepcopy(model), seed=1)
     with pytest.raises(ValueError, match=r"step.onnx: log_probs differs from torch by \d.*; at most 1e-04 is allowed"):
         export_onnx(other, tmp_path / "graphs", "other")
-    assert (tmp_path / "graphs" / "step.onnx").read_bytes() == b"" and len(list(tmp_path.iterdir())) == 1
+    assert file_hashes(tmp_path / "graphs") == before and len(list(tmp_path.iterdir())) == 1
+    (tmp_path / "graphs" / "README.md").write_text("# Mine")
     export_onnx(model, tmp_path / "graphs", "again")
+    assert (tmp_path / "graphs" / "README.md").read_text() == "# Mine"
+    (tmp_path / "graphs" / "README.md").unlink()
     assert about(tmp_path / "graphs") == {**about(folder), "source": "again"} and len(list(tmp_path.iterdir())) == 1
-    assert hub.file_hashes(tmp_path / "graphs")["step.onnx"] == hub.file_hashes(folder)["step.onnx"]
+    assert file_hashes(tmp_path / "graphs")["step.onnx"] == file_hashes(folder)["step.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda folder: (folder / "step.onnx").write_bytes(b""), "its files are not those that onnx.json lists"),
+        (lambda folder: (folder / "step.onnx").unlink(), "its files are not those that onnx.json lists"),
+        (lambda folder: (folder / "thesis.docx").touch(), "it also holds 'thesis.docx'"),
+        (lambda folder: (folder / "onnx.json").write_text("{}"), "is no ONNX export"),
+        (lambda folder: (folder / "onnx.json").write_text('{"sha256": {"../secret.json": "0"}}'), "is no ONNX export"),
+        (lambda folder: (folder / "onnx.json").unlink(), "it has no onnx.json"),
+        (lambda folder: (folder / "figure.png").symlink_to("/etc/passwd"), "its files are not those"),
+    ],
+)
+def test_what_is_no_export_is_not_replaced(translator, spoil, says, tmp_path):
+    folder = shutil.copytree(translator[1], tmp_path / "graphs")
+    (tmp_path / "secret.json").write_text("{}")
+    spoil(folder)
+    before = sorted(os.listdir(folder))
+    with pytest.raises(ValueError, match=says):
+        onnx_export.replaceable_graphs(folder)
+    assert sorted(os.listdir(folder)) == before
 
 
 # ---- every variant, and the bundled weights ----
@@ -588,7 +615,7 @@ def test_every_variant(cls, options, tmp_path):
 def test_the_same_weights_give_the_same_files(cls, options, tmp_path):
     model = loud(build(cls, **options))
     first, second = (export_onnx(model, tmp_path / name, "tiny") for name in "ab")
-    assert hub.file_hashes(first) == hub.file_hashes(second)
+    assert file_hashes(first) == file_hashes(second)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -35,6 +37,15 @@ def zoo_of(monkeypatch):
         return model
 
     return put
+
+
+STORY = "a good film . it is bad"
+
+
+@pytest.fixture
+def reader(zoo_of):
+    torch.manual_seed(0)
+    return zoo_of(AttentionOverAttentionReader(**AttentionOverAttentionReader.tiny))
 
 
 @pytest.fixture
@@ -94,7 +105,7 @@ def test_several_labels(zoo_of, capsys):
     model.classifier.bias.data = torch.tensor([1.0, -5.0, 2.0])
     assert main(["predict", "han", "good"]) == 0
     assert capsys.readouterr().out == "positive 0.8808, negative 0.7311\n"
-    model.classifier.bias.data.fill_(-1)
+    model.classifier.bias.data = torch.tensor([0.0, -1.0, -1.0])  # 0.5 is not above the threshold, as in the scores
     assert main(["predict", "han", "good"]) == 0
     assert capsys.readouterr().out == "no label\n"
 
@@ -110,6 +121,56 @@ def test_pairs(zoo_of, capsys, monkeypatch):
     assert len(capsys.readouterr().out.splitlines()) == 2
     monkeypatch.setattr(sys, "stdin", io.StringIO("a film\n"))
     assert "each line must hold two texts with a tab between them; got 'a film'" in fails(capsys, "predict", "ssa")
+
+
+def test_a_bad_line_has_its_number_and_costs_no_other_line_its_answer(reader, capsys, monkeypatch):
+    good = json.dumps({"document": STORY, "query": "a XXXXX"})
+    lines = [good] * 150
+    lines[9] = ""
+    lines[35], lines[99] = '{"document": "a", "query": "b"}', '{"document": "\\ud800", "query": "XXXXX"}'
+    lines[120], lines[140] = "[" * 100_000, "what?"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+    assert main(["predict", "reader"]) == 2
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 145
+    starts = [
+        "zoo: line 36: the query must have XXXXX in place of the missing word",
+        "zoo: line 100: the text is not valid Unicode: character 1 is half a surrogate pair, \\ud800",
+        "zoo: line 121: each line must be a JSON object",
+        "zoo: line 141: each line must be a JSON object",
+        "zoo: error: 4 of 150 lines could not be answered; see above",
+    ]
+    assert len(err.splitlines()) == 5 and all(map(str.startswith, err.splitlines(), starts)), err
+
+
+def test_lines_that_are_not_utf8(han, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"good\nbad \xff\ngood film\n"), encoding="utf-8"))
+    assert main(["predict", "han"]) == 2
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2
+    assert err == "zoo: error: line 2: the text is not valid Unicode: character 5 is byte 0xff, so it is not UTF-8\n"
+    assert fails(capsys, "predict", "han", "bad \udcff") == err.partition("line 2: ")[2].rstrip()
+
+
+@pytest.mark.parametrize("name, message", [("stdin", "stdin is closed; give texts, or pipe them in"), ("stdout", "stdout is closed; send it to a file")])
+def test_closed_streams(han, capsys, monkeypatch, name, message):
+    monkeypatch.setattr(sys, name, None)
+    assert main(["predict", "han"]) == 2
+    assert capsys.readouterr().err == f"zoo: error: {message}\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
+def test_output_on_a_full_disk():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "zoo", "list"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr == "zoo: error: [Errno 28] No space left on device\n"
+
+
+def test_a_file_that_cannot_be_read_costs_no_other_text_its_answer(han, capsys, tmp_path):
+    os.mkfifo(tmp_path / "pipe") if hasattr(os, "mkfifo") else (tmp_path / "pipe").mkdir()
+    assert main(["predict", "han", "good", str(tmp_path / "pipe"), "bad"]) == 2
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2 and err.startswith(f"zoo: error: text 2: {tmp_path / 'pipe'} is ") and err.count("\n") == 1
 
 
 def test_mistakes(han, capsys, tmp_path):
@@ -211,15 +272,6 @@ def test_a_folder_is_no_text(han, tmp_path, capsys, monkeypatch):
 
 # ---- queries about documents ----
 
-STORY = "a good film . it is bad"
-
-
-@pytest.fixture
-def reader(zoo_of):
-    torch.manual_seed(0)
-    return zoo_of(AttentionOverAttentionReader(**AttentionOverAttentionReader.tiny))
-
-
 def test_queries_about_a_document(reader, capsys, tmp_path):
     story = tmp_path / "story.txt"
     story.write_text(STORY, encoding="utf-8")
@@ -262,12 +314,12 @@ def test_queries_as_json_lines(reader, capsys, monkeypatch):
         ('{"document": 3, "query": "XXXXX"}', "'document' of a line must be a string; got 3"),
         ('{"document": "a", "query": "XXXXX", "candidates": "a"}', "'candidates' of a line must be a list of strings; got 'a'"),
         ('{"document": "a", "query": "XXXXX", "candidate": ["a"]}', "a line has the fields document, query and candidates; got candidate"),
-        ('{"document": "a", "query": "b"}', "question 1: the query must have XXXXX in place of the missing word; got 'b'"),
+        ('{"document": "a", "query": "b"}', "the query must have XXXXX in place of the missing word; got 'b'"),
     ],
 )
 def test_lines_that_are_no_questions(reader, capsys, monkeypatch, line, message):
     monkeypatch.setattr(sys, "stdin", io.StringIO(line + "\n"))
-    assert fails(capsys, "predict", "reader").startswith(message)
+    assert fails(capsys, "predict", "reader").startswith(f"line 1: {message}")
 
 
 def test_mistakes_with_queries(reader, zoo_of, capsys, tmp_path):
@@ -282,3 +334,17 @@ def test_mistakes_with_queries(reader, zoo_of, capsys, tmp_path):
     zoo_of(HAN(**HAN.tiny))
     wrong = fails(capsys, "predict", "han", "a", "--document", STORY)
     assert wrong == "han reads no documents with queries: --document is for models that answer"
+
+
+@pytest.mark.parametrize("name", ["photo.png", "link.png", "other.png"])
+def test_what_is_read_is_not_written_over(name, toy_registry, tmp_path, capsys):
+    """By its own name, by a link, or as the picture of the second answer."""
+    for file in ("photo.png", "other-2.png"):
+        (tmp_path / file).write_bytes(b"pixels")
+    (tmp_path / "link.png").symlink_to("photo.png")
+    texts = [str(tmp_path / "photo.png"), str(tmp_path / "other-2.png")]
+    message = fails(capsys, "predict", "toy.v2", *texts, "--plot", str(tmp_path / name))
+    assert message.startswith("--plot would write over") and message.endswith("which is read; give another name")
+    message = fails(capsys, "predict", "toy.v2", "a", "--html", str(tmp_path / "thesis.docx"))
+    assert message.startswith("the name of a page must end in .html")
+    assert all((tmp_path / file).read_bytes() == b"pixels" for file in ("photo.png", "other-2.png"))

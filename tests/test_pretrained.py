@@ -12,7 +12,8 @@ import yaml
 from safetensors.torch import load_file
 
 import zoo
-from zoo import cli, hub, registry
+from zoo import cli, registry
+from zoo.bundles.files import GOLDEN
 from zoo.cli import main
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -23,7 +24,7 @@ SENTENCES = {"en": "A dog runs in the snow.", "de": "Ein Hund läuft im Schnee."
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_golden(name):
-    golden = load_file(hub.BUNDLED / name / hub.GOLDEN)
+    golden = load_file(registry.BUNDLED / name / GOLDEN)
     found = zoo.load(name).golden()
     assert found.keys() == golden.keys()
     for key, expected in golden.items():

@@ -3,6 +3,7 @@
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -121,6 +122,23 @@ def test_a_process_that_ends_ends_all(recipe, by, rank, how, others_wait, messag
     assert run.returncode != 0 and message in run.stderr
     if by == "zoo" and not others_wait:  # on a busy machine Lightning may be faster to end the others
         assert "zoo: error: another process of this run ended" in run.stderr or "terminating all other processes" in run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("by", ["zoo", "torchrun"])
+def test_a_signal_to_one_process_ends_all(recipe, by, rank, name):
+    number = signal.Signals[name]
+    sends = {"class_path": "process_worker.Signals", "init_args": {"rank": rank, "number": int(number)}}
+    folder = recipe("run", devices=2, strategy="ddp", max_epochs=3, callbacks=[sends])
+    command = _torchrun(2) if by == "torchrun" else [sys.executable, "-m", *FIT]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert time.time() - (folder / "ended").stat().st_mtime < 30
+    assert run.returncode == 128 + number if by == "zoo" else run.returncode
+    line = f"zoo: stopped by {name}; resume with: zoo fit --config tiny.yaml --ckpt_path last"
+    assert run.stderr.splitlines().count(line) == 1 or by == "torchrun"
+    assert "Traceback" not in run.stderr or by == "torchrun"
 
 
 def _val_loss(folder):

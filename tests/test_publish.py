@@ -1,6 +1,7 @@
 """Publishing to a Hub and loading from it: a real client against a server on the loopback device, with faults."""
 
 import json
+import os
 import random
 import re
 import shutil
@@ -13,11 +14,15 @@ from fakes import Toy
 from hub_server import READER, Client, Fault, Hub, git_oid, sha256
 
 import zoo
-from zoo import cli, hub, registry
-from zoo.publish import is_marked, prepare, publish, split_card
+from zoo import cli, registry
+from zoo.bundles import hub
+from zoo.bundles.card import is_marked, split_card
+from zoo.bundles.publish import publish
+from zoo.cli import package
 
 NAME = "luong_dot.dates"
 REPO = "me/dates"
+PNG = b"\x89PNG\r\n\x1a\n and so on"
 BUNDLE = ["config.json", "golden.safetensors", "model.safetensors", "tokenizer.src.json", "tokenizer.tgt.json"]
 
 
@@ -42,7 +47,7 @@ def client(remote, tmp_path):
 @pytest.fixture
 def folder(tmp_path):
     """Weights as a user has them: without a card."""
-    return shutil.copytree(hub.BUNDLED / NAME, tmp_path / "weights")
+    return shutil.copytree(registry.BUNDLED / NAME, tmp_path / "weights")
 
 
 @pytest.fixture
@@ -97,7 +102,7 @@ def test_round_trip(remote, client):
     assert len(repo.commits) == 2 and len(sent(remote, "POST .*/commit/")) == 1  # that of the creation, and ours
     assert sorted(repo.tree) == [".gitattributes", "README.md", *BUNDLE[:2], "luong_dot.dates.png", "manifest.json", *BUNDLE[2:]]
     assert whole(repo.tree)
-    assert all(repo.tree[name] == (hub.BUNDLED / NAME / name).read_bytes() for name in BUNDLE)
+    assert all(repo.tree[name] == (registry.BUNDLED / NAME / name).read_bytes() for name in BUNDLE)
 
     loaded = client(lambda: state(f"hf-hub:{REPO}@{repo.main}"))
     assert loaded.code == 0, loaded.err
@@ -111,7 +116,7 @@ def test_dry_run_contacts_nothing(remote, client, capsys):
     assert result.code == 0 and remote.requests == []
     lines = result.out.splitlines()
     for name in BUNDLE:
-        data = (hub.BUNDLED / NAME / name).read_bytes()
+        data = (registry.BUNDLED / NAME / name).read_bytes()
         assert any(line.split() == [name, f"{len(data):,}", sha256(data)[:12]] for line in lines)
     assert "library_name: attention-zoo" in lines and "nothing was sent (--dry-run)" == lines[-1]
 
@@ -186,6 +191,7 @@ def test_no_pickle_even_if_the_configuration_lists_it(remote, client, folder):
     (folder / "model.pkl").write_bytes(b"x")
     config = json.loads((folder / "config.json").read_text())
     config["sha256"]["model.pkl"] = sha256(b"x")
+    del config["digest"]
     (folder / "config.json").write_text(json.dumps(config))
     assert "files of a kind that is not published: model.pkl" in fails(client.zoo("publish", f"local-dir:{folder}", REPO))
 
@@ -209,6 +215,11 @@ def test_weights_that_compute_something_else_are_not_published(remote, client, f
     assert "the weights do not give the 'logits' that was saved with them" in fails(client.zoo("publish", str(other), REPO))
     golden = folder / "golden.safetensors"
     whole = golden.read_bytes()
+    golden.write_bytes(whole[:-8])
+    assert "golden.safetensors is damaged or was changed" in fails(client.zoo("publish", str(folder), REPO))
+    config = json.loads((folder / "config.json").read_text())
+    del config["digest"], config["sha256"]["golden.safetensors"]  # as earlier versions wrote it
+    (folder / "config.json").write_text(json.dumps(config))
     for content, message in [
         (whole[:-8], "golden.safetensors is damaged"),
         (b"\xff" * 7 + whole, "golden.safetensors is damaged: its header would be larger than 1 MB"),
@@ -249,6 +260,59 @@ def _card(client, folder, content):
     return fails(client.zoo("publish", str(folder), REPO, "--dry-run"))
 
 
+SECRET = b"-----BEGIN PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("name", ["figure.png", "README.md", "config.json", "model.safetensors", "golden.safetensors", "tokenizer.src.json"])
+@pytest.mark.parametrize("way", ["link", "pipe", "folder", "gone"])
+def test_nothing_outside_the_folder_is_sent(folder, tmp_path, name, way):
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n\n![how](figure.png)\n")
+    (folder / "figure.png").write_bytes(PNG)
+    (tmp_path / "secret").write_bytes(PNG + SECRET if name == "figure.png" else SECRET)
+    assert "figure.png" in package(str(folder), REPO).files
+    (folder / name).unlink()
+    if way == "link":
+        (folder / name).symlink_to(tmp_path / "secret")
+    elif way == "pipe":
+        os.mkfifo(folder / name)
+    elif way == "folder":
+        (folder / name).mkdir()
+    elif name in ("figure.png", "README.md"):
+        return  # they need not be there
+    says = {"link": "is a link to .*secret, outside the folder", "gone": f"{name} missing|it has no {name}"}
+    with pytest.raises(zoo.BundleError, match=says.get(way, "is no regular file")):
+        package(str(folder), REPO)
+
+
+def test_what_was_checked_is_what_is_sent(folder):
+    """Whatever becomes of the files between the check and the sending."""
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n\n![how](figure.png)\n")
+    (folder / "figure.png").write_bytes(PNG)
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    found = package(str(folder), REPO)
+    for file in folder.iterdir():
+        file.write_bytes(SECRET)
+    assert {name: found.files[name] for name in [*BUNDLE, "figure.png"]} == {name: before[name] for name in [*BUNDLE, "figure.png"]}
+    assert not any(SECRET in content for content in found.files.values())
+
+
+def test_a_picture_is_a_picture(folder):
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n# Mine\n\n![how](figure.png)\n")
+    (folder / "figure.png").write_bytes(SECRET)
+    with pytest.raises(zoo.MisfitError, match="figure.png, which the card shows, is no PNG or JPEG picture"):
+        package(str(folder), REPO)
+    (folder / "figure.png").write_bytes(PNG + bytes(2**24))
+    with pytest.raises(zoo.MisfitError, match="figure.png is larger than 16 MB"):
+        package(str(folder), REPO)
+
+
+def test_cards_that_take_long_to_read(folder):
+    for front, says in [("[" * 20_000, "nested too deeply"), ("# " + "x" * 70_000, "may have 65,536 characters")]:
+        (folder / "README.md").write_text(f"---\na: {front}\n---\n# Mine\n")
+        with pytest.raises(ValueError, match=says):
+            package(str(folder), REPO)
+
+
 def test_help_has_an_example(capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["publish", "--help"])
@@ -263,7 +327,7 @@ def test_the_card_says_the_scores_in_the_words_of_the_hub(name):
     from huggingface_hub import ModelCard
     from huggingface_hub.repocard_data import model_index_to_eval_results
 
-    bundle = prepare(name, REPO, cli.CARDS / f"{name}.md")
+    bundle = package(name, REPO)
     card, prose = cli.read_card(name)
     data = ModelCard(bundle.files["README.md"].decode()).data
     assert (data.library_name, data.pipeline_tag, data.license, data.language) == (
@@ -284,7 +348,7 @@ def test_scores_are_also_evaluation_results():
     from huggingface_hub import parse_eval_result_entries
 
     name = "structured_self_attention.sst2"
-    file = prepare(name, REPO, cli.CARDS / f"{name}.md").files[".eval_results/sst2.yaml"]
+    file = package(name, REPO).files[".eval_results/sst2.yaml"]
     entries = parse_eval_result_entries(yaml.safe_load(file))
     assert [(e.dataset_id, e.task_id, e.value) for e in entries] == [
         ("sst2", f"{s['split']}_{s['metric']}", s["value"]) for s in cli.read_card(name)[0]["scores"]
@@ -321,10 +385,10 @@ def test_a_card_that_people_wrote_is_kept(remote, client, folder):
 def test_card_in_the_folder_is_sent_as_it_is(remote, client, folder):
     card = "---\nlibrary_name: mine\nlicense: mit\ndatasets: dates\n---\n# Mine\n\n![how](how.png)\n"
     (folder / "README.md").write_text(card)
-    (folder / "how.png").write_bytes(b"png")
+    (folder / "how.png").write_bytes(PNG)
     assert client.zoo("publish", str(folder), REPO).code == 0
     tree = remote.repos[REPO].tree
-    assert tree["how.png"] == b"png" and tree["README.md"].endswith(card.encode().split(b"---\n")[2])
+    assert tree["how.png"] == PNG and tree["README.md"].endswith(card.encode().split(b"---\n")[2])
     assert not is_marked(tree["README.md"])
     front, _ = split_card(tree["README.md"].decode(), "card")
     assert front["license"] == "mit" and front["datasets"] == ["dates"]
@@ -396,7 +460,7 @@ def test_tokens(remote, client, folder, token, repo, message):
 
 def kills(remote, client, folder, other, count, seed):
     """Publishes two versions in turn; kills the client at a random request, while it is sent or when it was served."""
-    old, new = prepare(str(folder), REPO), prepare(str(other), REPO)
+    old, new = package(str(folder), REPO), package(str(other), REPO)
     assert client(lambda: publish(old)).code == 0
     repo, first = remote.repos[REPO], len(remote.requests)
     assert client(lambda: publish(new)).code == 0
@@ -420,7 +484,7 @@ def kills(remote, client, folder, other, count, seed):
         torn += not whole(repo.tree)
         through += repo.tree != before
         assert client(lambda: publish(new)).code == 0 and whole(repo.tree)
-        assert repo.tree["model.safetensors"] == new.files["model.safetensors"].read_bytes()
+        assert repo.tree["model.safetensors"] == new.files["model.safetensors"]
     return {"requests": requests, "killed": killed, "had gone through": through, "torn": torn}
 
 
@@ -442,8 +506,8 @@ def test_killed_publishing_fifty_times(remote, client, folder, other):
 @pytest.fixture
 def published(remote):
     """A repository with the weights, put there without a client; its source by commit."""
-    bundle = prepare(NAME, REPO, cli.CARDS / f"{NAME}.md")
-    tree = {name: data if isinstance(data, bytes) else data.read_bytes() for name, data in bundle.files.items()}
+    bundle = package(NAME, REPO)
+    tree = bundle.files
     listed = {name: {"sha256": sha256(data), "size": len(data)} for name, data in tree.items()}
     repo = remote.add(REPO)
     repo.commit(tree | {"manifest.json": json.dumps({"files": listed}).encode(), "evil.pkl": b"x", "big.json": b"{}"})
@@ -526,6 +590,74 @@ def test_hub_with_a_lasting_trouble(remote, client, published):
     assert len(remote.requests) > 1
 
 
+QUICK = {"HF_HUB_ETAG_TIMEOUT": "1", "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
+
+
+@pytest.mark.parametrize("request_", ["GET /api/models/.*/revision", "HEAD .*/config.json", "GET .*/config.json", "GET /storage/"])
+@pytest.mark.parametrize(
+    "fault",
+    [{"status": 429, "retry_after": 3600}, {"status": 503, "retry_after": 3600}, {"delay": 60.0}, {"portal": True}, {"drip": 0.3}],
+    ids=["429", "503", "silent", "portal", "drip"],
+)
+def test_patience_is_bounded(remote, client, published, request_, fault):
+    """Whatever the Hub, or what stands before it, answers to a request while weights are fetched."""
+    if "drip" in fault and request_.startswith("HEAD"):
+        return  # its answer has no body
+    remote.fault(request_, times=1000, **fault)
+    result = client.zoo("predict", published, "x", **QUICK)
+    message = fails(result)
+    assert result.seconds < 20 and message.count("\n") == 0 and "Traceback" not in result.err
+    if "portal" in fault and request_.startswith("GET /api"):
+        assert f"{remote.url} cannot be reached: what answers is no Hub; does this network want a login on a web page first?" in message
+    elif fault.keys() & {"delay", "drip"}:
+        assert "no answer in 1 s" in message or "no progress in 1 s" in message or "cannot be reached" in message
+
+
+PUBLISHING = ["GET /api/models/me/dates", "POST /api/repos", "POST .*/preupload/", "PUT /storage/", "POST .*/commit/", "GET .*/tree/"]
+
+
+@pytest.mark.parametrize("request_", PUBLISHING)
+@pytest.mark.parametrize("fault", [{"status": 429, "retry_after": 3600}, {"delay": 60.0}, {"portal": True}], ids=["429", "silent", "portal"])
+def test_patience_of_publishing_is_bounded(remote, client, folder, request_, fault):
+    remote.fault(request_, times=1000, **fault)
+    result = client.zoo("publish", str(folder), REPO, **QUICK)
+    message = fails(result)
+    assert result.seconds < 20 and REPO in message and "Traceback" not in result.err
+
+
+def test_too_large_weights_are_not_fetched(remote, client, published):
+    """By what config.json says, whatever the Hub says about their size."""
+    repo = remote.repos[REPO]
+    large = repo.tree["model.safetensors"] + bytes(10 * 2**20)
+    remote.lfs[sha256(large)] = large
+    repo.commit(repo.tree | {"model.safetensors": large})
+    message = fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))
+    assert "model.safetensors is larger than 2.58 MB, the most that belongs there" in message
+    assert not sent(remote, "model.safetensors|storage")
+
+    remote.fault("GET /storage/", times=1000, more=50 * 2**20)
+    remote.fault("GET .*/config.json", times=1000, more=50 * 2**20)
+    for pattern in ("model.safetensors", "config.json"):
+        result = client.zoo("predict", published, "x")
+        message = fails(result)
+        assert f"{pattern} is larger than" in message and result.seconds < 20
+        remote.faults[1].times, remote.faults[0].times = 1000, 0
+        shutil.rmtree(client.cache)
+
+
+def test_model_that_asks_for_much_is_not_fetched(remote, client, published):
+    """A config.json by which any size would do; its model is never built."""
+    repo = remote.repos[REPO]
+    config = json.loads(repo.tree["config.json"])
+    del config["digest"]
+    for name, value, says in [("encoder_layers", 10**9, "more than 2,000 tensors"), ("dropout", "x", "dropout must be a number")]:
+        changed = {**config, "init_args": {**config["init_args"], name: value}}
+        tree = {k: v for k, v in repo.tree.items() if k != "manifest.json"}
+        repo.commit(tree | {"config.json": json.dumps(changed).encode()})
+        assert says in fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))
+    assert not sent(remote, "model.safetensors|storage")
+
+
 def test_passing_trouble(remote, client, published):
     remote.fault("GET /api/models/me/dates/revision", status=500)
     remote.fault("GET /storage/", cut=100_000)
@@ -562,7 +694,10 @@ def test_trouble_on_this_side_is_not_blamed_on_the_hub(remote, client, published
 
 
 def test_oversize_text_is_not_fetched(remote, client, published, monkeypatch):
-    monkeypatch.setattr(hub, "MAX_TEXT_BYTES", 1000)
+    repo = remote.repos[REPO]
+    repo.commit(repo.tree | {"tokenizer.src.json": bytes(2000)})
+    published = f"hf-hub:{REPO}@{repo.main}"
+    monkeypatch.setattr(hub, "MAX_TEXT_BYTES", 1500)
     message = fails(client.zoo("predict", published, "x"))
     assert "tokenizer.src.json is larger than " in message
     assert not sent(remote, "GET .*tokenizer")
@@ -593,7 +728,7 @@ def test_damage_on_the_way_is_mended_once(remote, client, published):
 def test_damage_at_the_source_is_found(remote, client, published):
     remote.fault("GET /storage/", flip=True, times=1000)
     message = fails(client.zoo("predict", published, "x"))
-    assert re.search(r"model.safetensors is damaged: its sha256 is \w{64}, not \w{64} as \w+.json says; it was fetched twice", message)
+    assert re.search(r"model.safetensors is damaged or was changed: its sha256 is \w{64}, not \w{64} as \w+.json says; it was fetched twice", message)
     assert "the repository itself is at fault" in message
 
 
@@ -613,7 +748,13 @@ def test_damage_in_the_cache(remote, client, published):
 
 def test_file_changed_on_the_hub_by_hand(remote, client, published):
     repo = remote.repos[REPO]
-    repo.commit(repo.tree | {"config.json": repo.tree["config.json"].replace(b'"beam_size": 5', b'"beam_size": 1')})
+    config = json.loads(repo.tree["config.json"])
+    config["init_args"]["beam_size"] = 1
+    repo.commit(repo.tree | {"config.json": json.dumps(config).encode()})
+    message = fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))
+    assert "config.json is damaged" in message and "its digest does not fit" in message
+    del config["digest"]
+    repo.commit(repo.tree | {"config.json": json.dumps(config).encode()})
     message = fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))
     assert "config.json is damaged" in message and "as manifest.json says; it was fetched twice" in message
     repo.commit({name: data for name, data in repo.tree.items() if name != "manifest.json"})
@@ -642,7 +783,7 @@ def test_links_stay_inside_the_cache(remote, client, published, tmp_path):
 def test_registered_weight_on_the_hub(remote, client, published, monkeypatch):
     """What the table does with a weight that is too large to be bundled."""
     found = registry.entry(NAME)
-    entry = registry.Entry("far.away", found.class_path, found.sha256, REPO, published[-40:])
+    entry = registry.Entry("far.away", found.sha256, REPO, published[-40:])
     monkeypatch.setitem(registry.TABLE, "far.away", entry)
     assert same(client(lambda: state("far.away")).value, zoo.load(NAME))
     assert client.zoo("publish", NAME, "me/copy").code == 0

@@ -1,5 +1,6 @@
 """Names, `load`, and a package that imports in no time."""
 
+import shutil
 import subprocess
 import sys
 
@@ -8,7 +9,9 @@ import torch
 from fakes import Toy
 
 import zoo
-from zoo import hub, registry
+from zoo import registry
+from zoo.bundles import hub
+from zoo.bundles.files import Bundle, BundleError
 
 
 def test_import_is_quick_and_without_torch():
@@ -21,7 +24,7 @@ def test_import_is_quick_and_without_torch():
 
 def test_public_names():
     assert dir(zoo) == ["BundleError", "DamagedError", "FetchError", "MisfitError", "__version__", "list_models", "load"]
-    assert zoo.BundleError is hub.BundleError and issubclass(zoo.DamagedError, zoo.BundleError)
+    assert zoo.BundleError is BundleError and issubclass(zoo.DamagedError, zoo.BundleError)
     with pytest.raises(AttributeError, match="module 'zoo' has no attribute 'laod'"):
         zoo.laod
 
@@ -35,26 +38,49 @@ def test_load(toy_registry):
     model = zoo.load("toy.v10")
     assert isinstance(model, Toy) and not model.training and model.device == torch.device("cpu")
     assert zoo.load("toy.v10", {"dropout": 0.7}).drop.p == 0.7
-    assert zoo.load(f"local-dir:{hub.BUNDLED / 'toy.v2'}").config["hidden"] == 2
+    assert zoo.load(f"local-dir:{registry.BUNDLED / 'toy.v2'}").config["hidden"] == 2
 
 
 def test_load_checks_every_file(toy_registry):
-    (hub.BUNDLED / "toy.v2" / "words.json").write_text("other words")
+    (registry.BUNDLED / "toy.v2" / "words.json").write_text("other words")
     with pytest.raises(zoo.BundleError, match="words.json is damaged or was changed"):
+        zoo.load("toy.v2")
+
+
+def test_the_hash_of_config_json_stands_for_all_files(toy_registry):
+    """Another whole bundle under the name of a registered one."""
+    folder = registry.BUNDLED / "toy.v2"
+    Toy(hidden=2).save_pretrained(folder, half=True)
+    with pytest.raises(zoo.DamagedError, match="config.json is damaged or was changed: its sha256 is"):
+        zoo.load("toy.v2")
+    shutil.rmtree(registry.BUNDLED / "toy.v10")
+    with pytest.raises(zoo.DamagedError, match="toy.v10 is missing"):
+        zoo.load("toy.v10")
+
+
+def test_files_that_do_not_belong_there(toy_registry):
+    (registry.BUNDLED / "toy.v2" / "model.pkl").touch()
+    with pytest.raises(zoo.MisfitError, match="toy.v2 holds files that do not belong there: model.pkl"):
         zoo.load("toy.v2")
 
 
 def test_load_from_the_hub(toy_registry, monkeypatch):
     calls = []
-    monkeypatch.setattr(hub, "download", lambda *a: calls.append(a) or hub.BUNDLED / "toy.v2")
+
+    def download(repo_id, revision, most_weights, sha256=None, golden=False):
+        calls.append((repo_id, revision, most_weights, sha256))
+        return Bundle(registry.BUNDLED / "toy.v2", sha256)
+
+    monkeypatch.setattr(hub, "download", download)
     assert zoo.load("hf-hub:me/toy@main").config["hidden"] == 2
 
-    hashes = hub.file_hashes(hub.BUNDLED / "toy.v2")
-    entry = registry.Entry("toy.hub", "zoo.models.toy.Toy", hashes, repo_id="me/toy", revision="a" * 40)
+    pinned = Bundle(registry.BUNDLED / "toy.v2").config_sha256
+    entry = registry.Entry("toy.hub", pinned, repo_id="me/toy", revision="a" * 40)
     monkeypatch.setitem(registry.TABLE, "toy.hub", entry)
     assert zoo.load("toy.hub").config["hidden"] == 2
-    assert calls == [("me/toy", "main"), ("me/toy", "a" * 40, list(hashes))]
-    (hub.BUNDLED / "toy.v2" / "model.safetensors").write_bytes(b"")
+    assert [call[:2] for call in calls] == [("me/toy", "main"), ("me/toy", "a" * 40)] and calls[1][3] == pinned
+    assert 2**20 < calls[0][2](Bundle(registry.BUNDLED / "toy.v2")) < 2**21  # bytes that its weights may have
+    (registry.BUNDLED / "toy.v2" / "model.safetensors").write_bytes(b"")
     with pytest.raises(zoo.BundleError, match="model.safetensors is damaged"):
         zoo.load("toy.hub")
 
@@ -79,10 +105,10 @@ def test_only_classes_of_the_zoo_are_built(toy_registry):
 
 def test_entries_are_checked():
     with pytest.raises(ValueError, match="'a.b' is in the registry twice"):
-        registry._table(registry.Entry("a.b", "x", {}), registry.Entry("a.b", "y", {}))
-    with pytest.raises(ValueError, match="sha256 of f must be 64 hex digits; got 'abc'"):
-        registry.Entry("a.b", "x", {"f": "abc"})
+        registry._table(registry.Entry("a.b", "0" * 64), registry.Entry("a.b", "1" * 64))
+    with pytest.raises(ValueError, match="sha256 must be 64 hex digits; got 'abc'"):
+        registry.Entry("a.b", "abc")
     with pytest.raises(ValueError, match="revision must be a full commit id of 40 hex digits; got 'main'"):
-        registry.Entry("a.b", "x", {}, repo_id="me/x", revision="main")
+        registry.Entry("a.b", "0" * 64, repo_id="me/x", revision="main")
     with pytest.raises(ValueError, match="a revision needs a repo_id"):
-        registry.Entry("a.b", "x", {}, revision="main")
+        registry.Entry("a.b", "0" * 64, revision="main")

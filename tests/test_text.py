@@ -2,6 +2,7 @@ import json
 import pickle
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -226,3 +227,38 @@ def test_a_word_without_end(words):
     for unit in ("a", "3.3", "n't", "'", "can"):
         text = unit * (600_000 // len(unit))
         assert len(words.words(text)) == len(words.encode(text))
+
+
+RAW = [
+    ("html", "One&nbsp;film.<br /><BR>&amp;lt;i&gt;Two&lt;/i&gt; <p class='x'>&quot;it&#39;s&quot;</p> 3 < 4 & <UNK>", 'One film.\n\nTwo \n\n"it\'s"\n\n 3 < 4 & <UNK>'),
+    ("invisible", "\ufeffsoft\u00adly\u200b", "softly"),
+    ("treebank", r"-LRB- a\/b -rrb- 5\* -lsb- -RSB-", "( a/b ) 5* [ ]"),
+    ("quotes", '"A" and “b” ("c")', "``A'' and ``b'' (``c'')"),
+]
+
+
+@pytest.mark.parametrize("name, raw, clean", RAW)
+@pytest.mark.parametrize("kind", ["bpe", "word", "word_punct"])
+def test_cleaning_is_saved_and_is_what_the_library_does(kind, name, raw, clean):
+    tokenizer = Tokenizer.train([raw, clean], kind, 200, cleaning=[name])
+    assert tokenizer.clean(raw) == clean and tokenizer.clean(clean) == clean
+    again = Tokenizer.from_json(tokenizer.to_json())
+    assert again.cleaning == (name,) and again.to_json() == tokenizer.to_json()
+    plain = Tokenizer.train([clean], kind, 200)
+    assert tokenizer.encode(raw) == again.encode(raw) == tokenizer.encode(clean) and len(tokenizer.words(raw)) == len(tokenizer.encode(raw))
+    assert plain.encode(raw) != plain.encode(clean) or kind == "word"
+    assert tokenizers.Tokenizer.from_str(tokenizer.to_json()).encode(raw, add_special_tokens=False).ids == tokenizer.encode(raw)
+    assert plain.cleaning_also([name]).encode(raw) == plain.encode(clean)
+
+
+def test_cleaning_that_does_not_exist():
+    with pytest.raises(ValueError, match="cleaning must be some of 'invisible', 'html', 'treebank', 'quotes'; got 'xml'"):
+        Tokenizer.train([], cleaning=["xml"])
+
+
+def test_text_that_is_not_unicode():
+    tokenizer = Tokenizer.train(["a"])
+    for text, message in (("ab\ud800", r"character 3 is half a surrogate pair, \\ud800"), ("\udcff", "character 1 is byte 0xff, so it is not UTF-8")):
+        for verb in (tokenizer.encode, tokenizer.words, tokenizer.clean):
+            with pytest.raises(ValueError, match=f"the text is not valid Unicode: {message}"):
+                verb(text)

@@ -127,7 +127,7 @@ def test_half_a_checkpoint_is_one_line(recipe, capsys):
     for ckpt_path in ("last", str(last)):
         assert main(["fit", "--config", "tiny.yaml", "--ckpt_path", ckpt_path]) == 2
         error = capsys.readouterr().err.splitlines()[-1]
-        assert error.startswith("zoo: error: ") and error.endswith("last.ckpt is not a checkpoint, or is damaged")
+        assert error.startswith("zoo: error: ") and "last.ckpt is not a checkpoint, or is damaged; " in error
 
 
 def test_evaluation_says_once_how_it_scores(recipe, capsys):
@@ -155,7 +155,7 @@ def test_two_processes_compute_what_one_computes(recipe, tmp_path):
     recipe("two", {**trainer, "devices": 2, "strategy": "ddp"}, model, {"batch_size": 8})
     torchrun(2, command, "fit", "--config", "tiny.yaml")
 
-    files = sorted(str(f.relative_to(tmp_path / "two")) for f in (tmp_path / "two" / "runs").rglob("*") if f.is_file())
+    files = sorted(str(f.relative_to(tmp_path / "two")) for f in (tmp_path / "two" / "runs").rglob("*") if f.is_file() and f.name != ".lock")
     logs, checkpoints = ["config.yaml", "metrics.csv"], ["best.ckpt", "last.ckpt"]
     expected = [*(f"checkpoints/{name}" for name in checkpoints), *(f"version_0/{name}" for name in logs)]
     assert files == [f"runs/tiny/{name}" for name in expected]

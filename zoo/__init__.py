@@ -11,14 +11,14 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zoo.hub import BundleError, DamagedError, FetchError, MisfitError
+    from zoo.bundles.files import BundleError, DamagedError, FetchError, MisfitError
     from zoo.registry import list_models, load
 
 __version__ = "0.1.0"
 __all__ = ["BundleError", "DamagedError", "FetchError", "MisfitError", "__version__", "list_models", "load"]
 
 _HOME = {"list_models": "zoo.registry", "load": "zoo.registry"}
-_HOME |= dict.fromkeys(["BundleError", "DamagedError", "FetchError", "MisfitError"], "zoo.hub")
+_HOME |= dict.fromkeys(["BundleError", "DamagedError", "FetchError", "MisfitError"], "zoo.bundles.files")
 
 
 def __getattr__(name: str) -> Any:

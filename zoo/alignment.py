@@ -41,7 +41,6 @@ class Alignment:
         return {"source_words": self.source_words, "target_words": self.target_words, "attention": attention, "links": links}
 
 
-@torch.no_grad()
 def align(model: "TranslationModule", pairs: Pair | Sequence[Pair], batch_size: int) -> Alignment | list[Alignment]:
     """Implements `TranslationModule.align`."""
     one = isinstance(pairs, tuple)
@@ -52,20 +51,15 @@ def align(model: "TranslationModule", pairs: Pair | Sequence[Pair], batch_size: 
         model._check_lengths(side)
     results = [Alignment(source, target, torch.zeros(len(target), len(source)), []) for source, target in checked]
     order = sorted((n for n, (source, target) in enumerate(checked) if source and target), key=lambda n: len(checked[n][0]))
-    training = model.training
-    model.eval()
-    try:
-        for first in range(0, len(order), batch_size):
-            rows = order[first : first + batch_size]
-            batch = pad_batch(*([side[n] for n in rows] for side in ids))
-            src, lengths, tgt = (x.to(model.device) for x in batch[:3])
-            _, weights = model(src, lengths, tgt[:, :-1])
-            if weights is None:
-                raise ValueError("this model has no attention to align with; load one that has, e.g. a bahdanau or luong model")
-            for row, n in zip(weights.float().cpu(), rows, strict=True):
-                results[n] = _alignment(row, *checked[n], *pieces[n])
-    finally:
-        model.train(training)
+    for first in range(0, len(order), batch_size):
+        rows = order[first : first + batch_size]
+        batch = pad_batch(*([side[n] for n in rows] for side in ids))
+        src, lengths, tgt = (x.to(model.device) for x in batch[:3])
+        _, weights = model(src, lengths, tgt[:, :-1])
+        if weights is None:
+            raise ValueError("this model has no attention to align with; load one that has, e.g. a bahdanau or luong model")
+        for row, n in zip(weights.float().cpu(), rows, strict=True):
+            results[n] = _alignment(row, *checked[n], *pieces[n])
     return results[0] if one else results
 
 

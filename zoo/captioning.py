@@ -26,7 +26,7 @@ from zoo.images import CaptionBatch, ImageTransform, open_image
 from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CaptionScores, CiderD, right_words
-from zoo.module import check_assets, check_batch_size, existing, finite
+from zoo.module import check_assets, check_batch_size, evaluated, existing, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
@@ -263,6 +263,7 @@ class CaptioningModule(ScoredModule):
 
     # ---- use ----
 
+    @evaluated
     def caption(
         self,
         images: Source | Sequence[Source],
@@ -301,21 +302,16 @@ class CaptioningModule(ScoredModule):
             raise TypeError(f"caption takes an image (a path, bytes or a PIL image) or a list of them; got {type(images).__name__}")
         sources = iter([images] if one else images)
         results: list[Caption] = []
-        training = self.training
-        self.eval()
-        try:
-            while group := list(islice(sources, batch_size)):
-                results += self._captions(
-                    [self._seen(source) for source in group],
-                    self.config["beam_size"] if beam_size is None else beam_size,
-                    n_best=n_best,
-                    length_penalty=length_penalty,
-                    no_repeat_ngram=no_repeat_ngram,
-                    temperature=temperature,
-                    top_k=top_k,
-                )
-        finally:
-            self.train(training)
+        while group := list(islice(sources, batch_size)):
+            results += self._captions(
+                [self._seen(source) for source in group],
+                self.config["beam_size"] if beam_size is None else beam_size,
+                n_best=n_best,
+                length_penalty=length_penalty,
+                no_repeat_ngram=no_repeat_ngram,
+                temperature=temperature,
+                top_k=top_k,
+            )
         return results[0] if one else results
 
     def _seen(self, source: Source) -> tuple[Tensor, Image]:
@@ -388,10 +384,11 @@ class CaptioningModule(ScoredModule):
         captions[..., 0] = torch.where(lengths > 0, BOS, PAD)
         return CaptionBatch(images, captions, lengths)
 
+    @evaluated
     def golden(self) -> dict[str, Tensor]:
         """About a hundred columns of the logits of a fixed batch, and the beam search's output for it."""
         batch = self.example_batch(3)
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):  # hard attention may draw where it looks
+        with torch.random.fork_rng(devices=[]):  # hard attention may draw where it looks
             torch.manual_seed(0)
             logits, _ = self(batch.images, batch.captions[..., :-1])
             found = self._search(batch.images, self.config["beam_size"])

@@ -11,28 +11,29 @@ import logging
 import os
 import re
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
-from zoo import strict_json
 from zoo.labeled_text import DocumentBatch, TextBatch, collate_documents, collate_texts, encode_document, groups_of_similar_size
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
-from zoo.module import as_list, check_assets
+from zoo.module import as_list, check_assets, check_finite, evaluated
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import UNK, Tokenizer
+from zoo.utils import strict_json
 from zoo.vocabulary import extend_embedding, place_vectors
 
 MAX_LABELS = 2**14  # of a bundle
 RELATEDNESS = 1.0, 5.0  # the least and the greatest
 
+B = TypeVar("B")
 log = logging.getLogger(__name__)
 
 
@@ -219,6 +220,8 @@ class ClassificationModule(ScoredModule):
 
         A data module asks for it in its `setup`, as callbacks copy the model before its own.
         """
+        if len(data.labels) < 2 and not data.multi_label:
+            raise ValueError(f"{data.source('train')}: all texts have the label {data.labels[0]!r}; give texts of two labels or more")
         same = self.label_names == data.labels and self.config["multi_label"] == data.multi_label
         if self.label_names is not None and stage == "fit" and not same:
             self.replace_labels(data.labels, data.multi_label)
@@ -232,6 +235,8 @@ class ClassificationModule(ScoredModule):
             self._extend(known, data.tokenizer)
             if (found := data.vectors(self.config["embedding_size"])) is not None:
                 place_vectors(self.embedding, known, *found)
+        elif self.tokenizer is not None:
+            self.tokenizer = data.tokenizer  # the same words; a training may clean more
         if self.tokenizer is None:
             if len(data.tokenizer) > self.config["vocab_size"]:
                 raise ValueError(
@@ -313,7 +318,7 @@ class ClassificationModule(ScoredModule):
 
     # ---- use ----
 
-    @torch.no_grad()
+    @evaluated
     def classify(self, texts: Any) -> Any:
         """Classifies raw text.
 
@@ -334,8 +339,8 @@ class ClassificationModule(ScoredModule):
         results: list[Any] = [None] * len(texts)
         for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):
             batch = self.collate([encoded[n][0] for n in rows])
-            logits, attention, relatedness = self._evaluated(batch, self.read_related)
-            choice = [self._choose(row) for row in logits.float().cpu()]
+            logits, attention, relatedness = self.read_related(_on(self.device, batch))
+            choice = [self._choose(row) for row in check_finite(logits.float().cpu())]
             if relatedness is not None:
                 for chosen, value in zip(choice, relatedness.clamp(*RELATEDNESS).tolist(), strict=True):
                     chosen["relatedness"] = value
@@ -354,19 +359,10 @@ class ClassificationModule(ScoredModule):
                 raise TypeError(f"classify takes a string or a list of strings; got {type(text).__name__}")
         return texts
 
-    def _evaluated(self, batch: Any, read: Callable[[Any], Any] | None = None) -> Any:
-        """`read(batch)` on the model's device and without dropout."""
-        training = self.training
-        self.eval()
-        try:
-            return (read or self.read)(type(batch)(*(x.to(self.device) if isinstance(x, Tensor) else x for x in batch)))
-        finally:
-            self.train(training)
-
     def _choose(self, logits: Tensor) -> dict[str, Any]:
         probabilities = logits.sigmoid() if self.config["multi_label"] else logits.softmax(-1)
         order = probabilities.argsort(descending=True).tolist()
-        chosen = [n for n in order if probabilities[n] >= 0.5] if self.config["multi_label"] else order[:1]
+        chosen = [n for n in order if probabilities[n] > 0.5] if self.config["multi_label"] else order[:1]
         labels = [self.label_names[n] for n in chosen]
         return {
             "label": labels[0] if labels else None,
@@ -394,11 +390,11 @@ class ClassificationModule(ScoredModule):
             names = None  # a new head gets new names
         self.label_names = names
 
+    @evaluated
     def golden(self) -> dict[str, Tensor]:
         """The logits, and the relatedness if there is one, of a fixed batch."""
         batch = self.example_batch(6)
-        with torch.no_grad():
-            logits, _, relatedness = self._evaluated(batch, self.read_related)
+        logits, _, relatedness = self.read_related(_on(self.device, batch))
         inputs = {name: x for name, x in batch._asdict().items() if isinstance(x, Tensor) and name != "labels"}
         related = {} if relatedness is None else {"relatedness": relatedness}
         return {**inputs, "logits": logits[:, :: max(1, logits.size(-1) // 100)].contiguous(), **related}
@@ -486,6 +482,11 @@ def _label_names(text: str, file: str) -> list[str] | None:
 def _listed(names: Sequence[str]) -> str:
     """At most ten names in quotes, for a message."""
     return ", ".join([*map(repr, names[:10]), *["..."] * (len(names) > 10)])
+
+
+def _on(device: torch.device, batch: B) -> B:
+    """The batch with its tensors on a device."""
+    return type(batch)(*(x.to(device) if isinstance(x, Tensor) else x for x in batch))
 
 
 def _size(ids: Any) -> int:

@@ -9,20 +9,27 @@
     zoo compare --out FOLDER                            train all attention mechanisms with one budget and compare them
     zoo publish NAME|FOLDER ORG/REPO                    send weights and card to the Hugging Face Hub
 
-Whatever a user can get wrong ends as one line on standard error and exit code 2.
+A recipe is code: it names classes and their arguments, any of any installed package. A folder of weights is none.
+
+Whatever a user can get wrong ends as one line on standard error and exit code 2. A signal ends a command with exit code
+128 + its number; a training then says how to resume it.
 """
 
 import argparse
+import errno
 import os
 import sys
-import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from zoo import __version__, hub, registry
+from zoo import __version__, registry
 from zoo.allocator import keep_freed_memory
+from zoo.bundles.card import split_card
+from zoo.bundles.files import Bundle, local_dir, replaceable
+from zoo.bundles.publish import Package, check_repo_id, prepare, publish
 from zoo.extras import require
-from zoo.publish import prepare, publish, split_card
+from zoo.utils.atomic import target_folder
 
 PACKAGE = Path(__file__).parent
 # Beside the package in a checkout, inside it in an installed wheel.
@@ -32,7 +39,8 @@ usage: zoo {verb} --config RECIPE.yaml [--SETTING VALUE ...]
 
 {what}
 
-  --config FILE         recipe; several are merged, later ones win
+  --config FILE         recipe; several are merged, later ones win. A recipe is code: it may name any class of any installed
+                        package with any arguments, so use only recipes that you have read, or whose author you trust
   --weights NAME        start from a pretrained weight (zoo list) instead of the recipe's fresh model
   --ckpt_path PATH      {ckpt}
   --seed_everything N   seed (default 0)
@@ -83,12 +91,17 @@ def main(argv: list[str] | None = None) -> int:
         else:
             options = _parsed(args)
             options.run(options)
+            if sys.stdout is not None:
+                sys.stdout.flush()  # a full disk is an error here, not after the exit code
     except BrokenPipeError:  # `zoo list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         if os.environ.get("ZOO_DEBUG"):
             raise
         print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            with suppress(OSError, AttributeError):  # what is left of the output cannot be written either
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except KeyboardInterrupt:
         return 130
@@ -299,7 +312,7 @@ def _list(options: argparse.Namespace) -> None:
     rows = [("NAME", "TASK", "PARAMETERS", "SIZE", "SCORE")]
     for name in names:
         card, _ = read_card(name)
-        folder = hub.BUNDLED / name
+        folder = registry.BUNDLED / name
         size = sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else None
         main_score = card["scores"][0]
         rows.append(
@@ -359,14 +372,22 @@ def _compare(options: argparse.Namespace) -> None:
 def _export(options: argparse.Namespace) -> None:
     if options.format == "onnx":
         require("onnx", "export to ONNX")
-    from zoo.averaging import average
+        from zoo.onnx_export import replaceable_graphs
 
-    model = average([_from_checkpoint(source) if _is_checkpoint(source) else registry.load(source) for source in options.model], options.model)
+        target_folder(options.folder, replaceable_graphs)  # before any work
+    else:
+        target_folder(options.folder, replaceable)
+    from zoo.averaging import average
+    from zoo.checkpoints import model_of
+
+    model = average([model_of(source) if _is_checkpoint(source) else registry.load(source) for source in options.model], options.model)
     if options.format == "onnx":
         _export_onnx(model, options.folder, options.model[0])
         return
     folder = model.save_pretrained(options.folder, half=True, golden=True)
-    print("\n".join(f'"{name}": "{digest}",' for name, digest in hub.file_hashes(folder).items()))
+    for name in sorted(os.listdir(folder)):
+        print(f"{name:24}{(folder / name).stat().st_size:>12,} bytes")
+    print(f"sha256 of config.json, which lists those of the others: {Bundle(folder).config_sha256}")
 
 
 def _export_onnx(model: Any, folder: str, source: str) -> None:
@@ -377,28 +398,27 @@ def _export_onnx(model: Any, folder: str, source: str) -> None:
 
 
 def _is_checkpoint(source: str) -> bool:
-    return source.endswith(".ckpt") or Path(source).is_file()
+    return source.endswith(".ckpt") or (Path(source).exists() and not Path(source).is_dir())
 
 
-def _from_checkpoint(path: str) -> Any:
-    """The model of a checkpoint of `zoo fit`, on the CPU."""
-    import torch
-
-    if Path(path).is_file() and not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not a checkpoint, or is damaged")
-    class_path = torch.load(path, map_location="cpu", weights_only=True).get("hyper_parameters", {}).get("_class_path")
-    if class_path is None:
-        raise ValueError(f"{path} was not written by `zoo fit`")
-    return registry.model_class(class_path).load_from_checkpoint(path, map_location="cpu")
+def package(source: str, repo_id: str) -> Package:
+    """What `zoo publish` would send: of a name of `zoo list`, or of a folder (local-dir:FOLDER or FOLDER)."""
+    check_repo_id(repo_id)
+    if source in registry.TABLE:
+        name, card, bundle = source, CARDS / f"{source}.md", registry.open_bundle(source, golden=True)
+    elif source.startswith("local-dir:") or "/" in source or Path(source).is_dir():
+        name, card, bundle = None, None, local_dir(source.removeprefix("local-dir:"))
+    else:
+        raise registry.unknown(source)
+    return prepare(bundle, registry.model_class(bundle.class_path), repo_id, name, card)
 
 
 def _publish(options: argparse.Namespace) -> None:
-    named = options.source in registry.TABLE
-    bundle = prepare(options.source, options.repo, CARDS / f"{options.source}.md" if named else None)
+    found = package(options.source, options.repo)
     if options.dry_run:
-        print(f"{bundle.table()}\n\nnothing was sent (--dry-run)")
+        print(f"{found.table()}\n\nnothing was sent (--dry-run)")
     else:
-        print(publish(bundle, private=options.private, replace_card=options.replace_card))
+        print(publish(found, private=options.private, replace_card=options.replace_card))
 
 
 def _train(args: list[str]) -> None:
@@ -406,6 +426,11 @@ def _train(args: list[str]) -> None:
     if {"-h", "--help"} & set(args):
         print(TRAINING_HELP.format(verb=verb, **TRAINING[verb]))
         return
+    for option, value in zip(args, [*args[1:], ""]):
+        if option.startswith("--config"):
+            file = option.partition("=")[2] or value
+            if "://" in file:
+                raise ValueError(f"--config {file}: a recipe is code and is read from this machine only; download it and read it first")
     from zoo.training import run
 
     keep_freed_memory()

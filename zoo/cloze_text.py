@@ -119,6 +119,8 @@ def _joined(rows: Sequence[np.ndarray]) -> np.ndarray:
 # ---- words ----
 
 _PIECE = re.compile(r"@?\w+(?:[-.'’]\w+|(?<=\d),\d+)*|--+|\.{2,}|``|''|\S")  # what stays whole: rabbit-hole, U.S, 1,000
+_APART = re.compile(r"(?<!\S)[.,;:!?](?!\S)")  # tokenised text has such marks
+_ATTACHED = re.compile(r"\w(?:[,;:!?]|n['’]t|['’](?:s|ll|re|ve|d|m))(?!\S)")  # and none of these
 _CONTRACTION = re.compile(r"(?i)(?=n['’]t$|['’](?:s|ll|re|ve|d|m)$)")
 _PENN = {'"': ("``", "''"), "“": ("``", "``"), "”": ("''", "''"), "‘": ("`", "`"), "’": ("'", "'")}  # opening, other
 
@@ -134,7 +136,7 @@ def split_words(text: str, tokenizer: Tokenizer, keep: Container[str] = ()) -> l
 
     For a tokenizer of kind "word" (its training text was tokenised before): what stands between spaces and is in the vocabulary is
     a word; anything else is cut at its punctuation marks and contractions, with quotation marks as in the Penn Treebank if
-    the vocabulary has those.
+    the vocabulary has those. A text that is tokenised already, so has its marks apart, is not cut.
 
     Args:
         text: a document or a query.
@@ -144,7 +146,10 @@ def split_words(text: str, tokenizer: Tokenizer, keep: Container[str] = ()) -> l
     if tokenizer.kind != "word":
         return tokenizer.words(text)
     words: list[str] = []
-    for chunk in unicodedata.normalize("NFC", text).split():
+    text = unicodedata.normalize("NFC", tokenizer.clean(text))
+    if _APART.search(text) and not _ATTACHED.search(text):
+        return text.split()
+    for chunk in text.split():
         if _is_word(chunk, tokenizer) or chunk in keep:
             words.append(chunk)
             continue

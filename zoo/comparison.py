@@ -13,7 +13,6 @@ What is there is not done again: a job with a result is passed over, a training 
 """
 
 import argparse
-import fcntl
 import json
 import os
 import signal
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import FileLock, Timeout
 
 from zoo.comparison_measures import BASE, JOB, PACKAGE, RECIPES, RESULT, TRAINING
 from zoo.data.files import fingerprint, write_atomically
@@ -185,19 +185,19 @@ class Runner:
         if (job.folder / RESULT).is_file():
             return f"{title}: done before"
         job.folder.mkdir(parents=True, exist_ok=True)
-        with open(job.folder / "lock", "w") as lock:  # held by the processes below as well
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return f"{title}: another process is at it"
+        try:
+            lock = FileLock(job.folder / "lock").acquire(blocking=False)
+        except Timeout:
+            return f"{title}: another process is at it"
+        with lock:
             write_atomically(job.folder / JOB, json.dumps(job.describe(), indent=2) + "\n")
             with self._lock:
                 slot = self._slots.pop()
             try:
                 if not (job.folder / TRAINING).is_file():
                     print(f"{title}: training", flush=True)
-                    self._process(job, ["zoo", *job.fit_arguments()], slot, lock)
-                self._process(job, ["zoo.comparison_measures", str(job.folder)], slot, lock)
+                    self._process(job, ["zoo", *job.fit_arguments()], slot)
+                self._process(job, ["zoo.comparison_measures", str(job.folder)], slot)
             except _FailedError as error:
                 if self._stopped:
                     return ""
@@ -210,7 +210,7 @@ class Runner:
         scores = f"BLEU {result['validation']['bleu']:.1f} on validation, {result['test']['bleu']:.1f} on test"
         return f"{title}: {scores}, trained in {result['training']['seconds'] / 60:.1f} min"
 
-    def _process(self, job: Job, command: list[str], slot: int, lock: Any) -> None:
+    def _process(self, job: Job, command: list[str], slot: int) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.plan.threads), "PYTHONPATH": _python_path()}
         if self.plan.device == "cuda":
             environment["CUDA_VISIBLE_DEVICES"] = _visible(slot % self.plan.gpus)
@@ -226,7 +226,6 @@ class Runner:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     env=environment,
-                    pass_fds=(lock.fileno(),),
                 )
                 self._running[process.pid] = process
             code = process.wait()
@@ -317,11 +316,12 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         ValueError: an option is wrong, or jobs failed.
     """
-    from zoo.comparison_report import write_report
+    from zoo.comparison_report import check_page, write_report
 
     require("plots", "`zoo compare`")
     recipes, out, failed = Path(options.recipes or RECIPES), Path(options.out), []
     mechanisms(recipes, options.only or ())
+    check_page(Path(options.page or out))
     if not options.report:
         require("scores", "`zoo compare`")
         common, jobs = plan(options)

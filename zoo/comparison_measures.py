@@ -11,7 +11,6 @@ import importlib
 import json
 import math
 import platform
-import resource
 import statistics
 import sys
 import time
@@ -23,10 +22,15 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
 from zoo.allocator import keep_freed_memory
+from zoo.checkpoints import model_of
 from zoo.data.files import write_atomically
 from zoo.metrics import CorpusScore
-from zoo.registry import model_class
 from zoo.text import PairBatch
 from zoo.translation import Translation, TranslationModule
 
@@ -89,14 +93,14 @@ class TrainingMeter(Callback):
             scores = {key.removeprefix("val/"): float(x) for key, x in trainer.callback_metrics.items() if key.startswith("val/")}
             self.epochs.append({key: value if math.isfinite(value) else None for key, value in scores.items()})
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         report = {
             "epochs": trainer.current_epoch,
             "steps": trainer.global_step,
             "tokens": self.tokens,
             "seconds": round(self._elapsed(), 1),
             "tokens_per_second": round(statistics.median(self.rates), 1) if self.rates else None,
-            "peak_memory_mb": round(self._peak(), 1),
+            "peak_memory_mb": round(self._peak(), 1) or None,
             "validation": self.epochs,
         }
         if trainer.is_global_zero and not trainer.fast_dev_run:
@@ -106,9 +110,11 @@ class TrainingMeter(Callback):
         return self.seconds + self._clock() - self._started
 
     def _peak(self) -> float:
-        """MB: of the GPU's tensors, or of the whole process on a CPU."""
+        """MB: of the GPU's tensors, or of the whole process on a CPU; 0 where the system does not say."""
         if self._device.type == "cuda":
             return max(self.memory, torch.cuda.max_memory_allocated(self._device) / 1e6)
+        if resource is None:
+            return self.memory
         unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
         return max(self.memory, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6)
 
@@ -197,8 +203,7 @@ def evaluate(folder: str | Path) -> dict[str, Any]:
     job = json.loads((folder / JOB).read_text(encoding="utf-8"))
     training = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
     best = folder / job["run"] / "checkpoints" / "best.ckpt"
-    class_path = torch.load(best, map_location="cpu", weights_only=True, mmap=True)["hyper_parameters"]["_class_path"]
-    model = model_class(class_path).load_from_checkpoint(best, map_location="cpu").eval().to(job["device"])
+    model = model_of(best).to(job["device"])
     module, _, name = job["data"]["class_path"].rpartition(".")
     data = getattr(importlib.import_module(module), name)(**job["data"].get("init_args", {}))
     data.fetch()

@@ -4,6 +4,7 @@ All numbers come from the files OUT/*/seed*/result.json; what each mechanism is 
 """
 
 import json
+import os
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ SHAPE = {
     "device": str, "hardware": str, "threads": int,
 }  # fmt: skip
 
+TITLE = "# All attention mechanisms under one budget\n"
 HEAD = """\
 # All attention mechanisms under one budget
 
@@ -315,6 +317,13 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     for n in reversed(range(len(moved))):
         moved[n] = min(moved[n], 1 - gap / 2 if n == len(moved) - 1 else moved[n + 1] - gap)
     return moved
+
+
+def check_page(folder: Path) -> None:
+    """Raises ValueError if `write_report` would replace a README.md that it has not written."""
+    page = folder / PAGE
+    if os.path.lexists(page) and not (page.is_file() and page.read_bytes().startswith(TITLE.encode())):
+        raise ValueError(f"{page} is no page of `zoo compare` and would be replaced; give another folder with --page")
 
 
 def write_report(out: Path, recipes: Path, folder: Path) -> Path:

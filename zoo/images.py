@@ -13,7 +13,7 @@ import numpy as np
 import PIL.Image
 from PIL.Image import Resampling, Transpose
 
-from zoo import strict_json
+from zoo.utils import strict_json
 
 if TYPE_CHECKING:  # the processes of `zoo serve` that decode images do not load torch
     from torch import Tensor

@@ -28,7 +28,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
-from zoo.module import ZooModule, as_list, check_assets, check_batch_size, existing, finite
+from zoo.module import ZooModule, as_list, check_assets, check_batch_size, evaluated, existing, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.text import EOS, PAD, UNK, LMBatch, Tokenizer
 from zoo.vocabulary import extend_embedding, extend_output
@@ -322,7 +322,7 @@ class LanguageModelModule(ZooModule):
 
     # ---- use ----
 
-    @torch.no_grad()
+    @evaluated
     def complete(
         self,
         texts: str | Sequence[str] = "",
@@ -382,7 +382,7 @@ class LanguageModelModule(ZooModule):
                 results[n] = result
         return results[0] if one else results
 
-    @torch.no_grad()
+    @evaluated
     def perplexity(self, texts: str | Sequence[str], batch_size: int = 16) -> float | list[float]:
         """How surprising texts are: exp of the mean loss over their words and line ends.
 
@@ -443,17 +443,13 @@ class LanguageModelModule(ZooModule):
         return next((ids for form in forms if UNK not in (ids := self.tokenizer.encode(form))), [UNK])
 
     def _follow(self, rows: list[list[int]], visit: Callable[[int, Tensor, Tensor | None], None]) -> State:
-        """Reads texts, without dropout, some steps at a time; visit(first step, readouts, weights) sees each piece. Returns the state."""
+        """Reads texts some steps at a time; visit(first step, readouts, weights) sees each piece. Returns the state."""
         inputs, lengths = _padded(rows, self.device), torch.tensor([len(row) for row in rows], device=self.device)
-        state, training = self.start(len(rows)), self.training
-        self.eval()
-        try:
-            for first in range(0, inputs.size(1), STEPS_AT_ONCE):
-                piece = inputs[:, first : first + STEPS_AT_ONCE]
-                readouts, weights, state = self.read(piece, state, (lengths - first).clamp(0, piece.size(1)))
-                visit(first, readouts, weights)
-        finally:
-            self.train(training)
+        state = self.start(len(rows))
+        for first in range(0, inputs.size(1), STEPS_AT_ONCE):
+            piece = inputs[:, first : first + STEPS_AT_ONCE]
+            readouts, weights, state = self.read(piece, state, (lengths - first).clamp(0, piece.size(1)))
+            visit(first, readouts, weights)
         return state
 
     def _complete(self, texts: list[str], rows: list[list[int]], options: dict[str, Any]) -> list[Completion]:
@@ -461,12 +457,7 @@ class LanguageModelModule(ZooModule):
         rows = [[EOS, *row] for row in rows]
         state = self._follow([row[:-1] for row in rows], lambda first, readouts, weights: None if weights is None else seen.append(weights))
         last = torch.tensor([row[-1] for row in rows], device=self.device)
-        training = self.training
-        self.eval()
-        try:
-            found = search(self._step, tuple(x.unsqueeze(1) for x in state), last, **options)
-        finally:
-            self.train(training)
+        found = search(self._step, tuple(x.unsqueeze(1) for x in state), last, **options)
         return [
             self._completion(text, row[1:], found, n, [weights[n] for weights in seen])
             for n, (text, row) in enumerate(zip(texts, rows, strict=True))
@@ -525,11 +516,11 @@ class LanguageModelModule(ZooModule):
         inputs[batch_size // 2 :, -2:] = labels[batch_size // 2 :, -2:] = PAD
         return LMBatch(inputs, labels, first=True)
 
+    @evaluated
     def golden(self) -> dict[str, Tensor]:
         """About a hundred columns of the logits of a fixed batch, and its attention."""
         inputs = self.example_batch(6).inputs
-        with torch.no_grad():
-            logits, weights = self(inputs)
+        logits, weights = self(inputs)
         found = {"inputs": inputs, "logits": logits[..., :: max(1, logits.size(-1) // 100)].contiguous()}
         return found if weights is None else {**found, "weights": weights.contiguous()}
 

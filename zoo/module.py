@@ -1,50 +1,46 @@
 """ZooModule, the base class of every model: a LightningModule that saves and loads itself as a folder.
 
-A folder of weights ("bundle") holds
-
-    config.json         {"class_path": ..., "init_args": {...}} as in a recipe, the sha256 of the other files, and its own digest
-    model.safetensors   the tensors, in fp16 or as they are; tied weights once
-    <assets>            what raw input needs, e.g. tokenizer.json
-
+What a folder of weights ("bundle") holds says zoo/bundles/files.py.
 The `__init__` signature of a model is its configuration: whatever was passed (or defaulted) is remembered in
 `self.config`, written by `save_pretrained` and handed back by `from_pretrained`. Loading is strict.
 """
 
-import ctypes
+import functools
 import inspect
-import json
 import logging
 import math
 import os
 import reprlib
-import shutil
-import sys
-import tempfile
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
 
 import torch
 from lightning.pytorch import LightningModule
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from typing_extensions import Self
 
-from zoo.hub import CONFIG, GOLDEN, MAX_TEXT_BYTES, WEIGHTS, MisfitError, digest, file_hashes, file_of, read_config, read_text, verify
-from zoo.loading import at_fault, check_types, fill, furnished, misfits, most_bytes, skeleton
+from zoo.bundles.files import CONFIG, GOLDEN, WEIGHTS, Bundle, MisfitError, config_text, file_hashes, replaceable
+from zoo.bundles.skeleton import at_fault, build, check_types, fill, materialize, most_bytes, parse, shape_mismatches, skeleton
+from zoo.utils.atomic import new_folder, target_folder
 
 if TYPE_CHECKING:
-    from zoo.publish import Published
+    from zoo.bundles.publish import Published
 
+P = ParamSpec("P")
+T = TypeVar("T")
+M = TypeVar("M", bound=nn.Module)
 log = logging.getLogger(__name__)
 
 
 class ZooModule(LightningModule):
     """Base class of every model.
 
-    Tensors that `__init__` makes belong into parameters or buffers: a pretrained model is built without memory first (zoo/loading.py).
+    Tensors that `__init__` makes belong into parameters or buffers: a pretrained model is built without memory first (zoo/bundles/skeleton.py).
 
     Class attributes:
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
@@ -168,48 +164,43 @@ class ZooModule(LightningModule):
     def save_pretrained(self, folder: str | os.PathLike, half: bool = False, golden: bool = False) -> Path:
         """Writes the model as a folder: whenever the call is interrupted, the old folder is there, or the new one.
 
-        A process that is killed may leave a hidden folder beside it, which nothing reads.
+        A process that is killed may leave a hidden folder next to it, which nothing reads.
 
         Args:
-            folder: Where to. May exist if it is empty or holds an earlier bundle, which is then replaced.
+            folder: Where to. May exist if it is empty or holds an earlier bundle, whose files are then replaced; its README.md
+                and pictures stay. A link is followed.
             half: Store floating-point tensors as fp16. They load back as fp32.
             golden: Add golden.safetensors: what the model computes with the weights as they are stored.
+
+        Returns:
+            The folder.
 
         Raises:
             ValueError: `folder` holds something else, or a weight is not finite (after rounding to fp16).
         """
         folder = Path(folder).absolute()
-        if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / CONFIG).is_file())):
-            raise ValueError(f"{folder} exists and is no folder of weights; give a new or an empty folder")
+        target_folder(folder, replaceable)
         tensors = {name: _store(name, t, half) for name, t in _untied(self).items()}
-
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
-            new.chmod(0o755)  # mkdtemp makes a private folder
+        with new_folder(folder, replaceable) as new:
             for name, text in self.assets().items():
                 (new / name).write_bytes(text.encode())
             save_file(tensors, new / WEIGHTS, metadata={"format": "pt"})
-            config = {"class_path": _class_path(type(self)), "init_args": self.config, "sha256": file_hashes(new)}
-            config["digest"] = digest(config)
-            (new / CONFIG).write_text(json.dumps(config, indent=2, allow_nan=False) + "\n")
+            self._write_config(new)
             if golden and (output := type(self).from_pretrained(new).golden()):
                 save_file(output, new / GOLDEN)
-            for file in new.iterdir():
-                file.chmod(0o644)
-                with open(file, "rb+") as f:
-                    os.fsync(f.fileno())
-            put_in_place(new, folder)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
+                (new / CONFIG).unlink()
+                self._write_config(new)
         return folder
 
+    def _write_config(self, folder: Path) -> None:
+        (folder / CONFIG).write_text(config_text(_class_path(type(self)), self.config, file_hashes(folder)))
+
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike, overrides: dict[str, Any] | None = None) -> Self:
-        """Reads a folder written by `save_pretrained`; the model comes back on the CPU, in eval mode.
+    def from_pretrained(cls, source: str | os.PathLike | Bundle, overrides: dict[str, Any] | None = None) -> Self:
+        """Reads a folder written by `save_pretrained`; the model comes back on the CPU, in eval mode and single precision.
 
         Args:
-            folder: The folder.
+            source: The folder, or the opened bundle.
             overrides: `__init__` arguments to change, e.g. `{"dropout": 0.3}`. Where that changes the shape of a
                 module listed in `heads`, that module is re-initialised (a warning says which); any other difference
                 between the file and the model raises.
@@ -218,11 +209,35 @@ class ZooModule(LightningModule):
             BundleError: A file is missing or damaged, the folder is of another class, or tensors do not fit.
             ValueError: An override is no argument of the model.
         """
-        folder = Path(folder)
-        config = read_config(folder)
-        if config["class_path"] != _class_path(cls):
-            raise MisfitError(f"{folder} holds a {reprlib.repr(config['class_path'])[1:-1]}, not a {_class_path(cls)}")
-        init_args, parameters = config["init_args"], dict(inspect.signature(cls.__init__).parameters)
+        bundle = source if isinstance(source, Bundle) else Bundle(source)
+        model = cls.without_memory(bundle, overrides)
+        weights = bundle.folder / WEIGHTS
+        stored = parse(bundle.read(WEIGHTS, most_bytes(model)), weights)
+        assets = {name: bundle.text(name) for name in bundle.assets}
+        reset = shape_mismatches(model, stored, weights, cls.heads if overrides else ())
+        if reset or not materialize(model):
+            model = build(cls, model.config)
+        changed = {name for name, value in (overrides or {}).items() if bundle.init_args.get(name) != value}
+        model.overridden = frozenset(changed)
+        with at_fault(bundle.folder):
+            model.load_assets(assets)
+        fill(model, stored, weights, reset)
+        if reset:
+            log.warning("%s: re-initialised %s", bundle.folder, ", ".join(reset))
+        return model.eval()
+
+    @classmethod
+    def without_memory(cls, bundle: Bundle, overrides: dict[str, Any] | None = None) -> Self:
+        """The model that config.json describes, its tensors without memory: what the weights must fit, and how large they may be.
+
+        Raises:
+            BundleError: The bundle is of another class, or its arguments are not those of a model.
+            ValueError: An override is no argument of the model, or does not suit it.
+        """
+        where = bundle.folder / CONFIG
+        if bundle.class_path != _class_path(cls):
+            raise MisfitError(f"{bundle.folder} holds a {reprlib.repr(bundle.class_path)[1:-1]}, not a {_class_path(cls)}")
+        init_args, parameters = bundle.init_args, dict(inspect.signature(cls.__init__).parameters)
         del parameters["self"]
         for key in overrides or {}:
             if key not in parameters:
@@ -230,32 +245,33 @@ class ZooModule(LightningModule):
                 raise ValueError(f"overrides: {cls.__name__} has no argument '{key}'; nearest: {', '.join(nearest)}")
         if unknown := sorted(set(init_args) - set(parameters)):
             names = ", ".join(name if name.isidentifier() else reprlib.repr(name) for name in unknown[:5])
-            raise MisfitError(f"{folder / CONFIG}: {cls.__name__} has no argument {names}")
+            raise MisfitError(f"{where}: {cls.__name__} has no argument {names}")
         if missing := [n for n, p in parameters.items() if p.default is p.empty and n not in init_args]:
-            raise MisfitError(f"{folder / CONFIG}: init_args lacks {', '.join(missing)} of {cls.__name__}")
+            raise MisfitError(f"{where}: init_args lacks {', '.join(missing)} of {cls.__name__}")
         check_types(cls, overrides or {})
-        with at_fault(folder / CONFIG):
+        with at_fault(where):
             check_types(cls, init_args)
-        arguments = {**init_args, **(overrides or {})}
-        with nullcontext() if overrides else at_fault(folder / CONFIG):
-            model = skeleton(cls, arguments)
-        for name in config["sha256"]:
-            file_of(folder, name, most_bytes(model) if name == WEIGHTS else MAX_TEXT_BYTES)
-        verify(folder, config["sha256"])
-        weights = folder / WEIGHTS
-        reset = misfits(model, weights, cls.heads if overrides else ())
-        if reset or not furnished(model):
-            model = cls(**arguments)
-        model.overridden = frozenset(name for name, value in (overrides or {}).items() if init_args.get(name) != value)
-        with at_fault(folder):
-            model.load_assets({name: read_text(folder / name) for name in config["sha256"] if name != WEIGHTS})
-        fill(model, weights, reset)
-        if reset:
-            log.warning("%s: re-initialised %s", folder, ", ".join(reset))
-        return model.eval()
+        with nullcontext() if overrides else at_fault(where):
+            return skeleton(cls, {**init_args, **(overrides or {})})
+
+    @contextmanager
+    def evaluating(self) -> Iterator[Self]:
+        """Gives a copy of this model in eval mode that shares its tensors and all else.
+
+        So nothing is switched, and one thread may train or measure while another translates. Inside, torch's defaults for new tensors
+        are those that the models are written for.
+        """
+        with _usual_defaults():
+            yield _without_dropout(self)
 
     def push_to_hub(
-        self, repo_id: str, *, private: bool = False, commit_message: str | None = None, token: str | None = None, card: str | None = None
+        self,
+        repo_id: str,
+        *,
+        private: bool = False,
+        commit_message: str | None = None,
+        token: str | None = None,
+        card: str | None = None,
     ) -> "Published":
         """Publishes the model on the Hugging Face Hub, all files in one commit.
 
@@ -273,37 +289,76 @@ class ZooModule(LightningModule):
         Raises:
             FetchError: The Hub cannot be reached, refuses, or was changed meanwhile; nothing was published then.
         """
-        from zoo.publish import push  # here, because that file loads models
+        from zoo.bundles.publish import push  # here, because that file loads models
 
         return push(self, repo_id, private=private, message=commit_message, token=token, card=card)
 
 
-def put_in_place(new: Path, folder: Path) -> None:
-    """Gives a finished folder its name; one that has the name already is removed.
+def evaluated(verb: Callable[P, T]) -> Callable[P, T]:
+    """Makes a method of a model run in eval mode, whatever mode the model is in, and without gradients."""
 
-    On Linux the two change names in one step. Elsewhere a process that is killed between two steps leaves the old one beside its place.
-    """
-    if not folder.exists():
-        os.replace(new, folder)
-        return
-    old = new
-    if not _exchanged(new, folder):
-        old = Path(tempfile.mkdtemp(prefix=f".{folder.name}-old-", dir=folder.parent))
-        os.replace(folder, old)
-        os.replace(new, folder)
-    shutil.rmtree(old)
+    @functools.wraps(verb)
+    def run(self: ZooModule, *args: Any, **kwargs: Any) -> T:
+        with torch.no_grad(), self.evaluating() as model:
+            return verb(model, *args, **kwargs)
+
+    return run
 
 
-def _exchanged(a: Path, b: Path) -> bool:
-    """Whether the system could make two folders change their names."""
-    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return rename is not None and rename(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0
+def _without_dropout(model: M) -> M:
+    """A copy in eval mode that shares parameters, buffers and all else."""
+    copies: dict[nn.Module, nn.Module] = {}
+    for module in model.modules():
+        copies[module] = copied = object.__new__(type(module))
+        copied.__dict__.update(module.__dict__, training=False)
+    for copied in copies.values():
+        children = {name: child if child is None else copies[child] for name, child in copied._modules.items()}
+        copied.__dict__["_modules"] = children
+    return copies[model]
+
+
+class _AsUsual(TorchFunctionMode):
+    """Inside, in this thread, new floating-point tensors are in single precision unless somebody asks for more."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        double = isinstance(found, Tensor) and found.dtype == torch.float64
+        wanted = double and (func is Tensor.double or _asks_for_double([*args, *(kwargs or {}).values()]))
+        return found.float() if double and not wanted else found
+
+
+def _asks_for_double(values: Sequence[Any]) -> bool:
+    return any(
+        value is torch.float64
+        or isinstance(value, Tensor)
+        and value.dtype == torch.float64
+        or isinstance(value, (list, tuple))
+        and _asks_for_double(value)
+        for value in values
+    )
+
+
+@contextmanager
+def _usual_defaults() -> Iterator[None]:
+    """Torch's own defaults, float32 and the CPU, in this thread, if somebody has changed them."""
+    with ExitStack() as stack:
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        if torch.get_default_dtype() != torch.float32:
+            stack.enter_context(_AsUsual())
+        yield
 
 
 def _generator(device: str) -> Any:
     """The module that holds the default random generator of a kind of device."""
     return torch.random if device == "cpu" else torch.get_device_module(device)
+
+
+def check_finite(scores: Tensor) -> Tensor:
+    """Raises ValueError for what a model computed if that is NaN or infinite: it says nothing, and JSON cannot say it."""
+    if not scores.isfinite().all():
+        raise ValueError("the model computes NaN or infinite scores: its weights are too large, or its training diverged")
+    return scores
 
 
 def finite(score: float) -> float | None:

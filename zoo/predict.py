@@ -2,9 +2,10 @@
 
 import argparse
 import json
+import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,14 @@ OF_READERS = ("document", "candidates")  # options that mean nothing to others
 def run(options: argparse.Namespace) -> None:
     """Answers each text or image: one line, or one JSON object, or n lines with `--n-best`.
 
+    What cannot be answered is said on standard error, with its line, and costs no other text its answer.
+
     Args:
         options: name, text (list), json, plot, html, beam_size, n_best.
 
     Raises:
-        ValueError: an option or a text does not suit the model, or --plot names no picture or lacks its extra; or, after all others
-            were answered, an image cannot be read.
+        ValueError: an option does not suit the model, or --plot names no picture or lacks its extra; or, after all others
+            were answered, a text does not suit the model, or an image cannot be read.
         FileNotFoundError: there is no folder for the picture or page.
     """
     if options.plot:
@@ -39,6 +42,13 @@ def run(options: argparse.Namespace) -> None:
         check_file(options.plot)
     if options.html:
         check_file(options.html, picture=False)
+    for name in ("stdin", "stdout"):
+        if getattr(sys, name) is None and (name == "stdout" or not options.text):
+            raise ValueError(f"{name} is closed; {'give texts, or pipe them in' if name == 'stdin' else 'send it to a file'}")
+    for stream in (sys.stdin, sys.stdout):  # a file may have any name, and a line that is not UTF-8 costs no other one its answer
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="surrogateescape")
+    _check_not_read(options)
     keep_freed_memory()
     model = registry.load(options.name)
     if hasattr(model, "translate"):
@@ -54,25 +64,112 @@ def run(options: argparse.Namespace) -> None:
     for option in OF_READERS:
         if getattr(options, option) is not None and sources is not _questions:
             raise ValueError(f"{options.name} reads no documents with queries: --{option} is for models that answer")
+    _check_options(model, line, options)
     named = sources is _images and _are_many(options)  # else one would not know which line belongs to which file
     number = unread = 0
+    faults = _Faults("text" if options.text else "line")
     for group in sources(options):
-        for source, result in zip(group, answer(model, group, options), strict=True):
+        for source, result in _answered(group, lambda sources: answer(model, sources, options)):
             number += 1
+            if source is None:
+                continue
+            if isinstance(result, ValueError):
+                faults.add(number, result)
+                continue
             if result is None:
                 unread += 1
                 continue
             if options.json:
-                print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False))
+                print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False, allow_nan=False))
             else:
                 print(f"{source}\t{line(result, options)}" if named else line(result, options))
             for file, write in ((options.plot, "plot"), (options.html, "to_html")):
                 if file and any(result.tokens) and getattr(result, "text", True):  # of no words there is nothing to draw
-                    path = Path(file)
-                    getattr(result, write)(path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}"))
+                    getattr(result, write)(_numbered(file, number))
         sys.stdout.flush()
+    faults.raise_any(number)
     if unread:
         raise ValueError(f"{unread:,} of {number:,} images could not be read; see above")
+
+
+def _numbered(file: str, number: int) -> Path:
+    """Where the picture or page of a result goes."""
+    path = Path(file)
+    return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def _check_not_read(options: argparse.Namespace) -> None:
+    """Raises ValueError if a picture or page would be written over a file that is read."""
+    targets = {option: file for option in ("plot", "html") if (file := getattr(options, option))}
+    names = [name for name in [*options.text, options.document] if targets and name and "\0" not in name]
+    read = {os.path.realpath(file) for name in names for file in (Path(name).iterdir() if _is_folder(name) else [name])}
+    for option, file in targets.items():
+        for path in (_numbered(file, number) for number in range(1, len(read) + 1)):
+            if os.path.realpath(path) in read:
+                raise ValueError(f"--{option} would write over {path}, which is read; give another name")
+
+
+def _answered(group: list[Any], answer: Callable[[list[Any]], list[Any]]) -> Iterator[tuple[Any, Any]]:
+    """Each source of a group with its result, or with the ValueError that says why there is none; a blank line is None."""
+    sources = [source for source in group if source is not None and not isinstance(source, ValueError)]
+    try:
+        results = answer(sources) if sources else []
+    except ValueError:  # which one was it?
+        results = [_or_error(lambda source: answer([source])[0], source) for source in sources]
+    found = iter(zip(sources, results, strict=True))
+    return ((source, source) if source is None or isinstance(source, ValueError) else next(found) for source in group)
+
+
+def _or_error(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns, or the ValueError that it raises."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        return error
+
+
+class _Faults:
+    """What could not be answered. A single fault is the error of the command; of several each is said when it is found."""
+
+    def __init__(self, noun: str) -> None:
+        self._noun, self._count, self._first = noun, 0, ""
+
+    def add(self, number: int, error: ValueError) -> None:
+        """Notes a fault of a text, counted from 1."""
+        message = " ".join(str(error).split()).replace("text 1 has", "the text has")  # it was the only one of its call
+        fault = f"{self._noun} {number}: {message}"
+        self._count += 1
+        if self._count == 1:
+            self._first = fault
+            return
+        for message in [self._first, fault] if self._count == 2 else [fault]:
+            print(f"zoo: {message}", file=sys.stderr)
+
+    def raise_any(self, number: int) -> None:
+        """Raises ValueError if there was a fault in a number of texts."""
+        if self._count == 1:
+            alone = number == 1 and self._noun == "text"
+            raise ValueError(self._first.partition(": ")[2] if alone else self._first)
+        if self._count:
+            raise ValueError(f"{self._count:,} of {number:,} {self._noun}s could not be answered; see above")
+
+
+def _check_options(model: Any, line: Callable[[Any, argparse.Namespace], str], options: argparse.Namespace) -> None:
+    """Says before any text is read that an option does not suit the model."""
+    if line is _search_line:
+        beam_size = getattr(model, "config", {}).get("beam_size", 5) if options.beam_size is None else options.beam_size
+        if beam_size < 1:
+            raise ValueError(f"beam_size must be at least 1; got {beam_size}")
+        if not 1 <= _n_best(options) <= beam_size:
+            raise ValueError(f"n_best must be between 1 and beam_size = {beam_size}; got {options.n_best}")
+        if options.html and not hasattr(model, "caption"):
+            verb = "translates" if hasattr(model, "translate") else "completes texts"
+            raise ValueError(f"{options.name} {verb} and writes no HTML; use --plot")
+        return
+    for option in OF_SEARCH:
+        if getattr(options, option) is not None:
+            verb = "answers queries" if line is _answer_line else "classifies"
+            raise ValueError(f"{options.name} {verb}: --{option.replace('_', '-')} is for translation and captions")
 
 
 # ---- what to read ----
@@ -85,7 +182,7 @@ def _texts(options: argparse.Namespace) -> Iterator[list[str]]:
 
 def _documents(options: argparse.Namespace) -> Iterator[list[str]]:
     """The same; a text that names a file stands for its content, `-` for all of standard input."""
-    return iter([[_content(text) for text in options.text]]) if options.text else _lines(sys.stdin)
+    return iter([[_or_error(_content, text) for text in options.text]]) if options.text else _lines(sys.stdin)
 
 
 def _pairs(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
@@ -96,10 +193,14 @@ def _pairs(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
         yield list(zip(options.text[::2], options.text[1::2], strict=True))
         return
     for group in _lines(sys.stdin):
-        for text in group:
-            if text.count("\t") != 1:
-                raise ValueError(f"each line must hold two texts with a tab between them; got {text!r}")
-        yield [tuple(text.split("\t")) for text in group]
+        yield [_or_error(_pair, line) for line in group]
+
+
+def _pair(line: str) -> tuple[str, str]:
+    if line.count("\t") != 1:
+        raise ValueError(f"each line must hold two texts with a tab between them; got {line!r:.100}")
+    first, second = line.split("\t")
+    return first, second
 
 
 def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
@@ -120,14 +221,14 @@ def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
         yield [{**common, "query": query} for query in options.text]
         return
     for group in _lines(sys.stdin):
-        yield [{**common, **_question(line, common)} for line in group if line.strip()]
+        yield [_or_error(_question, line, common) if line.strip() else None for line in group]
 
 
 def _question(line: str, common: dict[str, Any]) -> dict[str, Any]:
     """What a JSON line asks, checked."""
     try:
         fields = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"each line must be a JSON object with the fields document, query and, if wanted, candidates; {error}") from error
     if not isinstance(fields, dict) or not {"document", "query"} <= fields.keys() | common.keys():
         raise ValueError(f"each line must be a JSON object with the fields document, query and, if wanted, candidates; got {line:.100}")
@@ -139,7 +240,7 @@ def _question(line: str, common: dict[str, Any]) -> dict[str, Any]:
     candidates = fields.get("candidates")
     if candidates is not None and not (isinstance(candidates, list) and all(isinstance(word, str) for word in candidates)):
         raise ValueError(f"'candidates' of a line must be a list of strings; got {candidates!r:.50}")
-    return {name: value for name, value in fields.items() if value is not None}
+    return {**common, **{name: value for name, value in fields.items() if value is not None}}
 
 
 def _content(text: str) -> str:
@@ -152,8 +253,13 @@ def _content(text: str) -> str:
     if not is_file:
         if "/" in text and _is_folder(text):  # a word may be the name of a folder by chance
             raise ValueError(f"{text} is a folder; give text files, e.g. {text.rstrip('/')}/*.txt")
+        if "/" in text and _exists(text):
+            raise ValueError(f"{text} is no regular file; give a text file")
         return text
-    data = Path(text).read_bytes()
+    try:
+        data = Path(text).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{text}: {error.strerror}") from error
     try:
         found = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -165,7 +271,6 @@ def _content(text: str) -> str:
 
 def _images(options: argparse.Namespace) -> Iterator[list[str]]:
     """Image files of the command line, or of lines of standard input; a folder stands for the image files in it."""
-    sys.stdout.reconfigure(errors="surrogateescape")  # a file may have any name
     names = options.text or (line for group in _lines(sys.stdin) for line in group if line.strip())
     files, total = (file for name in names for file in _files(name)), None
     if options.text:
@@ -182,8 +287,12 @@ def _are_many(options: argparse.Namespace) -> bool:
 
 
 def _is_folder(name: str) -> bool:
+    return _exists(name) and Path(name).is_dir()
+
+
+def _exists(name: str) -> bool:
     try:
-        return Path(name).is_dir()
+        return Path(name).exists()
     except (OSError, ValueError):  # too long for a name, or no name at all
         return False
 
@@ -213,14 +322,10 @@ def _n_best(options: argparse.Namespace) -> int:
 
 
 def _translate(model: Any, texts: list[str], options: argparse.Namespace) -> list[Any]:
-    if options.html:
-        raise ValueError(f"{options.name} translates and writes no HTML; use --plot")
     return model.translate(texts, beam_size=options.beam_size, n_best=_n_best(options))
 
 
 def _complete(model: Any, texts: list[str], options: argparse.Namespace) -> list[Any]:
-    if options.html:
-        raise ValueError(f"{options.name} completes texts and writes no HTML; use --plot")
     return model.complete(texts, beam_size=options.beam_size, n_best=_n_best(options))
 
 
@@ -246,11 +351,8 @@ def _search_line(result: Any, options: argparse.Namespace) -> str:
 
 
 def _answer(model: Any, questions: list[dict[str, Any]], options: argparse.Namespace) -> list[Any]:
-    for option in OF_SEARCH:
-        if getattr(options, option) is not None:
-            raise ValueError(f"{options.name} answers queries: --{option.replace('_', '-')} is for translation and captions")
-    parts = ([question.get(name) for question in questions] for name in ("document", "query", "candidates"))
-    return model.answer(*parts)
+    parts = [[question.get(name) for question in questions] for name in ("document", "query", "candidates")]
+    return model.answer(*parts) if len(questions) > 1 else [model.answer(*(part[0] for part in parts))]
 
 
 def _answer_line(result: Any, options: argparse.Namespace) -> str:
@@ -258,9 +360,6 @@ def _answer_line(result: Any, options: argparse.Namespace) -> str:
 
 
 def _classify(model: Any, texts: list[Any], options: argparse.Namespace) -> list[Any]:
-    for option in OF_SEARCH:
-        if getattr(options, option) is not None:
-            raise ValueError(f"{options.name} classifies: --{option.replace('_', '-')} is for translation and captions")
     return model.classify(texts)
 
 

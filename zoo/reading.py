@@ -21,7 +21,7 @@ from zoo.labeled_text import groups_of_similar_size
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
-from zoo.module import as_list, check_assets
+from zoo.module import as_list, check_assets, check_finite, evaluated
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import EOS, UNK, Tokenizer
@@ -181,7 +181,7 @@ class ReadingModule(ScoredModule):
 
     # ---- use ----
 
-    @torch.no_grad()
+    @evaluated
     def answer(
         self,
         document: str | Sequence[str],
@@ -260,13 +260,8 @@ class ReadingModule(ScoredModule):
         ids = np.array([word_id(word, self.tokenizer) for word in numbers], np.int64)
         batch = collate_questions(*zip(*texts, strict=True), None, ids)
         batch = ClozeBatch(*(x if x is None else x.to(self.device) for x in batch))
-        training = self.training
-        self.eval()
-        try:
-            weights, query_weights = self(batch)
-        finally:
-            self.train(training)
-        found = self.candidate_probabilities(self.word_probabilities(weights, batch), batch).cpu()
+        weights, query_weights = self(batch)
+        found = check_finite(self.candidate_probabilities(self.word_probabilities(weights, batch), batch).cpu())
         by_document = weights.cpu().split(batch.document_lengths.tolist())
         by_query = [None] * len(questions) if query_weights is None else query_weights.cpu().split(batch.query_lengths.tolist())
         results = []
@@ -305,11 +300,9 @@ class ReadingModule(ScoredModule):
         candidates = [np.append(rng.choice(words, 3), answer) if n % 4 else np.empty(0, int) for n, answer in enumerate(answers)]
         return collate_questions(documents, queries, candidates, answers, ids)
 
+    @evaluated
     def golden(self) -> dict[str, Tensor]:
         """The weights for a fixed batch."""
-        batch, training = self.example_batch(6), self.training
-        self.eval()
-        with torch.no_grad():
-            weights, _ = self(batch)
-        self.train(training)
+        batch = self.example_batch(6)
+        weights, _ = self(batch)
         return {**{name: x for name, x in batch._asdict().items() if name != "answers"}, "weights": weights}

@@ -1,6 +1,7 @@
 """Tokenizers, special tokens and padded batches, shared by models and data."""
 
 import json
+import re
 import reprlib
 import unicodedata
 from collections import Counter
@@ -15,7 +16,7 @@ import torch
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 
-from zoo import strict_json
+from zoo.utils import strict_json
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_NAMES = ("<pad>", "<unk>", "<s>", "</s>")
@@ -37,6 +38,37 @@ _PIECE = (
     rf"(?i){_NOT}|'(?:s|ll|re|ve|d|m)(?!{_LETTER})|can(?=not(?!{_LETTER}))"
     rf"|(?>(?:(?!{_NOT}){_LETTER}|(?<=\p{{N}})[.,](?=\p{{N}})){{1,200}})|\S"
 )
+
+# What stands in a text for something else, by the name that `train` is given: patterns, and what they become, one after the other.
+# A second time they change nothing. The patterns mean the same to Python and to the `tokenizers` library. Saved tokenizers hold them
+# as they stand here, so an entry is never changed: add one of another name.
+_BLOCKS = "address|article|blockquote|div|dd|dl|dt|h[1-6]|hr|li|ol|p|pre|section|table|td|th|tr|ul"
+_INLINE = "a|abbr|b|big|cite|code|del|em|font|i|img|ins|kbd|mark|q|s|small|span|strike|strong|sub|sup|tt|u"
+CLEANING: dict[str, tuple[tuple[str, str], ...]] = {
+    "invisible": (("[\u00ad\u200b\u2060\ufeff]", ""),),  # soft hyphens, spaces without width, byte order marks
+    "html": (
+        (r"&(?:(?:amp|#38);)+", "&"),
+        (r"&(?:lt|#60);", "<"),
+        (r"&(?:gt|#62);", ">"),
+        (r"&(?:quot|ldquo|rdquo|#34|#822[01]);", '"'),
+        (r"&(?:apos|lsquo|rsquo|#0?39|#[xX]27|#821[67]);", "'"),
+        (r"&(?:nbsp|#160);", " "),
+        (r"&(?:hellip|#8230);", "..."),
+        (r"(?i)<br\s*/?>", "\n"),
+        (rf"(?i)</?(?:{_BLOCKS})(?:\s[^<>]*)?/?>", "\n\n"),
+        (rf"(?i)</?(?:{_INLINE})(?:\s[^<>]*)?/?>", ""),
+    ),
+    "treebank": (
+        (r"(?i)-lrb-", "("),
+        (r"(?i)-rrb-", ")"),
+        (r"(?i)-lsb-", "["),
+        (r"(?i)-rsb-", "]"),
+        (r"(?i)-lcb-", "{"),
+        (r"(?i)-rcb-", "}"),
+        (r"\\(?=[/*])", ""),
+    ),
+    "quotes": ((r"[“„]|(?<![^\s(\[])\"", "``"), (r"[”\"]", "''")),
+}
 
 
 class _WordCache(dict[str, list[Any]]):
@@ -126,10 +158,17 @@ class Tokenizer:
 
     Text is brought to Unicode NFC and every run of white space (no-break spaces included) becomes one plain space.
     For text of known characters `decode(encode(text))` is exactly that normalised text; unknown characters become UNK.
+
+    Attributes:
+        kind: how text is cut, see `train`.
+        cleaning: names of what is done to a text before it is cut, see `clean`.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer, kind: Literal["bpe", "word", "char", "word_punct"]) -> None:
-        self._backend, self.kind = backend, kind
+    def __init__(
+        self, backend: tokenizers.Tokenizer, kind: Literal["bpe", "word", "char", "word_punct"], cleaning: Sequence[str] = ()
+    ) -> None:
+        self._backend, self.kind, self.cleaning = backend, kind, tuple(name for name in CLEANING if name in cleaning)
+        self._clean = _cleaner(self.cleaning)
         self._ids = _WordCache(lambda word: backend.encode(word, add_special_tokens=False).ids)
         found = [backend.id_to_token(i) for i in range(len(_SPECIALS))]
         if found != _SPECIALS:
@@ -143,6 +182,7 @@ class Tokenizer:
         vocab_size: int = 8000,
         lowercase: bool = False,
         min_frequency: int = 1,
+        cleaning: Sequence[str] = (),
     ) -> "Tokenizer":
         """Learns a vocabulary; memory grows with the number of distinct words, not with the text.
 
@@ -154,7 +194,15 @@ class Tokenizer:
             vocab_size: upper limit, the four special tokens included.
             lowercase: lowercase the text, here and in `encode`.
             min_frequency: words seen less often become UNK (kind "bpe": pairs seen less often are not merged).
+            cleaning: names of what is done to a text first, here and in `encode`: "invisible" (soft hyphens and the like are
+                dropped), "html" (marks of HTML become line ends or nothing, its entities become characters), "treebank"
+                (-LRB- and other escapes of the Penn Treebank become the characters that they stand for), "quotes" (double
+                quotation marks become `` and '', as in the Penn Treebank).
         """
+        if odd := [name for name in cleaning if name not in CLEANING]:
+            raise ValueError(f"cleaning must be some of {', '.join(map(repr, CLEANING))}; got {odd[0]!r}")
+        clean = _cleaner(tuple(name for name in CLEANING if name in cleaning))
+        texts = map(clean, texts)
         if kind not in KINDS:
             raise ValueError(f"tokenizer must be one of {str(KINDS)[1:-1]}; got {kind!r}")
         if vocab_size <= len(_SPECIALS):
@@ -164,7 +212,7 @@ class Tokenizer:
         backend = _assemble(kind, lowercase, {}, [])
         if kind == "word_punct":
             vocab = cls._learn_pieces(texts, backend, vocab_size, min_frequency)
-            return cls(_assemble(kind, lowercase, vocab, []), kind)
+            return cls(_assemble(kind, lowercase, vocab, []), kind, cleaning)
         if kind == "word":
             trainer = trainers.WordLevelTrainer(
                 vocab_size=vocab_size, min_frequency=min_frequency, special_tokens=_SPECIALS, show_progress=False
@@ -181,7 +229,26 @@ class Tokenizer:
         backend.train_from_iterator(texts, trainer)
         model = json.loads(backend.to_str())["model"]
         # anew, else the library searches every text for the special tokens
-        return cls(_assemble(kind, lowercase, model["vocab"], model.get("merges", [])), kind)
+        return cls(_assemble(kind, lowercase, model["vocab"], model.get("merges", [])), kind, cleaning)
+
+    def clean(self, text: str) -> str:
+        """A text as people give it, as the training text was when it was cut; whatever else cuts a text does this first.
+
+        Raises:
+            ValueError: it is not valid Unicode.
+        """
+        _check_unicode(text)
+        return self._clean(text)
+
+    def cleaning_steps(self) -> list[tuple[str, str]]:
+        """What `clean` does as regular expressions and what they become, one after the other."""
+        return [pair for name in self.cleaning for pair in CLEANING[name]]
+
+    def cleaning_also(self, cleaning: Iterable[str]) -> "Tokenizer":
+        """This tokenizer with more `cleaning`; the ids of a clean text stay."""
+        if {*cleaning} <= {*self.cleaning}:
+            return self
+        return Tokenizer(self._backend, self.kind, [*self.cleaning, *cleaning])
 
     @staticmethod
     def _learn_pieces(texts: Iterable[str], backend: tokenizers.Tokenizer, vocab_size: int, min_frequency: int) -> dict[str, int]:
@@ -229,7 +296,7 @@ class Tokenizer:
             min_frequency: words seen less often are passed over.
         """
         counts: Counter[str] = Counter()
-        for word, times in Counter(chain.from_iterable(map(_split, texts))).items():
+        for word, times in Counter(chain.from_iterable(map(self._split, texts))).items():
             for piece in self._cut(word):
                 whole = self.kind != "bpe" or (piece[0] == _SPACE and piece != _SPACE)
                 if whole and self._backend.token_to_id(piece) is None:
@@ -244,6 +311,9 @@ class Tokenizer:
             return list(text)
         return [piece for piece, _ in self._backend.pre_tokenizer.pre_tokenize_str(text)]
 
+    def _split(self, text: str) -> list[str]:
+        return _split(self.clean(text))
+
     def __len__(self) -> int:
         return self._backend.get_vocab_size()
 
@@ -252,7 +322,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of one text, without special tokens; [] for an empty text."""
-        words = _split(text)
+        words = self._split(text)
         if self.kind == "char":
             return self._backend.encode(" ".join(words), add_special_tokens=False).ids
         return list(chain.from_iterable(map(self._ids.__getitem__, words)))
@@ -269,7 +339,7 @@ class Tokenizer:
         """
         if self.kind not in ("word", "word_punct"):
             return self.tokens(self.encode(text))
-        encodings = ((word, self._backend.encode(word, add_special_tokens=False)) for word in _split(text))
+        encodings = ((word, self._backend.encode(word, add_special_tokens=False)) for word in self._split(text))
         return [word[start:end] for word, encoding in encodings for start, end in encoding.offsets]
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -297,7 +367,11 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The whole tokenizer as one JSON text (the `tokenizer.json` format of the `tokenizers` library)."""
-        return self._backend.to_str()
+        if not self.cleaning:
+            return self._backend.to_str()
+        spec = json.loads(self._backend.to_str())
+        spec["normalizer"]["normalizers"][:0] = [step for name in self.cleaning for step in _steps(name)]
+        return json.dumps(spec, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str, most: int = 1_000_000, name: str = "the text") -> "Tokenizer":
@@ -313,6 +387,7 @@ class Tokenizer:
         """
         try:
             spec = strict_json.loads(text, most)
+            cleaning = _take_cleaning(spec)
             vocab, merges = dict(spec["model"]["vocab"]), list(spec["model"].get("merges") or [])
             found = _plan(spec)
             # on such a merge the library may panic, which is no Exception
@@ -333,7 +408,7 @@ class Tokenizer:
             raise ValueError(f"{name} is not a tokenizer of this package: no kind of it has this {', '.join(odd[:3])}"[:200])
         kind, lowercase, whole_words = choice
         try:
-            return cls(_assemble(kind, lowercase, vocab, merges, whole_words), kind)
+            return cls(_assemble(kind, lowercase, vocab, merges, whole_words), kind, cleaning)
         except ValueError as error:
             raise ValueError(f"{name} is {error}") from error
         except Exception as error:  # the library raises bare `Exception`
@@ -362,6 +437,33 @@ def _assemble(
     return backend
 
 
+def _steps(name: str) -> list[dict[str, Any]]:
+    """What `CLEANING[name]` is in a tokenizer's JSON."""
+    return [{"type": "Replace", "pattern": {"Regex": pattern}, "content": content} for pattern, content in CLEANING[name]]
+
+
+@cache
+def _cleaner(cleaning: tuple[str, ...]) -> Callable[[str], str]:
+    """What `Tokenizer.clean` does."""
+    patterns = [(re.compile(pattern), content) for name in cleaning for pattern, content in CLEANING[name]]
+    def clean(text: str) -> str:
+        for pattern, content in patterns:
+            text = pattern.sub(content, text)
+        return text
+
+    return clean
+
+
+def _take_cleaning(spec: dict[str, Any]) -> list[str]:
+    """Takes the steps of some cleaning off the front of the normaliser of a tokenizer's JSON; their names."""
+    steps, found = spec["normalizer"]["normalizers"], []
+    for name in CLEANING:
+        if steps[: len(CLEANING[name])] == _steps(name):
+            del steps[: len(CLEANING[name])]
+            found.append(name)
+    return found
+
+
 def _is_merge(first: str, second: str, vocab: dict[str, int]) -> bool:
     return first in vocab and second in vocab and first + second in vocab
 
@@ -385,6 +487,18 @@ def _plan(spec: dict[str, Any]) -> dict[str, Any]:
         return [on(part) for part in value] if isinstance(value, list) else value
 
     return on({**spec, "model": {key: part for key, part in spec["model"].items() if key not in ("vocab", "merges")}})
+
+
+def _check_unicode(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        of_bytes = 0xDC80 <= code <= 0xDCFF  # what Python makes of a byte that it cannot decode
+        what = f"byte 0x{code - 0xDC00:02x}, so it is not UTF-8" if of_bytes else f"half a surrogate pair, \\u{code:04x}"
+        raise ValueError(f"the text is not valid Unicode: character {error.start + 1:,} is {what}") from error
 
 
 def _split(text: str) -> list[str]:

@@ -25,7 +25,7 @@ from zoo.extras import require
 from zoo.layers.losses import output_loss
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CorpusScore
-from zoo.module import as_list, check_assets, check_batch_size, existing, finite
+from zoo.module import as_list, check_assets, check_batch_size, evaluated, existing, finite
 from zoo.schedule import adamw, check_schedule
 from zoo.scoring import ScoredModule
 from zoo.text import EOS, PAD, UNK, PairBatch, Tokenizer, pad_batch
@@ -285,6 +285,7 @@ class TranslationModule(ScoredModule):
 
     # ---- use ----
 
+    @evaluated
     def translate(
         self,
         texts: str | Sequence[str],
@@ -328,29 +329,25 @@ class TranslationModule(ScoredModule):
         searched = n_best > 1 and temperature is None  # several hypotheses may be one text, written in other pieces
         results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(texts)
         order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
-        training = self.training
-        self.eval()
-        try:
-            for first in range(0, len(order), batch_size):
-                rows = order[first : first + batch_size]
-                batch = pad_batch([ids[n] for n in rows])
-                found = self._search(
-                    batch.src.to(self.device),
-                    batch.src_lengths.to(self.device),
-                    beam_size,
-                    n_best=max(n_best, beam_size) if searched else n_best,
-                    length_penalty=length_penalty,
-                    no_repeat_ngram=no_repeat_ngram,
-                    allow_unk=allow_unk,
-                    temperature=temperature,
-                    top_k=top_k,
-                )
-                for i, n in enumerate(rows):
-                    results[n] = self._translation(found, i, ids[n], n_best if searched else None)
-        finally:
-            self.train(training)
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            batch = pad_batch([ids[n] for n in rows])
+            found = self._search(
+                batch.src.to(self.device),
+                batch.src_lengths.to(self.device),
+                beam_size,
+                n_best=max(n_best, beam_size) if searched else n_best,
+                length_penalty=length_penalty,
+                no_repeat_ngram=no_repeat_ngram,
+                allow_unk=allow_unk,
+                temperature=temperature,
+                top_k=top_k,
+            )
+            for i, n in enumerate(rows):
+                results[n] = self._translation(found, i, ids[n], n_best if searched else None)
         return results[0] if one else results
 
+    @evaluated
     def align(self, pairs: Pair | Sequence[Pair], batch_size: int = 64) -> Alignment | list[Alignment]:
         """Which source words each word of a given translation attends to, when the decoder is made to write it.
 
@@ -453,11 +450,11 @@ class TranslationModule(ScoredModule):
 
         return pad_batch(rows(self.config["src_vocab_size"], 7), rows(self.config["tgt_vocab_size"], 5))
 
+    @evaluated
     def golden(self) -> dict[str, Tensor]:
         """About a hundred columns of the logits of a fixed batch, and the beam search's output for it."""
         batch = self.example_batch(6)
-        with torch.no_grad():
-            logits, _ = self(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+        logits, _ = self(batch.src, batch.src_lengths, batch.tgt[:, :-1])
         found = self._search(batch.src, batch.src_lengths, self.config["beam_size"])
         logits = logits[..., :: max(1, logits.size(-1) // 100)].contiguous()
         return {"src": batch.src, "src_lengths": batch.src_lengths, "tgt": batch.tgt, "logits": logits, "tokens": found.tokens}

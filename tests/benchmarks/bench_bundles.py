@@ -10,7 +10,6 @@ load_file, load_state_dict, and the assets. CPU time, the best of some rounds.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -26,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # found by pytest by itse
 import bundle_corpus as corpus  # noqa: E402
 
 import zoo  # noqa: E402
-from zoo import hub, registry  # noqa: E402
+from zoo import registry  # noqa: E402
+from zoo.bundles.files import WEIGHTS, Bundle  # noqa: E402
 
 
 class Row:
@@ -74,11 +74,10 @@ def fates(folder: Path, mutants: int, flips: int, seed: int) -> dict[str, Row]:
 
 def plain_load(name: str) -> Any:
     """Without any check."""
-    folder = hub.BUNDLED / name
-    config = json.loads((folder / hub.CONFIG).read_text())
-    model = registry.model_class(config["class_path"])(**config["init_args"])
-    model.load_assets({file: (folder / file).read_text() for file in config["sha256"] if file != hub.WEIGHTS})
-    model.load_state_dict(load_file(folder / hub.WEIGHTS), strict=False)  # tied tensors are stored once
+    bundle = Bundle(registry.BUNDLED / name)
+    model = registry.model_class(bundle.class_path)(**bundle.init_args)
+    model.load_assets({file: (bundle.folder / file).read_text() for file in bundle.assets})
+    model.load_state_dict(load_file(bundle.folder / WEIGHTS), strict=False)  # tied tensors are stored once
     return model.eval()
 
 
@@ -102,7 +101,7 @@ def main() -> None:
 
     print(f"{'weights, ms':38} {'zoo.load':>9} {'plain':>9} {'ratio':>9}")
     for name in registry.list_models():
-        if (hub.BUNDLED / name).is_dir():
+        if (registry.BUNDLED / name).is_dir():
             checked, plain = best(lambda: zoo.load(name), options.rounds), best(lambda: plain_load(name), options.rounds)
             print(f"{name:38} {checked * 1e3:9.1f} {plain * 1e3:9.1f} {checked / plain:9.2f}")
 

@@ -498,7 +498,7 @@ def _attached(model, stage="fit", **options):
     strategy = SimpleNamespace(root_device=torch.device("cpu"), barrier=lambda: None)
     ranks = {"global_rank": 0, "local_rank": 0, "world_size": 1, "current_epoch": 0}
     state = SimpleNamespace(fn=stage)
-    data.trainer = SimpleNamespace(lightning_module=model, state=state, strategy=strategy, **ranks)
+    data.trainer = SimpleNamespace(lightning_module=model, state=state, strategy=strategy, train_dataloader=None, **ranks)
     return _ready(data, [stage])
 
 
@@ -609,11 +609,13 @@ def test_rows_survive_interruptions_and_damage(tmp_path):
     with (folder / "partial").open("ab") as file:
         file.write(b"a row, but not to its end")
     assert build() == [[8, 9]] and build() == []
-    assert sorted(path.name for path in folder.iterdir()) == ["lock", "meta.json", "values"]
+    assert sorted(path.name for path in folder.iterdir()) == ["checksums.json", "lock", "meta.json", "values"]
     values = folder / "values"
     everything = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    values.write_bytes(values.read_bytes()[:-1])
-    assert build() == everything
+    whole = values.read_bytes()
+    for damaged in (whole[:-1], whole[:5] + b"?" + whole[6:]):
+        values.write_bytes(damaged)
+        assert build() == everything
     values.rename(folder / "partial")
     for progress, expected in (("8", [[8, 9]]), ("10", []), ("11", everything), ("", everything), ("x", everything)):
         (folder / "progress").write_text(progress)

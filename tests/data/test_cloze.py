@@ -62,7 +62,9 @@ def test_brackets_of_cbt_like(tmp_path):
     write(tmp_path / "text" / "cbt_books_valid.txt.xz", "\n".join(lines) + "\n")
     table(tmp_path / "text" / "cbtlike_NE_valid.tsv.xz", ("start", "pos", "answer", "candidates"), [(0, 0, "Bob", "Bob|Ann")])
     (question,) = CBTLike(root=str(tmp_path)).examples("val")
-    assert question.document[0] == "Ann ( Bob ) [ ] a-LRB-b" and question.query == f"{BLANK} ( ran ) ."
+    assert question.document[0] == lines[0] and question.query == f"{BLANK} -LRB- ran -RRB- ."
+    tokenizer = Tokenizer.train([lines[0]], "word", cleaning=CBTLike.cleaning)
+    assert tokenizer.decode(tokenizer.encode(question.document[0])) == "Ann ( Bob ) [ ] a(b"
 
 
 @pytest.mark.parametrize("row", [(0, 1, "Zog", "Zog"), (99, 0, "Alice", "Alice"), (1, 77, "Alice", "Alice"), ("x", "y", "Alice", "Alice")])

@@ -12,6 +12,7 @@ import torch
 from zoo.data import FDUMTL, IMDB, SICK, SST, TREC6, LabeledText, Reuters, TwentyNewsgroups
 from zoo.data.documents import _stripped
 from zoo.labeled_text import DocumentBatch, TextBatch
+from zoo.models.han import HAN
 
 
 @pytest.fixture
@@ -402,3 +403,12 @@ def test_sizes_of_the_real_sets(data_class, options, counts):
     assert [sum(1 for _ in data.examples(split)) for split in splits] == [count for count in counts if count]
     assert len(labels[0]) == (90 if data_class is Reuters else len(data.known_labels))
     assert all(set(found) == set(labels[0]) for found in labels)
+
+
+def test_texts_of_one_label_only(tmp_path):
+    (tmp_path / "t.tsv").write_text("label\ttext\n" + "".join(f"x\tgood {n}\n" for n in range(40)))
+    data = LabeledText("t.tsv", root=str(tmp_path), split_sentences=True)
+    data.prepare_data()
+    data.setup("fit")
+    with pytest.raises(ValueError, match="t.tsv: all texts have the label 'x'; give texts of two labels or more"):
+        HAN(**{**HAN.tiny, "num_classes": 2}).adapt(data, "fit")

@@ -6,7 +6,8 @@ import labeled_fakes
 import pytest
 
 from zoo.data import SICK, SST, TREC6
-from zoo.data.sentences import _phrases, _unescape
+from zoo.data.sentences import _phrases
+from zoo.text import Tokenizer
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ TREE = r"(3 (2 (2 A) (3 (2 film) (2 \/))) (1 (2 -LRB-) (0 bad)))"
 
 def test_phrases_of_a_tree():
     assert sorted(_phrases(TREE)) == sorted(
-        [(2, "A"), (2, "film"), (2, "/"), (3, "film /"), (2, "A film /"), (2, "("), (0, "bad"), (1, "( bad")]
+        [(2, "A"), (2, "film"), (2, r"\/"), (3, r"film \/"), (2, r"A film \/"), (2, "-LRB-"), (0, "bad"), (1, "-LRB- bad")]
     )
     assert list(_phrases("(2 alone)")) == []
 
@@ -57,8 +58,8 @@ def test_phrases_of_a_tree():
 @pytest.mark.parametrize(
     ("classes", "expected"),
     [
-        (5, {"film /": "positive", "( bad": "negative", "bad": "very negative", "A film /": "neutral", "A": "neutral"}),
-        (2, {"film /": "positive", "( bad": "negative", "bad": "negative"}),
+        (5, {r"film \/": "positive", "-LRB- bad": "negative", "bad": "very negative", r"A film \/": "neutral", "A": "neutral"}),
+        (2, {r"film \/": "positive", "-LRB- bad": "negative", "bad": "negative"}),
     ],
 )
 def test_sst_phrases(tmp_path, classes, expected):
@@ -67,7 +68,9 @@ def test_sst_phrases(tmp_path, classes, expected):
     labeled_fakes.write(tmp_path / "sst_trees.train.txt", f"{TREE}\n(1 (2 BAD) (0 bad))\n")
     data = SST(classes, phrases=True, root=str(tmp_path))
     first, *phrases = data.examples("train")
-    assert first.text == "a film / ( bad"
+    assert first.text == r"a film \/ -lrb- bad" and data.tokenizer is None
+    data = _ready(data)
+    assert data.tokenizer.decode(data.tokenizer.encode(first.text)).endswith("film / ( bad")
     found = {example.text: example.labels[0] for example in phrases}
     assert len(found) == len(phrases) and len({text.lower() for text in found}) == len(found)  # each once
     assert expected.items() <= {"bad": found.get("BAD"), **found}.items()
@@ -81,7 +84,7 @@ def test_phrases_are_trained_on(root):
 
 
 def test_escapes():
-    assert _unescape(r"-LRB- a\/b -rrb- 5\*") == "( a/b ) 5*"
+    assert Tokenizer.train([], "word_punct", cleaning=SST.cleaning).clean(r"-LRB- a\/b -rrb- 5\*") == "( a/b ) 5*"
 
 
 def test_trec(root):

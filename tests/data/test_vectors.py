@@ -139,7 +139,7 @@ def test_word2vec(tmp_path, monkeypatch):
     assert vectors.shape == (len(data.tokenizer), 8) and vectors.isfinite().all()
     trained = {i for batch in data.train_dataloader() for i in batch.tokens.flatten().tolist()} - {PAD}
     assert set(found.nonzero()[:, 0].tolist()) == trained and UNK in trained
-    monkeypatch.setattr("zoo.data.labeled.save_vectors", lambda *args: pytest.fail("they were learnt again"))
+    monkeypatch.setattr("zoo.data.vectors._word2vec", lambda *args: pytest.fail("they were learnt again"))
     assert torch.equal(data.vectors(8)[0], vectors)
 
 

@@ -38,9 +38,10 @@ def naive_weights(kind, attention, name, query, memory, length, t, renormalize):
     elif kind == "local_m":
         p = min(t, length - 1)
         chosen, factor = [s for s in range(length) if p - D <= s <= p + D], [1.0] * length
-    elif kind == "local_p":
+    elif kind in ("local_p", "local_p_full"):
         p = length / (1 + math.exp(-float(attention.v_p.weight @ torch.tanh(attention.w_p.weight @ query))))
-        chosen = [s for s in range(length) if math.floor(p) - D <= s <= math.floor(p) + D]
+        in_window = [s for s in range(length) if math.floor(p) - D <= s <= math.floor(p) + D]
+        chosen = in_window if kind == "local_p" else list(range(length))
         sigma = D / 2
         factor = [math.exp(-((s - p) ** 2) / (2 * sigma**2)) for s in range(length)]
     else:
@@ -135,6 +136,20 @@ def test_local_p_mass_with_flat_scores():
     assert weights.sum().item() == pytest.approx(0.57, abs=0.01)
 
 
+def test_without_truncation_the_weights_are_those_of_global_attention_times_the_gaussian():
+    full, query, memory, _ = make("local_p_full", "general")
+    plain, cut = (make_attention(kind, H, H, score="general", window=D) for kind in ("global", "local_p"))
+    plain.score.load_state_dict(full.score.state_dict())
+    cut.load_state_dict(full.state_dict())
+    mask = lengths_to_mask(torch.tensor([7, 3, 1]), S)
+    _, weights = full(query, full.project(memory, mask))
+    _, global_weights = plain(query, plain.project(memory, mask))
+    _, cut_weights = cut(query, cut.project(memory, mask))
+    p = full.aligned_position(query, full.project(memory, mask)).unsqueeze(-1)
+    torch.testing.assert_close(weights, global_weights * torch.exp(-((torch.arange(S) - p) ** 2) / (2 * (D / 2) ** 2)))
+    assert (weights[0] > 0).all() and (cut_weights[0] == 0).any()  # a row without pads
+
+
 def test_local_p_star_with_a_wide_window_is_gated_global_attention():
     torch.manual_seed(1)
     star = make_attention("local_p_star", H, H, score="general", window=S)
@@ -175,7 +190,7 @@ def test_permuting_the_memory_permutes_the_weights():
 def test_bad_arguments():
     with pytest.raises(ValueError, match="score 'dot' needs query and memory of one size; got query 4 and memory 5"):
         make_attention("global", 4, 5, score="dot")
-    with pytest.raises(ValueError, match="attention must be one of 'global', 'local_m', 'local_p', 'local_p_star'; got 'hard'"):
+    with pytest.raises(ValueError, match="attention must be one of 'global', 'local_m', 'local_p', 'local_p_full', 'local_p_star'; got 'hard'"):
         make_attention("hard", 4, 4)
     with pytest.raises(ValueError, match="window must be at least 1; got 0"):
         make_attention("local_m", 4, 4, window=0)

@@ -67,7 +67,7 @@ def test_attention_is_a_distribution_over_real_words(model_and_batch):
         assert (a >= 0).all() and (a.masked_select(~real) == 0).all()
         total = a.sum(-1)
         assert (total[lengths == 0] == 0).all()
-        if model.config.get("attention") in ("local_p", "local_p_star") and not model.config["renormalize"]:
+        if model.config.get("attention") in ("local_p", "local_p_full", "local_p_star") and not model.config["renormalize"]:
             assert ((0 < total) & (total <= 1.0001))[lengths > 0].all()  # the Gaussian or the gate takes some of it away
         else:
             torch.testing.assert_close(total[lengths > 0], torch.ones_like(total[lengths > 0]))

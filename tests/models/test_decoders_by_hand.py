@@ -1,4 +1,4 @@
-"""The tutorial's decoder and the textbook form of Luong's, word by word as they are written down."""
+"""The tutorial's decoders and the textbook form of Luong's, word by word as they are written down."""
 
 import pytest
 import torch
@@ -56,6 +56,28 @@ def test_tutorial_decoder():
             found_logits.append(output.weight @ s + output.bias)
             found_weights.append(alpha)
         same(logits, weights, torch.stack(found_logits), torch.stack(found_weights), n)
+
+
+@torch.no_grad()
+def test_tutorial_decoder_without_attention():
+    torch.manual_seed(0)
+    model = TutorialAttentionNMT(**TutorialAttentionNMT.tiny, attention="none").eval()
+    logits, weights, given = parts(model)
+    assert weights is None and not [name for name, _ in model.named_parameters() if "attention" in name or "w_c" in name]
+    cell, output = as_torch(model.gru, torch.nn.GRUCell), model.embeddings.output
+    for n, (_, (s,), words) in enumerate(given):
+        found = []
+        for word in words:
+            s = cell(word[0].relu(), s)  # x_t = relu(e_t), s_t = GRU(x_t, s_{t-1})
+            found.append(output.weight @ s + output.bias)
+        torch.testing.assert_close(logits[n], torch.stack(found), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_without_attention_the_tutorial_decoder_reads_a_source_of_any_length():
+    model = TutorialAttentionNMT(**{**TutorialAttentionNMT.tiny, "max_length": 2, "attention": "none"}).eval()
+    logits, _ = model(torch.randint(4, 12, (2, 9)), torch.tensor([9, 4]), torch.randint(4, 11, (2, 3)))
+    assert logits.isfinite().all() and model.max_source_tokens == 1000
 
 
 @torch.no_grad()

@@ -21,6 +21,8 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader
 
+from zoo.layers import kernels
+
 CLASSES = [case for case in MAIN if not case.values[1]]
 every_case = pytest.mark.parametrize("cls, options", MAIN)
 # what hard attention minimises is an estimate whose gradient is that of Eq. 12-13, by design not the slope of its value
@@ -91,6 +93,13 @@ def test_the_reference_is_the_slope_of_the_loss(cls, options):
 def test_float32(cls, options):
     """Within 30 roundings of the size that `rounding` measures."""
     same(trained(*make(cls, options, torch.float32)), reference(cls, options), rounding(cls, options), times=30)
+
+
+@every_case
+def test_plain_torch_without_any_kernel(cls, options):
+    """What a GPU runs: torch's fused layers, and no function of our own."""
+    with kernels.plain():
+        same(trained(*make(cls, options)), reference(cls, options))
 
 
 @every_case

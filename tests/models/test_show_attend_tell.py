@@ -29,10 +29,16 @@ def naive_steps(model, features, tokens, choose=None):
     d = model.decoder
     a = model.adapter(features)
     mean = a.mean(0)
+    for layer in d.init:
+        if isinstance(layer, torch.nn.Linear):
+            mean = (layer.weight @ mean + layer.bias).clamp(min=0)
     h, c = torch.tanh(d.init_hidden(mean)), torch.tanh(d.init_cell(mean))
     logits, weights = [], []
     for t, token in enumerate(tokens):
-        e = torch.stack([d.v @ torch.tanh(d.w_features(a_i) + d.w_hidden(h)) for a_i in a])
+        if d.bilinear:
+            e = torch.stack([sum(a_i[n] * (d.w_hidden.weight[n] @ h) for n in range(len(a_i))) for a_i in a])  # a_i^T W h
+        else:
+            e = torch.stack([d.v @ torch.tanh(d.w_features(a_i) + d.w_hidden(h)) for a_i in a])
         alpha = torch.softmax(d.temperature * e, 0)
         s = alpha if choose is None else choose(t, alpha)
         z = torch.sigmoid(d.gate(h)) * sum(s_i * a_i for s_i, a_i in zip(s, a))
@@ -46,9 +52,10 @@ def naive_steps(model, features, tokens, choose=None):
 
 
 @exactly
-@pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"feature_size": None}])
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"feature_size": None}, {"score": "bilinear"}, {"init_layers": 3}])
 def test_equals_the_equations(options):
     model = build(**options)
+    assert sum(isinstance(layer, torch.nn.Linear) for layer in model.decoder.init) == options.get("init_layers", 1) - 1
     features = torch.randn(2, 5, model.encoder_channels)
     tokens = torch.randint(4, 12, (2, 3, 4))
     logits, weights = model(features, tokens)
@@ -348,6 +355,8 @@ def test_decoding_of_hard_attention(decoding):
     "options, message",
     [
         ({"attention": "medium"}, "attention must be one of 'soft', 'hard'; got 'medium'"),
+        ({"score": "dot"}, "score must be one of 'additive', 'bilinear'; got 'dot'"),
+        ({"init_layers": 0}, "init_layers must be at least 1; got 0"),
         ({"baseline": "none"}, "baseline must be one of 'moving_average', 'soft_context'; got 'none'"),
         ({"decoding": "beam"}, "decoding must be one of 'expectation', 'argmax', 'sample'; got 'beam'"),
         ({"samples": 0}, "samples must be at least 1; got 0"),

@@ -22,16 +22,17 @@ def normalised(x, norm):
 def attend(attention, x, memory, allowed):
     """One position x (D,) over the rows of memory that are allowed, head by head -> output (D,), weights (H, M)."""
     size, heads = len(x), attention.num_heads
-    width = size // heads
-    keys, values = (memory @ part.T for part in attention.key_value.weight.split(size))
+    key_size, value_size = len(attention.query.weight) // heads, size // heads
+    keys, values = (memory @ part.T for part in attention.key_value.weight.split([heads * key_size, size]))
     query, found, shown = attention.query.weight @ x, [], []
     for h in range(heads):
-        columns = slice(h * width, (h + 1) * width)
-        scores = [math.exp(query[columns] @ key[columns] / math.sqrt(width)) if ok else 0.0 for key, ok in zip(keys, allowed)]
+        columns, of_value = slice(h * key_size, (h + 1) * key_size), slice(h * value_size, (h + 1) * value_size)
+        scores = [math.exp(query[columns] @ key[columns] / math.sqrt(key_size)) if ok else 0.0 for key, ok in zip(keys, allowed)]
         weights = torch.tensor(scores) / sum(scores)
         shown.append(weights)
-        found.append(sum(w * value[columns] for w, value in zip(weights, values)))
-    return attention.output.weight @ torch.cat(found), torch.stack(shown)
+        found.append(sum(w * value[of_value] for w, value in zip(weights, values)))
+    projected = isinstance(attention.output, torch.nn.Linear)
+    return attention.output.weight @ torch.cat(found) if projected else torch.cat(found), torch.stack(shown)
 
 
 def sublayer(residual, x, function):
@@ -76,12 +77,18 @@ def naive(model, src, tgt):
 
 
 @exactly
-@pytest.mark.parametrize("num_heads", [1, 2, 4])
-@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"norm": norm, "num_heads": heads} for norm in ("post", "pre") for heads in (1, 2, 4)),
+        {"num_heads": 1, "key_size": 3, "output_projection": False},
+        {"num_heads": 2, "key_size": 5, "norm": "pre"},
+    ],
+)
 @torch.no_grad()
-def test_equals_the_equations(norm, num_heads):
+def test_equals_the_equations(options):
     torch.manual_seed(0)
-    model = build(TransformerNMT, norm=norm, num_heads=num_heads, encoder_layers=2, decoder_layers=2).eval()
+    model = build(TransformerNMT, **options, encoder_layers=2, decoder_layers=2).eval()
     for parameter in model.parameters():
         parameter += 0.1 * torch.randn_like(parameter)  # also those that begin as 0 or 1
     batch = model.example_batch(4)
@@ -94,6 +101,16 @@ def test_equals_the_equations(norm, num_heads):
         torch.testing.assert_close(weights[n, :t, :s], cross[-1].mean(0), rtol=1e-9, atol=1e-9)
         for found, wanted, rows, columns in [(maps.encoder, encoder, s, s), (maps.decoder, decoder, t, t), (maps.cross, cross, t, s)]:
             torch.testing.assert_close(found[:, n, :, :rows, :columns], torch.stack(wanted), rtol=1e-9, atol=1e-9)
+
+
+def test_sizes_of_keys_and_values():
+    model = build(TransformerNMT, num_heads=2, key_size=3, output_projection=False)
+    for part in (model.encoder[0].self_attention, model.decoder[0].self_attention, model.decoder[0].cross_attention):
+        assert part.query.weight.shape == (6, 8) and part.key_value.weight.shape == (6 + 8, 8)
+    assert not any(name.endswith("attention.output.weight") for name in model.state_dict())
+    plain = build(TransformerNMT, num_heads=2).state_dict()
+    same = build(TransformerNMT, num_heads=2, key_size=4).state_dict()  # D / H
+    assert {name: x.shape for name, x in plain.items()} == {name: x.shape for name, x in same.items()}
 
 
 @torch.no_grad()

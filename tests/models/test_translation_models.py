@@ -35,7 +35,7 @@ def test_shapes_and_attention(model_and_batch):
     mask = lengths_to_mask(batch.src_lengths, batch.src.size(1))
     assert (weights[~mask.unsqueeze(1).expand_as(weights)] == 0).all()
     # local-p multiplies by a Gaussian and local-p* by a gate: their weights sum to less than 1, unless renormalised
-    gated = model.config.get("attention", "global") in ("local_p", "local_p_star") and not model.config["renormalize"]
+    gated = model.config.get("attention", "global") in ("local_p", "local_p_full", "local_p_star") and not model.config["renormalize"]
     total = weights.sum(-1)
     if gated:
         assert (total > 0).all() and (total < 1).all()
@@ -211,7 +211,7 @@ def test_bad_arguments(cls):
     "name, options, message",
     [
         ("LuongNMT", {"score": "genral"}, "score must be one of 'dot', 'scaled_dot', 'general', 'concat', 'location'; got 'genral'"),
-        ("LuongNMT", {"attention": "local"}, "attention must be one of 'global', 'local_m', 'local_p', 'local_p_star'; got 'local'"),
+        ("LuongNMT", {"attention": "local"}, "attention must be one of 'global', 'local_m', 'local_p', 'local_p_full', 'local_p_star'; got 'local'"),
         ("LuongNMT", {"cell": "rnn"}, "cell must be one of 'lstm', 'gru'; got 'rnn'"),
         ("LuongNMT", {"hidden_size": 7}, "hidden_size must be even"),
         ("LuongNMT", {"attentional_state": False}, "set input_feeding to false where attentional_state is false"),
@@ -226,6 +226,9 @@ def test_bad_arguments(cls):
         ("KeyValueNMT", {"encoder_layers": 0}, "encoder_layers must be at least 1; got 0"),
         ("TransformerNMT", {"shown_layer": 1}, "shown_layer must be in [-1, 1); got 1"),
         ("TransformerNMT", {"shown_head": 2}, "shown_head must be in [0, 2) or None; got 2"),
+        ("KeyValueNMT", {"split": "zero"}, "split must be one of 'key_value', 'partly_zero'; got 'zero'"),
+        ("TransformerNMT", {"key_size": 0}, "key_size must be at least 1; got 0"),
+        ("TutorialAttentionNMT", {"attention": "dot"}, "attention must be one of 'location', 'none'; got 'dot'"),
         ("Seq2SeqNMT", {"variant": "chou"}, "variant must be one of 'sutskever', 'cho'; got 'chou'"),
     ],
 )

@@ -2,17 +2,14 @@
 
 import json
 import mmap
-import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from zoo.data.cache import appearing_when_complete, is_intact
 from zoo.text import UNK, PairBatch, Tokenizer, pad_batch
 
 _CHUNK = 8192  # pairs tokenised at a time
@@ -75,22 +72,6 @@ class RaggedWriter:
         """Closes the files."""
         self._tokens.close()
         self._offsets.close()
-
-
-@contextmanager
-def appearing_when_complete(folder: Path) -> Iterator[Path]:
-    """Gives a temporary folder to write into, which becomes `folder` if all goes well and is removed if not."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        yield temporary
-        try:
-            os.rename(temporary, folder)
-        except OSError:  # another process was quicker; its content is the same
-            if not folder.exists():
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def token_type(tokenizer: Tokenizer) -> str:
@@ -161,7 +142,7 @@ class PairArrays:
         """Tokenises `pairs` into `folder`, which appears only when it is complete.
 
         Args:
-            folder: where to write; nothing is done if it exists.
+            folder: where to write; nothing is done if it is there, intact.
             pairs: source and target sentences, read once and never held in memory together.
             src_tokenizer: tokenizer of the source side.
             tgt_tokenizer: tokenizer of the target side.
@@ -170,7 +151,7 @@ class PairArrays:
         Raises:
             ValueError: no pair, or none that is short enough.
         """
-        if folder.exists():
+        if is_intact(folder):
             return
         with appearing_when_complete(folder) as temporary:
             _write(temporary, pairs, (src_tokenizer, tgt_tokenizer), max_length)

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoo.data.arrays import Ragged, RaggedWriter, appearing_when_complete, chunks, token_type
+from zoo.data.arrays import Ragged, RaggedWriter, chunks, token_type
+from zoo.data.cache import appearing_when_complete, is_intact
 from zoo.data.batches import BatchStream
 from zoo.data.image_features import BatchImages
 from zoo.images import CaptionBatch
@@ -181,7 +182,7 @@ class CaptionArrays:
         """Tokenises `records` into `folder`, which appears only when it is complete.
 
         Args:
-            folder: where to write; nothing is done if it exists.
+            folder: where to write; nothing is done if it is there, intact.
             records: images and captions, read once.
             encoding: how captions become numbers.
             source: what to call them in messages.
@@ -191,7 +192,7 @@ class CaptionArrays:
         Raises:
             ValueError: there is nothing left.
         """
-        if folder.exists():
+        if is_intact(folder):
             return
         with appearing_when_complete(folder) as temporary:
             _write(temporary, records, encoding, source, training)

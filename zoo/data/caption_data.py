@@ -10,6 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from zoo.data.batches import SortedLoader, TrainLoader
+from zoo.data.cache import cached_text
 from zoo.data.caption_arrays import (
     CaptionArrays,
     CaptionEncoding,
@@ -18,7 +19,7 @@ from zoo.data.caption_arrays import (
     read_names,
     without_punctuation,
 )
-from zoo.data.files import cache_folder, data_root, fingerprint, write_atomically
+from zoo.data.files import cache_folder, data_root, fingerprint
 from zoo.data.image_features import (
     BatchImages,
     DecodedImages,
@@ -32,7 +33,7 @@ from zoo.data.module import DataModule, Split
 from zoo.images import ImageError, ImageTransform, check_header
 from zoo.text import Tokenizer
 
-_FORMAT = 1  # part of every cache key: raise it when tokenisation, the transform or the files change
+_FORMAT = 2  # part of every cache key: raise it when tokenisation, the transform or the files change
 _CHUNK = 32  # images at a time that are decoded, or given to the encoder, for the cache
 _LISTED = 5  # names in a warning
 
@@ -203,9 +204,7 @@ class CaptionData(DataModule):
             log.info(f"{len(arrays):,} training images; left out {arrays.without_words:,} without words")
         ranks = self._rank_and_world_size()
         stream = CaptionStream(arrays, self.batch_size, None, self.pool_batches, self.seed, *ranks)
-        epoch = self.trainer.current_epoch if self.trainer else 0
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        return TrainLoader(stream, epoch, self.num_workers, pin_memory=on_gpu)
+        return self._train_loader(stream)
 
     def val_dataloader(self) -> SortedLoader:
         """Validation batches with references, sorted by length."""
@@ -234,28 +233,28 @@ class CaptionData(DataModule):
     def _unusable(self, split: Split) -> dict[str, Any]:
         """Names of the images without caption and of those that are missing; name and fault of the damaged ones."""
         key = fingerprint(_FORMAT, self.signature(split), split, self.check_images)
-        path = self.cache / "images" / f"{key}.json"
-        if not path.exists():
-            files = self.images(split)
-            uncaptioned, missing, damaged, usable = [], [], {}, 0
-            for image, captions in tqdm(self.records(split), desc=f"Checking {split} images", unit="img", disable=None):
-                if not any(caption.strip() for caption in captions):
-                    uncaptioned.append(image)
-                elif image not in files:
-                    missing.append(image)
-                elif fault := self._fault(files, image):
-                    damaged[image] = fault
-                else:
-                    usable += 1
-            if not usable:
-                first = "".join(f"; for example {fault}" for fault in list(damaged.values())[:1])
-                raise ValueError(
-                    f"{self.source(split)}: no image of the {split} split can be used: {len(missing):,} are missing, "
-                    f"{len(damaged):,} damaged, {len(uncaptioned):,} without caption{first}"
-                )
-            found = {"uncaptioned": uncaptioned, "missing": missing, "damaged": damaged}
-            write_atomically(path, json.dumps(found))
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(cached_text(self.cache / "images" / f"{key}.json", lambda: json.dumps(self._checked(split))))
+
+    def _checked(self, split: Split) -> dict[str, Any]:
+        """What `_unusable` gives, found by looking at each image."""
+        files = self.images(split)
+        uncaptioned, missing, damaged, usable = [], [], {}, 0
+        for image, captions in tqdm(self.records(split), desc=f"Checking {split} images", unit="img", disable=None):
+            if not any(caption.strip() for caption in captions):
+                uncaptioned.append(image)
+            elif image not in files:
+                missing.append(image)
+            elif fault := self._fault(files, image):
+                damaged[image] = fault
+            else:
+                usable += 1
+        if not usable:
+            first = "".join(f"; for example {fault}" for fault in list(damaged.values())[:1])
+            raise ValueError(
+                f"{self.source(split)}: no image of the {split} split can be used: {len(missing):,} are missing, "
+                f"{len(damaged):,} damaged, {len(uncaptioned):,} without caption{first}"
+            )
+        return {"uncaptioned": uncaptioned, "missing": missing, "damaged": damaged}
 
     def _fault(self, files: ImageFiles, image: str) -> str | None:
         try:
@@ -290,11 +289,7 @@ class CaptionData(DataModule):
         options = (self.vocab_size, True, self.min_frequency)
         key = fingerprint(_FORMAT, self.signature("train"), self.check_images, options, self.keep_punctuation)
         path = self.cache / "tokenizers" / f"captions-{key}.json"
-        if path.exists():
-            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
-        tokenizer = Tokenizer.train(self._captions(), "word_punct", *options)
-        write_atomically(path, tokenizer.to_json())
-        return tokenizer
+        return Tokenizer.from_json(cached_text(path, lambda: Tokenizer.train(self._captions(), "word_punct", *options).to_json()))
 
     def _captions(self) -> Iterator[str]:
         """All training captions, punctuation marks left out if they are no words."""

@@ -1,28 +1,26 @@
 """Cloze-style reading comprehension: the Children's Book Test, CNN and Daily Mail, and your own questions."""
 
 import logging
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from zoo.data.cache import cached_text
 from zoo.data.cloze_arrays import ClozeArrays, Question, fresh_text
-from zoo.data.files import cache_folder, check_fraction, data_root, draw, fingerprint, named_file, read_lines, write_atomically
+from zoo.data.files import cache_folder, check_fraction, data_root, draw, fingerprint, named_file, read_lines
 from zoo.data.labeled_arrays import Encoding, Example, LabeledArrays
 from zoo.data.module import SortedData, Split
 from zoo.data.published import Published
 from zoo.data.tables import read_table
-from zoo.data.vectors import check_word_vectors, load_vectors, save_vectors
+from zoo.data.vectors import cached_vectors, check_word_vectors
 from zoo.cloze_text import BLANK
 from zoo.text import Tokenizer
 
-_FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
+_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
 _OFFICIAL: dict[Split, str] = {"train": "train", "val": "valid", "test": "test"}  # names of the splits in file names
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
-_BRACKET = re.compile(r"(?<!\S)-[LR][RSC]B-(?!\S)")
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +48,13 @@ class ClozeData(SortedData):
         seed: order of the training questions.
 
     Attributes:
+        cleaning: what is done to a text before it is cut into words, see `Tokenizer.clean`.
         test_names: names of the test sets.
         tokenizer: set by `setup`: that of the model, if it has one.
     """
 
     verb = "answer"
+    cleaning: Sequence[str] = ()
     test_names: ClassVar[list[str]] = ["test"]
 
     def __init__(
@@ -167,15 +167,13 @@ class ClozeData(SortedData):
         if self.word_vectors == "word2vec":
             source = [*self.signature("train"), self.word2vec_epochs, self.seed]
         key = fingerprint(_FORMAT, "cloze vectors", self.tokenizer.to_json(), size, *source)
+        if self.word_vectors == "word2vec":
+            folder = self.cache / "texts" / fingerprint(_FORMAT, "cloze text", self.signature("train"), self.tokenizer.to_json())
+            lines = (Example(line, None, ()) for line in self.training_text())
+            LabeledArrays.build(folder, lines, Encoding(self.tokenizer, {}, multi_label=True), self.source("train"), keep_empty=False)
+            texts = [LabeledArrays(folder)]
         path = self.cache / "vectors" / f"{key}.npy"
-        if not path.exists():
-            if self.word_vectors == "word2vec":
-                folder = self.cache / "texts" / fingerprint(_FORMAT, "cloze text", self.signature("train"), self.tokenizer.to_json())
-                lines = (Example(line, None, ()) for line in self.training_text())
-                LabeledArrays.build(folder, lines, Encoding(self.tokenizer, {}, multi_label=True), self.source("train"), keep_empty=False)
-                texts = [LabeledArrays(folder)]
-            save_vectors(path, self.word_vectors, self.tokenizer, size, texts, self.word2vec_epochs, self.seed)
-        return load_vectors(path)
+        return cached_vectors(path, self.word_vectors, self.tokenizer, size, texts, self.word2vec_epochs, self.seed)
 
     # Helpers
 
@@ -184,13 +182,10 @@ class ClozeData(SortedData):
         tokenizer = self._of_model("tokenizer")
         if tokenizer is not None:
             return tokenizer
-        key = fingerprint(_FORMAT, "cloze", self.signature("train"), self.tokenizer_options)
+        options = (*self.tokenizer_options, *[self.cleaning] * bool(self.cleaning))
+        key = fingerprint(_FORMAT, "cloze", self.signature("train"), options)
         path = self.cache / "tokenizers" / f"{key}.json"
-        if path.exists():
-            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
-        tokenizer = Tokenizer.train(self.training_text(), *self.tokenizer_options)
-        write_atomically(path, tokenizer.to_json())
-        return tokenizer
+        return Tokenizer.from_json(cached_text(path, lambda: Tokenizer.train(self.training_text(), *options).to_json()))
 
     def _folder(self, split: Split, tokenizer: Tokenizer) -> Path:
         return self.cache / "cloze" / fingerprint(_FORMAT, self.signature(split), split, tokenizer.to_json())
@@ -279,6 +274,7 @@ class CBTLike(_PublishedCloze):
     folder = "cbtlike"
     places = ("{}", "text/{}", "", "text")
     upstream = "https://arxiv.org/abs/1511.02301"
+    cleaning = ("invisible", "treebank")
     _lines = 20
 
     def __init__(self, kind: Literal["NE", "CN"] = "NE", **options: Any) -> None:
@@ -291,7 +287,7 @@ class CBTLike(_PublishedCloze):
 
     def examples(self, split: Split) -> Iterator[Question]:
         table, books = map(self.path, self.files(split))
-        lines = list(map(_with_brackets, read_lines(books)))
+        lines = list(read_lines(books))
         rows = read_table(table, ["start", "pos", "answer", "candidates"], lists=["candidates"])
         for row, (start, pos, answer, candidates) in enumerate(rows):
             first, place = (int(x) if x.isdecimal() else -1 for x in (start, pos))
@@ -304,7 +300,7 @@ class CBTLike(_PublishedCloze):
     def training_text(self) -> Iterator[str]:
         """The books, each line once."""
         lines = read_lines(self.path(self.files("train")[1]))
-        return (_with_brackets(line) for line in lines if not line.startswith("_BOOK_TITLE_"))
+        return (line for line in lines if not line.startswith("_BOOK_TITLE_"))
 
 
 class CNNDailyMail(ClozeData):
@@ -424,10 +420,6 @@ class Cloze(ClozeData):
         if name is None:
             raise ValueError(f"there is no {split} set: give {split}= a file")
         return named_file(self.root, split, name)
-
-
-def _with_brackets(line: str) -> str:
-    return _BRACKET.sub(lambda match: _BRACKETS[match[0]], line)
 
 
 def _check_kind(kind: str, allowed: tuple[str, ...]) -> None:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zoo.data.arrays import Ragged, RaggedWriter, appearing_when_complete
+from zoo.data.arrays import Ragged, RaggedWriter
+from zoo.data.cache import appearing_when_complete, is_intact
 from zoo.cloze_text import BLANK, BLANK_ID, ClozeBatch, collate_questions
 from zoo.text import UNK, Tokenizer
 
@@ -160,7 +161,7 @@ class ClozeArrays:
         """Tokenises `questions` into `folder`, which appears only when it is complete.
 
         Args:
-            folder: where to write; nothing is done if it exists.
+            folder: where to write; nothing is done if it is there, intact.
             questions: read once; memory grows with the number of different words, not with the text.
             tokenizer: of kind "word" or "word_punct".
             source: what to call the text in messages.
@@ -170,7 +171,7 @@ class ClozeArrays:
         Raises:
             ValueError: a query has no blank, or there is no question.
         """
-        if folder.exists():
+        if is_intact(folder):
             return
         with appearing_when_complete(folder) as temporary:
             _write(temporary, questions, tokenizer, source, keep_all)

@@ -2,7 +2,6 @@
 
 import codecs
 import json
-import os
 import re
 import tarfile
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ class IMDB(PublishedTexts):
     folder = "imdb"
     upstream = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
     archive = RemoteFile(upstream)  # its authors give no checksum
+    cleaning = ("invisible", "html")
     holds_out = True
 
     def __init__(self, split_sentences: bool = True, rating: bool = False, **options: Any) -> None:
@@ -90,6 +90,7 @@ class Reuters(PublishedTexts):
 
     folder = "reuters"
     upstream = "https://archive.ics.uci.edu/dataset/137/reuters+21578+text+categorization+collection"
+    cleaning = ("invisible",)  # not "html": <S> and <P> are shares
     holds_out = True
     multi_label = True
 
@@ -347,8 +348,10 @@ class LabeledText(LabeledData):
         return path
 
 
-def _files_below(folder: Path) -> list[Path]:
-    return sorted(Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
+def _files_below(folder: Path) -> list[tuple[str, Path]]:
+    """The files of the classes, each with the name of its class."""
+    classes = [path for path in sorted(folder.iterdir()) if path.is_dir()]
+    return [(label.name, path) for label in classes for path in sorted(label.iterdir()) if path.is_file()]
 
 
 def _check_encoding(encoding: str) -> None:

@@ -5,10 +5,13 @@ import hashlib
 import json
 import lzma
 import os
-import tempfile
+import stat
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
+
+from zoo.data.cache import file_digest, replace_file
 
 
 def cache_folder(cache_dir: str | None) -> Path:
@@ -57,6 +60,7 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     Raises:
         ValueError: the file is no text in this encoding, or is damaged.
     """
+    check_regular(path)
     opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
         with opener(path, "rb") as file:
@@ -124,22 +128,38 @@ def check_fraction(name: str, value: float) -> None:
 
 
 def fingerprint(*parts: object) -> str:
-    """Short hash of JSON-able values; a `Path` counts with size and time of change, so an edited file is noticed."""
+    """Short hash of JSON-able values; a `Path` counts with its name and its content, so a changed file is noticed."""
 
     def describe(value: object) -> object:
         if isinstance(value, Path):
-            status = value.stat()
-            return [str(value.resolve()), status.st_size, status.st_mtime_ns]
+            check_regular(value)
+            return [value.name, _content(value.resolve(), state(os.stat(value)))]
         raise TypeError(f"cannot fingerprint {type(value).__name__}")
 
     return hashlib.sha256(json.dumps(parts, default=describe).encode()).hexdigest()[:24]
 
 
+def state(status: os.stat_result) -> tuple[int, ...]:
+    """What changes when a file does, even if its size and its time of change are set back."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@lru_cache(maxsize=2**12)
+def _content(path: Path, state: tuple[int, ...]) -> str:
+    return file_digest(path)
+
+
+def check_regular(path: Path) -> None:
+    """Refuses what is no file that can be read more than once: a folder, or a pipe, which would be waited for.
+
+    Raises:
+        ValueError: it is such a thing.
+        FileNotFoundError: there is nothing.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no regular file'}; give a file")
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Writes a text file that other processes see either whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(temporary, 0o644)  # mkstemp makes a private file
-    os.replace(temporary, path)
+    replace_file(path, text.encode())

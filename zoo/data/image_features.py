@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from zoo.data.cache import is_intact, write_checksums
 from zoo.data.files import write_atomically
 from zoo.data.image_files import ImageFiles, decode
 from zoo.images import ImageError, ImageTransform
@@ -121,12 +122,10 @@ class StoredRows:
 
 
 def is_complete(folder: Path, count: int) -> bool:
-    """Whether `folder` holds `count` rows; a file of another size is not taken for complete."""
-    try:
-        meta = json.loads((folder / _META).read_text())
-        return (folder / _VALUES).stat().st_size == count * _row_bytes(meta)
-    except (FileNotFoundError, json.JSONDecodeError):
+    """Whether `folder` holds `count` rows, intact; said in one line if they are damaged."""
+    if not (folder / _VALUES).exists() or not is_intact(folder):
         return False
+    return (folder / _VALUES).stat().st_size == count * _row_bytes(json.loads((folder / _META).read_text()))
 
 
 def build_rows(
@@ -168,6 +167,7 @@ def build_rows(
                 progress.update(len(index))
         os.replace(folder / _PARTIAL, folder / _VALUES)
         (folder / _PROGRESS).unlink()
+        write_checksums(folder, [_META, _VALUES])
 
 
 def _done(folder: Path, count: int) -> int:

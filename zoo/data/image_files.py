@@ -9,7 +9,7 @@ from typing import BinaryIO, Protocol
 
 import PIL.Image
 
-from zoo.data.files import fingerprint
+from zoo.data.files import fingerprint, state
 from zoo.images import ImageError, open_file, open_image
 
 
@@ -97,17 +97,20 @@ class TarImages:
 
 
 def state_of(folder: Path) -> str:
-    """A short hash of names, sizes and times of change of all files below a folder."""
+    """A short hash of the names and the state of all files below a folder, those behind links too."""
+    seen: set[tuple[int, int]] = set()
 
-    def walk(directory: str) -> list[tuple[str, int, int]]:
-        found = []
+    def walk(directory: str) -> list[tuple[str, tuple[int, ...]]]:
+        found, status = [], os.stat(directory)
+        if (status.st_dev, status.st_ino) in seen:  # a link to a folder above
+            return found
+        seen.add((status.st_dev, status.st_ino))
         with os.scandir(directory) as entries:
             for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
+                if entry.is_dir():
                     found += walk(entry.path)
-                else:
-                    status = entry.stat(follow_symlinks=False)
-                    found.append((entry.path, status.st_size, status.st_mtime_ns))
+                else:  # a link to nothing counts as it is
+                    found.append((os.path.relpath(entry.path, folder), state(entry.stat(follow_symlinks=os.path.exists(entry.path)))))
         return found
 
-    return fingerprint(str(folder.resolve()), sorted(walk(str(folder))))
+    return fingerprint(sorted(walk(str(folder))))

@@ -5,17 +5,18 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from zoo.data.files import cache_folder, check_fraction, draw, fingerprint, write_atomically
+from zoo.data.cache import cached_text
+from zoo.data.files import cache_folder, check_fraction, draw, fingerprint
 from zoo.data.labeled_arrays import Encoding, Example, LabeledArrays, quoted
 from zoo.data.module import SortedData, Split
-from zoo.data.vectors import check_word_vectors, load_vectors, save_vectors
+from zoo.data.vectors import cached_vectors, check_word_vectors
 from zoo.text import Tokenizer
 
-_FORMAT = 1  # part of every cache key: raise it when tokenisation, sentence splitting or the files change
+_FORMAT = 2  # part of every cache key: raise it when tokenisation, sentence splitting or the files change
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,8 @@ class LabeledData(SortedData):
         multi_label: a text can have any number of labels, not exactly one.
         scored: examples, or some of them, have a score beside the label (`TextBatch.scores`).
         holds_out: the data set has no validation split, so a part of the training texts serves as one.
+        cleaning: what is done to a text before it is cut into words (`Tokenizer.clean`), in this data set and with any model that learns
+            from it.
         known_labels: names of the labels in the order of their ids, if they are known without reading the data.
         test_names: names of the test sets.
         tokenizer: set by `setup`: that of the model, if it has one, else of kind "word_punct".
@@ -68,6 +71,7 @@ class LabeledData(SortedData):
     multi_label: bool = False
     scored: bool = False
     holds_out: bool = False
+    cleaning: Sequence[str] = ()
     known_labels: Sequence[str] | None = None
     test_names: ClassVar[list[str]] = ["test"]
 
@@ -209,10 +213,8 @@ class LabeledData(SortedData):
             texts, source = [], [Path(self.word_vectors).expanduser()]
         key = fingerprint(_FORMAT, "vectors", self.tokenizer.to_json(), size, *source)
         path = self.cache / "vectors" / f"{key}.npy"
-        if not path.exists():
-            arrays = [LabeledArrays(folder) for folder in texts]
-            save_vectors(path, self.word_vectors, self.tokenizer, size, arrays, self.word2vec_epochs, self.seed)
-        return load_vectors(path)
+        arrays = [LabeledArrays(folder) for folder in texts]
+        return cached_vectors(path, self.word_vectors, self.tokenizer, size, arrays, self.word2vec_epochs, self.seed)
 
     # Helpers
 
@@ -240,20 +242,19 @@ class LabeledData(SortedData):
         """That of a pretrained model, with the words of `extend_vocabulary`, as its weights mean nothing with others; else learnt from
         the training text."""
         tokenizer = self._of_model("tokenizer")
+        if tokenizer is not None and self._may_change_model():
+            tokenizer = tokenizer.cleaning_also(self.cleaning)
         if tokenizer is not None and self._adds_words():
             once = self.once()
             return self._extended(tokenizer, lambda: self._texts([once]), once._signature("train"), self.min_frequency)
         if tokenizer is not None:
             return tokenizer
-        options = (self.vocab_size, self.lowercase, self.min_frequency)
+        options = (self.vocab_size, self.lowercase, self.min_frequency, *[self.cleaning] * bool(self.cleaning))
         read = [data.once() for data in (self, *self._extra)]
         key = fingerprint(_FORMAT, *(data._signature("train") for data in read), "words", options)
         path = self.cache / "tokenizers" / f"{key}.json"
-        if path.exists():
-            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
-        tokenizer = Tokenizer.train(self._texts(read), "word_punct", *options)
-        write_atomically(path, tokenizer.to_json())
-        return tokenizer
+        make = lambda: Tokenizer.train(self._texts(read), "word_punct", *options).to_json()  # noqa: E731
+        return Tokenizer.from_json(cached_text(path, make))
 
     @staticmethod
     def _texts(read: Sequence["LabeledData"]) -> Iterator[str]:
@@ -306,12 +307,13 @@ class LabeledData(SortedData):
         if self.known_labels is not None:
             return list(self.known_labels)
         path = self.cache / "labels" / f"{fingerprint(_FORMAT, self.signature('train'))}.json"
-        if not path.exists():
-            names = {name for example in self.examples("train") for name in example.labels}
-            if not names:
-                raise ValueError(f"{self.source('train')}: there is no text with a label")
-            write_atomically(path, json.dumps(sorted(names, key=_natural)))
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(cached_text(path, self._labels_of_training))
+
+    def _labels_of_training(self) -> str:
+        names = {name for example in self.examples("train") for name in example.labels}
+        if not names:
+            raise ValueError(f"{self.source('train')}: there is no text with a label")
+        return json.dumps(sorted(names, key=_natural))
 
     def _extra_data(self, names: Sequence[str]) -> list["LabeledData"]:
         import zoo.data  # both import this module

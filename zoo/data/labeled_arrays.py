@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoo.data.arrays import Ragged, RaggedWriter, appearing_when_complete, chunks, token_type
+from zoo.data.arrays import Ragged, RaggedWriter, chunks, token_type
+from zoo.data.cache import appearing_when_complete, is_intact
 from zoo.labeled_text import DocumentBatch, TextBatch, collate_texts, split_sentences
 from zoo.text import UNK, Tokenizer
 
@@ -72,7 +73,7 @@ class Encoding(NamedTuple):
 
     def sentences(self, text: str) -> tuple[list[int], list[int]]:
         """Word ids of a document, and the number of words of each of its sentences, at least 1."""
-        sentences = [ids for ids in self.tokenizer.encode_batch(split_sentences(text)) if ids][: self.max_sentences]
+        sentences = [ids for ids in self.tokenizer.encode_batch(split_sentences(self.tokenizer.clean(text))) if ids][: self.max_sentences]
         words = [i for ids in sentences for i in ids][: self.max_words]
         ends = [min(end, len(words)) for end in accumulate(map(len, sentences))]
         lengths = [end - start for start, end in zip([0, *ends], ends)]
@@ -167,7 +168,7 @@ class LabeledArrays:
         """Tokenises `examples` into `folder`, which appears only when it is complete.
 
         Args:
-            folder: where to write; nothing is done if it exists.
+            folder: where to write; nothing is done if it is there, intact.
             examples: read once and never held in memory together.
             encoding: how they become numbers.
             source: what to call the text in messages.
@@ -176,7 +177,7 @@ class LabeledArrays:
         Raises:
             ValueError: a label is unknown, or there is no example with words.
         """
-        if folder.exists():
+        if is_intact(folder):
             return
         with appearing_when_complete(folder) as temporary:
             _write(temporary, examples, encoding, source, keep_empty)

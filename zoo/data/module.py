@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as pl
 
 from zoo.data.batches import BatchStream, SortedLoader, StoredItems, TrainLoader
-from zoo.data.files import fingerprint, write_atomically
+from zoo.data.cache import cached_text
+from zoo.data.files import fingerprint
 from zoo.text import Tokenizer
 
 Split = Literal["train", "val", "test"]
@@ -31,6 +32,8 @@ class DataModule(pl.LightningDataModule):
     changes_model: bool = True
     cache: Path
     extend_vocabulary: int
+    num_workers: int
+    _resumed: dict[str, Any] | None = None  # where a checkpoint was in the training batches
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,11 +95,10 @@ class DataModule(pl.LightningDataModule):
         if text in self._extended_by_us:  # a second training would add the next words
             return tokenizer
         key = fingerprint("extended", text, self.extend_vocabulary, min_frequency, signature)
-        path = self.cache / "tokenizers" / f"{key}.json"
-        if not path.exists():
-            words = tokenizer.lacking(texts(), self.extend_vocabulary, min_frequency)
-            write_atomically(path, tokenizer.extended(words).to_json())
-        extended = Tokenizer.from_json(path.read_text(encoding="utf-8"))
+        def more() -> str:
+            return tokenizer.extended(tokenizer.lacking(texts(), self.extend_vocabulary, min_frequency)).to_json()
+
+        extended = Tokenizer.from_json(cached_text(self.cache / "tokenizers" / f"{key}.json", more))
         self._extended_by_us.add(extended.to_json())
         return extended
 
@@ -107,6 +109,25 @@ class DataModule(pl.LightningDataModule):
                 f"{unknown:,} of the {total:,} tokens of the training text ({unknown / total:.1%}) are words that the model does not know, "
                 f"and are read as UNK; extend_vocabulary (now {self.extend_vocabulary:,}) adds so many of the most frequent ones"
             )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the training is in its batches. Lightning would ask the loader itself only amid an epoch."""
+        loader = self.trainer.train_dataloader if self.trainer else None
+        return {"train": loader.state_dict()} if isinstance(loader, TrainLoader) else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Lets the next training loader continue there, if a training is resumed."""
+        if self.trainer is not None and self.trainer.state.fn == "fit":
+            self._resumed = state_dict.get("train")
+
+    def _train_loader(self, stream: BatchStream) -> TrainLoader:
+        """The training batches of a stream: from where the loader before stopped, in this process or in one that was killed."""
+        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        loader = TrainLoader(stream, self.trainer.current_epoch if self.trainer else 0, self.num_workers, pin_memory=on_gpu)
+        if state := self.state_dict().get("train") or self._resumed:
+            loader.load_state_dict({**state, "given": 0})  # the trainer counts the batches of an epoch itself
+        self._resumed = None
+        return loader
 
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
@@ -132,9 +153,7 @@ class SortedData(DataModule):
         """Endless, resumable, shuffled batches of similar length."""
         ranks = self._rank_and_world_size()
         stream = BatchStream(self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, *ranks)
-        epoch = self.trainer.current_epoch if self.trainer else 0
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        return TrainLoader(stream, epoch, self.num_workers, pin_memory=on_gpu)
+        return self._train_loader(stream)
 
     def val_dataloader(self) -> SortedLoader:
         """Validation batches, sorted by length."""

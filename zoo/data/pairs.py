@@ -1,18 +1,19 @@
 """What every data module of sentence pairs shares: tokenizers, cache, loaders."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from zoo.data.arrays import PairArrays
 from zoo.data.batches import BatchStream, EvalLoader, TrainLoader
+from zoo.data.cache import cached_text
 from zoo.data.dropout import BpeDropout
-from zoo.data.files import cache_folder, fingerprint, write_atomically
+from zoo.data.files import cache_folder, fingerprint
 from zoo.data.module import DataModule
 from zoo.text import Tokenizer
 
-_FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
+_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
 
 Tokens = tuple[list[int], list[int]]  # of one source and one target sentence
 
@@ -45,12 +46,14 @@ class PairData(DataModule):
 
     Attributes:
         test_names: names of the test sets.
+        cleaning: what is done to a text before it is cut into words, see `Tokenizer.clean`.
         tgt_lang: ISO 639 code of the target language; only scores depend on it.
         tokenized: the text is tokenised already, so scores must not tokenise it again.
     """
 
     verb = "translate"
     test_names: list[str] = ["test"]
+    cleaning: Sequence[str] = ()
     tgt_lang: str = "en"
     tokenized: bool = False
 
@@ -164,8 +167,7 @@ class PairData(DataModule):
         stream = BatchStream(
             self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, rank, world_size, dropouts
         )
-        epoch = self.trainer.current_epoch if self.trainer else 0
-        return TrainLoader(stream, epoch, self.num_workers, pin_memory=self._on_gpu())
+        return self._train_loader(stream)
 
     def val_dataloader(self) -> EvalLoader:
         """Validation batches with texts, sorted by length."""
@@ -186,9 +188,6 @@ class PairData(DataModule):
         src_text, tgt_text = zip(*pairs, strict=True)
         src, tgt = self.src_tokenizer.encode_batch(src_text), self.tgt_tokenizer.encode_batch(tgt_text)
         return pairs, list(zip(src, tgt, strict=True))
-
-    def _on_gpu(self) -> bool:
-        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def _model_tokenizers(self) -> tuple[Tokenizer, Tokenizer] | None:
         """Those of a pretrained model, with the words of `extend_vocabulary`: its weights mean nothing with others."""
@@ -213,17 +212,17 @@ class PairData(DataModule):
         return self._tokenizer("src"), self._tokenizer("tgt")
 
     def _tokenizer(self, side: Literal["shared", "src", "tgt"]) -> Tokenizer:
-        key = fingerprint(_FORMAT, self.signature(), side, self.kind, self.vocab_size, self.lowercase)
+        cleaning = [self.cleaning] * bool(self.cleaning)
+        key = fingerprint(_FORMAT, self.signature(), side, self.kind, self.vocab_size, self.lowercase, *cleaning)
         path = self.cache / "tokenizers" / f"{key}.json"
-        if path.exists():
-            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
+        return Tokenizer.from_json(cached_text(path, lambda: self._learnt(side).to_json()))
+
+    def _learnt(self, side: Literal["shared", "src", "tgt"]) -> Tokenizer:
         if side == "shared":
             texts = (text for pair in self.train_pairs() for text in pair)
         else:
             texts = (pair[side == "tgt"] for pair in self.train_pairs())
-        tokenizer = Tokenizer.train(texts, self.kind, self.vocab_size, self.lowercase)
-        write_atomically(path, tokenizer.to_json())
-        return tokenizer
+        return Tokenizer.train(texts, self.kind, self.vocab_size, self.lowercase, cleaning=self.cleaning)
 
     def _arrays_folder(self, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Path:
         key = fingerprint(_FORMAT, self.signature(), src_tokenizer.to_json(), tgt_tokenizer.to_json(), self.max_length)

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from zoo.data.batches import TrainLoader
-from zoo.data.files import cache_folder, check_fraction, fingerprint, named_file, read_lines, write_atomically
+from zoo.data.cache import cached_text
+from zoo.data.files import cache_folder, check_fraction, fingerprint, named_file, read_lines
 from zoo.data.module import DataModule, Split
 from zoo.data.published import Published
 from zoo.data.streams import TextArray, TextLoader, TextStream
 from zoo.data.tables import read_table
 from zoo.text import KINDS, Tokenizer
 
-_FORMAT = 1  # part of every cache key: raise it when tokenisation or the files change
+_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
 _UNKNOWN = "<unk>"  # how tokenised corpora write a word that they left out
 
 
@@ -135,9 +136,7 @@ class RunningText(DataModule):
                 "lower batch_size or give more text"
             )
         stream = TextStream(self._train, streams, self.segment, self.seed, rank, world_size)
-        epoch = self.trainer.current_epoch if self.trainer else 0
-        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-        return TrainLoader(stream, epoch, self.num_workers, pin_memory=on_gpu)
+        return self._train_loader(stream)
 
     def val_dataloader(self) -> TextLoader:
         """The validation text."""
@@ -164,11 +163,7 @@ class RunningText(DataModule):
             return self._extended(tokenizer, self._vocabulary_lines, self.signature("train"), self.min_frequency)
         options = (self.kind, self.vocab_size, self.lowercase, self.min_frequency)
         path = self.cache / "tokenizers" / f"{fingerprint(_FORMAT, self.signature('train'), 'running', options)}.json"
-        if path.exists():
-            return Tokenizer.from_json(path.read_text(encoding="utf-8"))
-        tokenizer = Tokenizer.train(self._vocabulary_lines(), self.kind, self.vocab_size, self.lowercase, self.min_frequency)
-        write_atomically(path, tokenizer.to_json())
-        return tokenizer
+        return Tokenizer.from_json(cached_text(path, lambda: Tokenizer.train(self._vocabulary_lines(), *options).to_json()))
 
     def _vocabulary_lines(self) -> Iterator[str]:
         if self.kind != "word":

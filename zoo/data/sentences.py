@@ -29,6 +29,7 @@ class SST(PublishedTexts):
 
     folder = "sst"
     upstream = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
+    cleaning = ("invisible", "html", "treebank", "quotes")
 
     def __init__(self, classes: Literal[2, 5] = 2, phrases: bool = False, **options: Any) -> None:
         super().__init__(**options)
@@ -46,7 +47,6 @@ class SST(PublishedTexts):
         seen = set()
         for part, label, text in read_table(self.path(f"sst{self.classes}.tsv"), ["split", "label", "text"]):
             if part == _SPLITS[split]:
-                text = _unescape(text)
                 seen.add(text.lower())
                 yield Example(text, None, (_named(self.known_labels, label),))
         if self.phrases and split == "train":
@@ -76,13 +76,7 @@ def _phrases(tree: str) -> Iterator[tuple[int, str]]:
         elif close:
             phrase_label, first = open_phrases.pop()
             if open_phrases:
-                yield phrase_label, _unescape(" ".join(words[first:]))
-
-
-def _unescape(text: str) -> str:
-    """Penn Treebank escapes as plain characters."""
-    text = re.sub(r"-([lr])rb-", lambda match: "()"[match[1].lower() == "r"], text, flags=re.IGNORECASE)
-    return text.replace(r"\/", "/").replace(r"\*", "*")
+                yield phrase_label, " ".join(words[first:])
 
 
 def _named(names: tuple[str, ...], label: str) -> str:
@@ -101,6 +95,7 @@ class TREC6(PublishedTexts):
 
     folder = "trec"
     upstream = "https://cogcomp.seas.upenn.edu/Data/QA/QC/"
+    cleaning = ("invisible", "html", "quotes")
     holds_out = True
     known_labels = ("DESC", "ENTY", "ABBR", "HUM", "LOC", "NUM")
 
@@ -129,6 +124,7 @@ class SICK(PublishedTexts):
 
     folder = "sick"
     upstream = "https://zenodo.org/records/2787612"
+    cleaning = ("invisible", "html")
     pair = True
     known_labels = ("entailment", "neutral", "contradiction")
     _snli: ClassVar[list[str]] = ["snli_dev.tsv", "snli_test.tsv"]

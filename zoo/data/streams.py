@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from zoo.data.arrays import appearing_when_complete, chunks, token_type
+from zoo.data.arrays import chunks, token_type
+from zoo.data.cache import appearing_when_complete, is_intact
 from zoo.text import EOS, PAD, UNK, LMBatch, Tokenizer
 
 _CHUNK = 8192  # lines tokenised at a time
@@ -45,12 +46,12 @@ class TextArray:
 
     @staticmethod
     def build(folder: Path, lines: Iterable[str], tokenizer: Tokenizer, source: str) -> None:
-        """Tokenises lines into `folder`, which appears only when it is complete; nothing is done if it exists.
+        """Tokenises lines into `folder`, which appears only when it is complete; nothing is done if it is there, intact.
 
         Raises:
             ValueError: there is no word in any line; the message starts with `source`.
         """
-        if folder.exists():
+        if is_intact(folder):
             return
         with appearing_when_complete(folder) as temporary:
             dtype, words, unknown = token_type(tokenizer), 0, 0

@@ -91,7 +91,7 @@ def _json_rows(
         where = f"{path}, line {number}"
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{where}: not JSON ({error}); expected one object a line") from error
         if not isinstance(row, dict):
             raise ValueError(f"{where}: expected a JSON object; got {row!r:.50}")

@@ -133,6 +133,7 @@ class Multi30k(PublishedPairs):
     """
 
     folder = "multi30k"
+    cleaning = ("invisible", "html")
     remote: ClassVar[dict[str, RemoteFile]] = {
         name: RemoteFile(f"{_MULTI30K_URL}{name if name.startswith('tok/') else f'raw/{name}.gz'}", sha256)
         for name, sha256 in _MULTI30K_SHA256.items()
@@ -206,6 +207,7 @@ class Tatoeba(PublishedPairs):
         **options: see `PairData`.
     """
 
+    cleaning = ("invisible", "html")
     # Snapshots of 2019-04-07 (French) and 2018-05-13 (German); the project's own address always has the newest one.
     remote: ClassVar[dict[str, RemoteFile]] = {
         "eng-fra.txt": RemoteFile(

@@ -1,10 +1,9 @@
 """Ready word vectors: read from a file, or learnt from the training text by word2vec."""
 
 import gzip
+import io
 import logging
 import lzma
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zoo.data.cache import read_file, write_file
 from zoo.data.labeled_arrays import LabeledArrays
 from zoo.extras import require
 from zoo.text import EOS, Tokenizer
@@ -39,7 +39,7 @@ def check_word_vectors(word_vectors: str) -> None:
         )
 
 
-def save_vectors(
+def cached_vectors(
     path: Path,
     word_vectors: str,
     tokenizer: Tokenizer,
@@ -47,34 +47,34 @@ def save_vectors(
     training_text: list[LabeledArrays],
     epochs: int,
     seed: int,
-) -> None:
-    """Writes the vectors of a vocabulary of V words as (V, size) float32, rows of NaN where there is none.
+) -> tuple[Tensor, Tensor]:
+    """The vectors of a vocabulary of V words, from the cache or made now.
 
     Args:
-        path: file to write; other processes see it either whole or not at all.
+        path: file of the cache.
         word_vectors: "word2vec", or a file of word vectors.
         tokenizer: has the vocabulary.
         size: numbers a vector.
         training_text: what word2vec learns from.
         epochs: passes of word2vec over it.
         seed: initial vectors and samples of word2vec.
+
+    Returns:
+        (V, size) float32, 0 where there is no vector, and (V,) bool: whether there is one.
     """
-    if word_vectors == "word2vec":
+    content = read_file(path)
+    if content is not None:
+        vectors = np.load(io.BytesIO(content))
+    elif word_vectors == "word2vec":
         vectors = _word2vec(training_text, len(tokenizer), size, epochs, seed)
     else:
         vectors = read_vectors(Path(word_vectors).expanduser(), tokenizer, size)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        np.save(file, vectors)
-    os.replace(temporary, path)
-
-
-def load_vectors(path: Path) -> tuple[Tensor, Tensor]:
-    """What `save_vectors` wrote: (V, size) float32, 0 where there is no vector, and (V,) bool, whether there is one."""
-    vectors = torch.from_numpy(np.load(path))
-    found = ~vectors.isnan().any(1)
-    return vectors.nan_to_num(0.0), found
+    if content is None:
+        buffer = io.BytesIO()
+        np.save(buffer, vectors)
+        write_file(path, buffer.getvalue())
+    found = ~np.isnan(vectors).any(1)
+    return torch.from_numpy(np.nan_to_num(vectors)), torch.from_numpy(found)
 
 
 def read_vectors(path: Path, tokenizer: Tokenizer, size: int) -> np.ndarray:

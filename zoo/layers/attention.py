@@ -83,8 +83,11 @@ class LocalMonotonicAttention(GlobalAttention):
     source keeps looking at the last source position, as in the authors' code."""
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
-        t = torch.as_tensor(position, device=scores.device).reshape(1, -1, 1)
-        centre = torch.minimum(t, (memory.lengths - 1).clamp(min=0).reshape(-1, 1, 1))  # (B, T, 1)
+        last = (memory.lengths - 1).clamp(min=0).reshape(-1, 1, 1)
+        if isinstance(position, Tensor):
+            centre = torch.minimum(position.reshape(1, -1, 1), last)  # (B, T, 1)
+        else:
+            centre = last.clamp(max=position)
         return masked_softmax(scores, self._window(centre, scores) & memory.mask.unsqueeze(1))
 
     def _window(self, centre: Tensor, scores: Tensor) -> Tensor:
@@ -111,6 +114,14 @@ class LocalPredictiveAttention(LocalMonotonicAttention):
         s = torch.arange(scores.size(-1), device=scores.device)
         weights = align * torch.exp((s - p) ** 2 * (-2 / self.window**2))  # 1 / (2 sigma^2) = 2 / D^2
         return _normalized(weights) if self.renormalize else weights
+
+
+class LocalPredictiveFullAttention(LocalPredictiveAttention):
+    """local-p without truncation: softmax over all real positions, times the same Gaussian around p_t, which alone makes it local
+    (Luong et al. 2015, Eq. 10, taken by itself; ongunuzaymacar/attention-mechanisms)."""
+
+    def _window(self, centre: Tensor, scores: Tensor) -> Tensor:
+        return torch.ones_like(scores, dtype=torch.bool)
 
 
 class LocalPredictiveStarAttention(GlobalAttention):
@@ -144,6 +155,7 @@ ATTENTIONS = {
     "global": GlobalAttention,
     "local_m": LocalMonotonicAttention,
     "local_p": LocalPredictiveAttention,
+    "local_p_full": LocalPredictiveFullAttention,
     "local_p_star": LocalPredictiveStarAttention,
 }
 

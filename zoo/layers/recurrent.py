@@ -170,7 +170,7 @@ def _fused(cells: Sequence[LSTMCell], inputs: Tensor, packing: Packing, first: S
         parts = [[cell.weight_input, w, cell.bias, torch.zeros_like(cell.bias)] for cell, w in zip(cells, weights, strict=True)]
         parameters = [x for part in parts for x in part]
         start = tuple(x[:, :running].to(parameters[0].dtype).contiguous() for x in first)
-        counts, train = torch.tensor(packing.counts), torch.is_grad_enabled()
+        counts, train = torch.tensor(packing.counts, device="cpu"), torch.is_grad_enabled()
         given = (data.to(parameters[0].dtype), counts, start if len(start) == 2 else start[0], parameters)
         outputs, *ends = function(*given, True, 1, 0.0, train, len(cells) == 2)
     finals = tuple(torch.cat([wide(x), old[:, running:]], dim=1) for x, old in zip(ends, first, strict=True))
@@ -186,12 +186,14 @@ def _by_kernel(
     if packing.order is None:
         states = recurrence.steps(cells[0].kind, gates, weights[0].unsqueeze(0), first, packing.counts)
         return states[0], tuple(_ends([x], old, packing) for x, old in zip(states, first, strict=True))
-    counts = torch.tensor(packing.counts)
+    counts = torch.tensor(packing.counts, device=inputs.device)
     step = torch.repeat_interleave(counts)  # (P,) of each place
+    direction = torch.arange(directions, device=inputs.device).unsqueeze(1)
     # the block of a step holds one direction after the other
-    blocks = torch.arange(len(step)) + (directions - 1) * (counts.cumsum(0) - counts)[step] + torch.arange(directions)[:, None] * counts[step]
+    before = (directions - 1) * (counts.cumsum(0) - counts)[step]
+    blocks = torch.arange(len(step), device=inputs.device) + before + direction * counts[step]  # (D, P)
     row = packing.order if rows is None else rows[packing.order]
-    index = torch.empty_like(row.flatten()).scatter_(0, blocks.flatten(), (row * directions + torch.arange(directions)[:, None]).flatten())
+    index = torch.empty_like(row.flatten()).scatter_(0, blocks.flatten(), (row * directions + direction).flatten())
     gates = functional.embedding(index, gates.reshape(len(gates) * directions, -1))  # (P * D, G)
     states = recurrence.steps(cells[0].kind, gates, torch.stack([*weights]), first, packing.counts)
     outputs = functional.embedding(blocks.gather(1, packing.places).t(), states[0]).flatten(1)

@@ -37,8 +37,8 @@ class ClassScores(nn.Module):
     """Scores of a classifier on a scale of 0 to 100, over all texts of all processes.
 
     One label a text: `accuracy` and `macro_f1` (mean of the classes' F1). Several labels a text: `micro_f1` (over all decisions),
-    `macro_f1`, and `exact_match`, the share of the texts whose whole set of labels is right; a label is chosen from a
-    probability of 0.5 on.
+    `macro_f1`, and `exact_match`, the share of the texts whose whole set of labels is right; a label is chosen if
+    its probability is above 0.5.
 
     Args:
         num_classes: C.

@@ -39,7 +39,7 @@ class AttentionClassifier(TextClassifier):
         num_layers: recurrent layers.
         cell: "lstm" or "gru".
         bidirectional: read in both directions.
-        attention: "global", "local_m", "local_p" or "local_p_star".
+        attention: "global", "local_m", "local_p", "local_p_full" or "local_p_star".
         score: "dot", "scaled_dot", "general", "concat", or "location" (with global attention only).
         window: D of the local attentions.
         renormalize: local-p variants: divide the weights by their sum after the Gaussian or the gate.
@@ -67,7 +67,7 @@ class AttentionClassifier(TextClassifier):
         num_layers: int = 1,
         cell: Literal["lstm", "gru"] = "lstm",
         bidirectional: bool = True,
-        attention: Literal["global", "local_m", "local_p", "local_p_star"] = "global",
+        attention: Literal["global", "local_m", "local_p", "local_p_full", "local_p_star"] = "global",
         score: Literal["dot", "scaled_dot", "general", "concat", "location"] = "general",
         window: int = 10,
         renormalize: bool = False,

@@ -3,8 +3,13 @@
 Additive attention as of Bahdanau et al. 2015 (zoo/models/bahdanau.py), but each annotation is split in two: h_j = [k_j; v_j].
 Scores are made of the keys, e_ij = v_a^T tanh(W_a s_{i-1} + U_a k_j), and contexts of the values, c_i = sum_j alpha_ij v_j.
 
-What the paper leaves open, and what is done here: each direction of the encoder is split alike, so that keys and values both
-know both sides of a word; the decoder sees nothing but values, in its first state too, so its input is smaller than Bahdanau's.
+With `linear` the annotation is first mixed, h_j = W_e [h_fwd_j; h_bwd_j]; its first entries are then the key. `split: partly_zero`
+is the paper's other experiment: conventional attention, e_ij = v_a^T tanh(W_a s_{i-1} + U_a h_j) and c_i = sum_j alpha_ij h_j, with
+those columns of U_a that meet the value zero at initialisation, so that scores begin as those of the key alone.
+
+What the paper leaves open, and what is done here: without `linear` each direction of the encoder is split alike, so that keys and
+values both know both sides of a word; the decoder sees nothing but values, so its input is smaller than Bahdanau's. The decoder "gru"
+begins with the second half of the first value, which is of the backward direction (with `linear`, what W_e puts there).
 Equal to BahdanauNMT with zero weights for the values in the score and for the keys in the decoder (a test shows it).
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H decoder and each encoder direction,
@@ -14,7 +19,7 @@ A attention, R readout, V vocabulary.
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, GlobalAttention
 from zoo.layers.dropout import Dropout
@@ -36,6 +41,8 @@ class KeyValueNMT(TranslationModule):
         embedding_size: E.
         hidden_size: H of the decoder and of each encoder direction.
         key_size: entries of the 2 H of an annotation that are its key, the others are its value; even; H if not given.
+        linear: annotations pass a linear layer W_e (2 H to 2 H, without bias) before they are split.
+        split: "key_value", or "partly_zero": whole annotations are keys and values, with U_a zero for the value part at first.
         attention_size: A; the hidden size if not given.
         readout_size: R, units after the readout.
         encoder_layers: bidirectional GRU layers.
@@ -64,6 +71,8 @@ class KeyValueNMT(TranslationModule):
         embedding_size: int = 256,
         hidden_size: int = 512,
         key_size: int | None = None,
+        linear: bool = False,
+        split: Literal["key_value", "partly_zero"] = "key_value",
         attention_size: int | None = None,
         readout_size: int = 256,
         encoder_layers: int = 1,
@@ -84,21 +93,32 @@ class KeyValueNMT(TranslationModule):
         key_size = hidden_size if key_size is None else key_size
         if key_size % 2 or not 0 < key_size < 2 * hidden_size:
             raise ValueError(f"key_size must be even and between 0 and 2 * hidden_size ({2 * hidden_size}); got {key_size}")
-        self.key_size, value_size = key_size, 2 * hidden_size - key_size
+        if split not in ("key_value", "partly_zero"):
+            raise ValueError(f"split must be one of 'key_value', 'partly_zero'; got {split!r}")
+        memory_size = 2 * hidden_size
+        self.key_size, whole = key_size, split == "partly_zero"
         self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, readout_size)
         self.encoder = RecurrentEncoder("gru", embedding_size, hidden_size, encoder_layers, dropout=dropout)
+        self.linear = nn.Linear(memory_size, memory_size, bias=False) if linear else nn.Identity()  # W_e
+        value_size = memory_size if whole else memory_size - key_size
         self.decoder = DECODERS[decoder](embedding_size, hidden_size, value_size, readout_size)
-        self.attention = GlobalAttention(hidden_size, key_size, "concat", attention_size)
+        self.attention = GlobalAttention(hidden_size, memory_size if whole else key_size, "concat", attention_size)
+        if whole:
+            _, columns = self.split(torch.arange(memory_size))
+            self.attention.score.w_memory.weight.detach()[:, columns] = 0  # of U_a
         self.dropout = Dropout(dropout)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
         memory, _ = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)  # (B, S, 2 H)
         mask = lengths_to_mask(src_lengths, src.size(1))
-        keys, values = self.split(self.dropout(memory))
+        memory = self.dropout(self.linear(memory))
+        keys, values = self.split(memory) if self.config["split"] == "key_value" else (memory, memory)
         return self.attention.project(keys, mask)._replace(values=values), (wide(self.decoder.start(values, mask)),)
 
     def split(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (B, S, key_size) and values of memory (B, S, 2 H), each direction split alike."""
+        """Keys (..., key_size) and values of memory (..., 2 H); without a linear layer each direction is split alike."""
+        if self.config["linear"]:
+            return memory.split([self.key_size, memory.size(-1) - self.key_size], dim=-1)
         sizes = [self.key_size // 2, memory.size(-1) // 2 - self.key_size // 2]
         forward_key, forward_value, backward_key, backward_value = memory.split(2 * sizes, dim=-1)
         return torch.cat([forward_key, backward_key], dim=-1), torch.cat([forward_value, backward_value], dim=-1)

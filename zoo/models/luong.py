@@ -7,7 +7,8 @@ input feeding is the plain form of many textbooks: the output layer reads [c_t; 
 Differs from the paper:
 * The encoder is bidirectional by default (the paper's is not; `bidirectional: false`), with half of the hidden size each way,
   so that memory and decoder state have one size and the dot score is defined.
-* The source is not reversed; Adam with warm-up and cosine instead of SGD; scores scaled_dot and attention local_p_star are later.
+* The source is not reversed; Adam with warm-up and cosine instead of SGD; score scaled_dot and attention local_p_star are later;
+  local_p_full is local-p whose softmax sees all positions, not only the window.
 * The readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden, V vocabulary.
@@ -45,7 +46,7 @@ class LuongNMT(TranslationModule):
         attentional_state: h~_t = tanh(W_c [c_t; h_t]) goes to the output layer; else [c_t; h_t] itself does, without input feeding.
         input_feeding: the attentional state of the last step is part of the next input; costs a Python loop in training.
         window: D of the local attentions.
-        renormalize: local_p and local_p_star: weights sum to 1 (not in the paper).
+        renormalize: local_p, local_p_full and local_p_star: weights sum to 1 (not in the paper).
         max_source_length: positions that score "location" knows.
         dropout: on embeddings, between layers, on the memory and on the attentional state.
         label_smoothing: share of the target probability spread over the vocabulary.
@@ -72,7 +73,7 @@ class LuongNMT(TranslationModule):
         decoder_layers: int = 1,
         cell: Literal["lstm", "gru"] = "lstm",
         bidirectional: bool = True,
-        attention: Literal["global", "local_m", "local_p", "local_p_star"] = "global",
+        attention: Literal["global", "local_m", "local_p", "local_p_full", "local_p_star"] = "global",
         score: Literal["dot", "scaled_dot", "general", "concat", "location"] = "general",
         attentional_state: bool = True,
         input_feeding: bool = True,

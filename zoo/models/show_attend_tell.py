@@ -10,12 +10,15 @@ Where paper and authors' code disagree, this is done:
   positions is smaller by the number of positions); hard attention goes without it unless `doubly_stochastic` says otherwise;
 - REINFORCE is the paper's Eq. 12-13 with the log-probability of a whole caption as reward, unbiased (the code's weight depends on batch
   size and length), and each sampled caption or image decides for itself whether it takes the expected context instead;
+- f_init may have hidden layers before its tanh layers for h_0 and c_0, m <- dropout(ReLU(W m + b)), which the two share as in the code:
+  `init_layers` is the code's `n_layers_init`, 2 in its settings for COCO;
 - `decoding` "expectation" is what the code does at test time.
 
 Differs from the paper:
 - the moving average of the baseline is one of the log-probability of a word; times a caption's words it is that caption's baseline, so
   that long captions are not punished for their length;
-- features may be projected to `feature_size`; two LSTM initialisations are single tanh layers;
+- features may be projected to `feature_size`;
+- `score: bilinear` compares by e_ti = a_i^T W h_{t-1} (the general score of Luong et al. 2015, section 3.1) instead of Eq. 4's MLP;
 - the first input is the embedding of BOS, not zeros; dropout is inverted, and acts on features and embeddings as well;
 - self-critical training at the end (`self_critical_epoch`), if it is asked for;
 - AdamW with warm-up and cosine; losses are normalised by the number of words of a batch.
@@ -46,7 +49,7 @@ USUAL_WORDS = 12  # of a caption
 class ImageMemory(NamedTuple):
     """What the decoder needs of an image, computed once."""
 
-    keys: Tensor  # (N, L, A), W_a a_i + b
+    keys: Tensor  # (N, L, A), W_a a_i + b; for the bilinear score (N, L, D), a_i
     values: Tensor  # (N, L, D), a_i
 
 
@@ -69,13 +72,32 @@ class AttendingLSTM(nn.Module):
         feature_size: D.
         attention_size: A.
         temperature: factor on the scores before the softmax (an inverse temperature).
+        score: "additive", or "bilinear", which has no A.
+        init_layers: layers of f_init, the last of which are those of h_0 and c_0.
+        dropout: behind the hidden ones of them.
     """
 
-    def __init__(self, embedding_size: int, hidden_size: int, feature_size: int, attention_size: int, temperature: float):
+    def __init__(
+        self,
+        embedding_size: int,
+        hidden_size: int,
+        feature_size: int,
+        attention_size: int,
+        temperature: float,
+        score: str = "additive",
+        init_layers: int = 1,
+        dropout: float = 0.0,
+    ):
         super().__init__()
-        self.w_features = nn.Linear(feature_size, attention_size)
-        self.w_hidden = nn.Linear(hidden_size, attention_size, bias=False)
-        self.v = nn.Parameter(torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5))
+        self.bilinear = score == "bilinear"
+        if self.bilinear:
+            self.w_hidden = nn.Linear(hidden_size, feature_size, bias=False)
+        else:
+            self.w_features = nn.Linear(feature_size, attention_size)
+            self.w_hidden = nn.Linear(hidden_size, attention_size, bias=False)
+            self.v = nn.Parameter(torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5))
+        hidden = [(nn.Linear(feature_size, feature_size), nn.ReLU(), Dropout(dropout)) for _ in range(init_layers - 1)]
+        self.init = nn.Sequential(*(part for layer in hidden for part in layer))
         self.gate = nn.Linear(hidden_size, 1)
         self.lstm = LSTMCell(embedding_size + feature_size, hidden_size)
         self.init_hidden, self.init_cell = nn.Linear(feature_size, hidden_size), nn.Linear(feature_size, hidden_size)
@@ -83,18 +105,24 @@ class AttendingLSTM(nn.Module):
 
     def start(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """h_0 and c_0 from the mean feature: (N, L, D) -> (N, H) each."""
-        mean = features.mean(1)
+        mean = self.init(features.mean(1))
         return wide(torch.tanh(self.init_hidden(mean))), wide(torch.tanh(self.init_cell(mean)))
 
     def project(self, features: Tensor) -> ImageMemory:
-        return ImageMemory(wide(self.w_features(features)), features)
+        return ImageMemory(wide(features if self.bilinear else self.w_features(features)), features)
+
+    def score(self, hidden: Tensor, keys: Tensor) -> Tensor:
+        """e_ti: v^T tanh(W_a a_i + b + W_h h_{t-1}), or a_i^T W h_{t-1}: (N, K, H), (N, L, A or D) -> (N, K, L)."""
+        query = self.w_hidden(hidden)
+        if self.bilinear:
+            return torch.matmul(query.to(keys.dtype), keys.transpose(1, 2))
+        return additive_score(query, keys, self.v)
 
     def forward(
         self, embedded: Tensor, state: tuple[Tensor, Tensor], memory: ImageMemory, choose: Choose | None = None, both: bool = False
     ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor, tuple[Tensor, Tensor] | None]:
         """One step: E y_{t-1} (N, K, E), (h, c) -> (h, c), gated z, alpha, what was chosen, and if `both` h and z had it been alpha."""
-        scores = additive_score(self.w_hidden(state[0]), memory.keys, self.v)  # e_ti = v^T tanh(W_a a_i + b + W_h h_{t-1})
-        weights = torch.softmax(scores * self.temperature, dim=-1)  # alpha_t
+        weights = torch.softmax(self.score(state[0], memory.keys) * self.temperature, dim=-1)  # alpha_t
         beta = torch.sigmoid(wide(self.gate(state[0])))  # selector, one number a caption
         chosen = weights if choose is None else choose(weights)
         context = beta * torch.matmul(chosen.to(memory.values.dtype), memory.values)  # beta_t sum_i s_ti a_i
@@ -124,8 +152,10 @@ class ShowAttendTell(CaptioningModule):
         feature_size: D, a linear layer with ReLU brings the features to this size; None: as the backbone gives them.
         embedding_size: E.
         hidden_size: H.
-        attention_size: A.
-        dropout: on features, embeddings, h_t before the deep output, and the deep output.
+        attention_size: A of the additive score.
+        score: "additive", as in the paper, or "bilinear", a_i^T W h_{t-1}.
+        init_layers: layers that make h_0 and c_0 of the mean feature; those before the last are D to D with ReLU (authors' code: 2).
+        dropout: on the hidden layers that make h_0 and c_0, features, embeddings, h_t before the deep output, and the deep output.
         doubly_stochastic: lambda of sum_i (1 - sum_t alpha_ti)^2; None: 1 for soft, 0 for hard attention.
         samples: Monte-Carlo samples of a caption in training (hard).
         reinforce: lambda_r, weight of the REINFORCE term (hard).
@@ -172,6 +202,8 @@ class ShowAttendTell(CaptioningModule):
         embedding_size: int = 256,
         hidden_size: int = 512,
         attention_size: int = 512,
+        score: Literal["additive", "bilinear"] = "additive",
+        init_layers: int = 1,
         dropout: float = 0.5,
         doubly_stochastic: float | None = None,
         samples: int = 1,
@@ -196,6 +228,7 @@ class ShowAttendTell(CaptioningModule):
         super().__init__()
         for name, value, allowed in [
             ("attention", attention, ("soft", "hard")),
+            ("score", score, ("additive", "bilinear")),
             ("baseline", baseline, ("moving_average", "soft_context")),
             ("decoding", decoding, ("expectation", "argmax", "sample")),
         ]:
@@ -211,7 +244,8 @@ class ShowAttendTell(CaptioningModule):
             self.adapter, channels = nn.Sequential(nn.Linear(channels, feature_size), nn.ReLU()), feature_size
         self.embedding = nn.Embedding(vocab_size, embedding_size)
         nn.init.normal_(self.embedding.weight, std=embedding_size**-0.5)
-        self.decoder = AttendingLSTM(embedding_size, hidden_size, channels, attention_size, temperature)
+        sizes = (embedding_size, hidden_size, channels, attention_size)
+        self.decoder = AttendingLSTM(*sizes, temperature, score, init_layers, dropout)
         self.deep_output = nn.Linear(hidden_size + channels, embedding_size)
         self.output = nn.Linear(embedding_size, vocab_size)
         self.dropout = Dropout(dropout)
@@ -235,7 +269,7 @@ class ShowAttendTell(CaptioningModule):
         captions = embedded.size(1)
         state = tuple(x.unsqueeze(1).expand(-1, captions, -1) for x in state)
         found = []
-        with repeated(embedded.size(2), memory.values):
+        with repeated(embedded.size(2), *memory):
             for y in embedded.unbind(2):
                 state, *rest = self.decoder(y, state, memory, choose, both)
                 found.append((state[0], *rest))
@@ -353,7 +387,7 @@ class ShowAttendTell(CaptioningModule):
             takes_expected, choose = self._semi_sampling(tokens.shape)
         forbidden = torch.tensor(self.forbidden(), device=self.device)
         alive, log_prob, drawn = torch.ones_like(tokens, dtype=torch.bool), 0.0, []
-        with repeated(USUAL_WORDS, memory.values):
+        with repeated(USUAL_WORDS, *memory):
             while alive.any() and len(drawn) < MAX_WORDS:
                 embedded = self.embedding(tokens)
                 state, context, weights, chosen, _ = self.decoder(embedded, state, memory, choose)

@@ -27,6 +27,7 @@ from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
+from zoo.module import evaluated
 from zoo.text import PAD
 
 MIDDLE = 3.0  # of the scale of relatedness
@@ -235,7 +236,7 @@ class StructuredSelfAttention(TextClassifier):
             texts.append(sum(shared, a.new_zeros(len(a))) / max(1, hops * (hops - 1) // 2))
         return {"overlap": torch.stack(texts).mean(0)}
 
-    @torch.no_grad()
+    @evaluated
     def embed(self, texts: str | list[str]) -> Tensor:
         """Embeds raw text, each text for itself (also by a model of pairs).
 
@@ -254,6 +255,6 @@ class StructuredSelfAttention(TextClassifier):
         found = torch.zeros(len(texts), self.config["hops"] * 2 * self.config["hidden_size"])
         for rows in groups_of_similar_size(list(map(len, ids))):
             batch = collate_texts([ids[n] for n in rows])
-            m, _ = self._evaluated(batch, lambda batch: self.embed_text(batch.tokens, batch.lengths))
+            m, _ = self.embed_text(batch.tokens.to(self.device), batch.lengths.to(self.device))
             found[rows] = m.flatten(1).float().cpu()
         return found

@@ -7,15 +7,18 @@ Differs from the paper:
 * `norm: pre` normalises the input of each sub-layer (Xiong et al. 2020, arXiv:2002.04745) instead of its sum with the
   output, and once more at the end.
 * AdamW with warm-up and cosine instead of Adam with warm-up and inverse square root.
+* `key_size` sets d_k apart from D / H, and `output_projection: false` leaves out W^O: with one head this is the attention that
+  textbooks draw, softmax(Q K^T / sqrt(d_k)) V with d_k = 64 of D = 512 (3.2.1), whose values have the size of the model.
 * Dropout on attention weights and inside feed-forward layers is an option of its own, off unless asked for.
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, D model, H heads, V vocabulary.
+Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, D model, H heads, d_k size of a key, V vocabulary.
 """
 
 import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -27,6 +30,7 @@ from zoo.layers.attention import dot_product_attention
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.module import evaluated
 from zoo.text import EOS, PAD, PairBatch, pad_batch
 from zoo.translation import Embeddings, TranslationModule
 
@@ -36,7 +40,7 @@ class TransformerMemory(NamedTuple):
 
     Attributes:
         mask: (B, 1, 1, S) bool, True on real tokens.
-        keys: of each decoder layer, (B, H, S, D / H).
+        keys: of each decoder layer, (B, H, S, d_k).
         values: of each decoder layer, (B, H, S, D / H).
     """
 
@@ -108,29 +112,36 @@ class MultiHeadAttention(nn.Module):
     Args:
         size: D.
         num_heads: H; 1 is plain scaled dot-product attention.
+        key_size: d_k.
+        output_projection: multiply by W^O; without it the result is the heads side by side.
         dropout: on the weights.
     """
 
-    def __init__(self, size: int, num_heads: int, dropout: float):
+    def __init__(self, size: int, num_heads: int, key_size: int, output_projection: bool, dropout: float):
         super().__init__()
         self.num_heads, self.dropout = num_heads, Dropout(dropout)
-        self.query = nn.Linear(size, size, bias=False)
-        self.key_value = nn.Linear(size, 2 * size, bias=False)
-        self.output = nn.Linear(size, size, bias=False)
+        self.sizes = [num_heads * key_size, size]  # of all keys and of all values
+        self.query = nn.Linear(size, num_heads * key_size, bias=False)
+        self.key_value = nn.Linear(size, sum(self.sizes), bias=False)
+        self.output = nn.Linear(size, size, bias=False) if output_projection else nn.Identity()
 
     def split(self, x: Tensor) -> Tensor:
-        """(B, N, D) -> (B, H, N, D / H)."""
+        """(B, N, H * d) -> (B, H, N, d)."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
+    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys (B, N, H * d_k) and values (B, N, D) of x (B, N, D), the heads side by side."""
+        return self.key_value(x).split(self.sizes, dim=-1)
+
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of x (B, N, D), (B, H, N, D / H) each."""
-        keys, values = self.key_value(x).chunk(2, dim=-1)
+        """Keys (B, H, N, d_k) and values (B, H, N, D / H) of x (B, N, D)."""
+        keys, values = self.keys_and_values(x)
         return self.split(keys), self.split(values)
 
     def forward(
         self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False, show: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Attends from x (B, N, D) to keys and values (B, H, M, D / H).
+        """Attends from x (B, N, D) to keys (B, H, M, d_k) and values (B, H, M, D / H).
 
         Args:
             mask: bool, broadcastable to (B, H, N, M), True where attention may go; None: everywhere.
@@ -153,6 +164,9 @@ class MultiHeadAttention(nn.Module):
         return self.output(found.transpose(1, 2).flatten(2)), weights
 
 
+Attention = Callable[[], MultiHeadAttention]
+
+
 class Residual(nn.Module):
     """x + sublayer(x), normalised after the sum ("post", the paper's) or before the sub-layer ("pre")."""
 
@@ -173,10 +187,10 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2)."""
 
-    def __init__(self, size: int, num_heads: int, feedforward_size: int, norm: str, dropouts: tuple[float, float, float]):
+    def __init__(self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]):
         super().__init__()
-        dropout, attention_dropout, feedforward_dropout = dropouts
-        self.self_attention = MultiHeadAttention(size, num_heads, attention_dropout)
+        dropout, feedforward_dropout = dropouts
+        self.self_attention = attention()
         self.after_self = Residual(size, norm, dropout)
         self.feedforward = nn.Sequential(
             nn.Linear(size, feedforward_size), nn.ReLU(), Dropout(feedforward_dropout), nn.Linear(feedforward_size, size)
@@ -194,9 +208,9 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(EncoderLayer):
     """Self-attention to what is written, attention to the source, and FFN."""
 
-    def __init__(self, size: int, num_heads: int, feedforward_size: int, norm: str, dropouts: tuple[float, float, float]):
-        super().__init__(size, num_heads, feedforward_size, norm, dropouts)
-        self.cross_attention = MultiHeadAttention(size, num_heads, dropouts[1])
+    def __init__(self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]):
+        super().__init__(size, attention, feedforward_size, norm, dropouts)
+        self.cross_attention = attention()
         self.after_cross = Residual(size, norm, dropouts[0])
 
     def forward(
@@ -211,10 +225,10 @@ class DecoderLayer(EncoderLayer):
     def step(
         self, x: Tensor, past: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor, Tensor], show: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
-        """One position x (B, K, D) of each hypothesis, its keys and values so far (B, K, t, D) -> (B, K, D), (B, K, t + 1, D), weights."""
+        """One position x (B, K, D) of each hypothesis, its keys and values so far (B, K, t, ...) -> (B, K, D), (B, K, t + 1, ...), weights."""
         y = self.after_self.before(x)
-        new = self.self_attention.key_value(y).unsqueeze(2).chunk(2, dim=-1)  # (B, K, 1, D)
-        past = tuple(torch.cat(pair, dim=2) for pair in zip(past, new, strict=True))
+        new = self.self_attention.keys_and_values(y)  # (B, K, H * d_k) and (B, K, D)
+        past = tuple(torch.cat([old, part.unsqueeze(2)], dim=2) for old, part in zip(past, new, strict=True))
         keys, values = (self.self_attention.split(part.flatten(0, 1)) for part in past)
         found, _ = self.self_attention(y.flatten(0, 1).unsqueeze(1), keys, values)
         x, cross = self.attend_source(self.after_self(x, found.view_as(x)), source, show)
@@ -244,6 +258,8 @@ class TransformerNMT(TranslationModule):
         tie_output: the output layer is the target embedding matrix.
         model_size: D, also of the embeddings (paper: 512).
         num_heads: H; must divide `model_size` (paper: 8); 1 is single-head attention.
+        key_size: d_k, size of a query and of a key in each head (paper: D / H, 64); D / H if not given. Values keep D / H.
+        output_projection: the heads side by side pass W^O, as in the paper.
         feedforward_size: hidden units of the feed-forward layers (paper: 2048).
         encoder_layers: layers of the encoder (paper: 6).
         decoder_layers: layers of the decoder (paper: 6).
@@ -278,6 +294,8 @@ class TransformerNMT(TranslationModule):
         tie_output: bool = False,
         model_size: int = 256,
         num_heads: int = 4,
+        key_size: int | None = None,
+        output_projection: bool = True,
         feedforward_size: int = 1024,
         encoder_layers: int = 3,
         decoder_layers: int = 3,
@@ -308,8 +326,9 @@ class TransformerNMT(TranslationModule):
             raise ValueError(f"shown_head must be in [0, {num_heads}) or None; got {shown_head}")
         if not 0 <= consistency < float("inf"):
             raise ValueError(f"consistency must be at least 0 and finite; got {consistency}")
-        dropouts = (dropout, attention_dropout, feedforward_dropout)
-        sizes = (model_size, num_heads, feedforward_size, norm, dropouts)
+        keys = (num_heads, key_size or model_size // num_heads, output_projection)
+        attention = partial(MultiHeadAttention, model_size, *keys, attention_dropout)
+        sizes = (model_size, attention, feedforward_size, norm, (dropout, feedforward_dropout))
         self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(decoder_layers))
         for matrix in self.parameters():
@@ -337,8 +356,9 @@ class TransformerNMT(TranslationModule):
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[TransformerMemory, tuple[Tensor, ...]]:
         memory, _ = self._encode(src, src_lengths, show=False)
-        nothing = memory.keys[0].new_zeros(src.size(0), 0, self.config["model_size"])  # written so far, see `step`
-        return memory, (nothing,) * (2 * len(self.decoder))
+        sizes = self.decoder[0].self_attention.sizes
+        nothing = tuple(memory.keys[0].new_zeros(src.size(0), 0, size) for size in sizes)  # written so far, see `step`
+        return memory, nothing * len(self.decoder)
 
     def _embed(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Embeddings (B, N, D) with the positions from `first` on."""
@@ -372,7 +392,7 @@ class TransformerNMT(TranslationModule):
         return self.decoder_norm(x), own, cross
 
     def step(self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
-        """A step whose state holds the keys and values (B, K, t, D) of what is written, of each layer in turn."""
+        """A step whose state holds the keys (B, K, t, H * d_k) and values (B, K, t, D) of what is written, of each layer in turn."""
         embedded = self.embeddings.tgt(tokens)  # (B, K, D)
         x = self.dropout(embedded + positions(1, embedded.size(-1), t, tokens.device).to(embedded.dtype))
         shown, written, seen = self.config["shown_layer"] % len(self.decoder), (), None
@@ -392,6 +412,7 @@ class TransformerNMT(TranslationModule):
         _, own, cross = self._decode(tgt, memory, lambda n: True, show_self=True)
         return AttentionMaps(*map(torch.stack, (encoder, own, cross)))
 
+    @evaluated
     def look(self, source: str, target: str | None = None) -> Look:
         """Where all layers and heads look while a sentence is translated.
 
@@ -414,11 +435,6 @@ class TransformerNMT(TranslationModule):
         if not src or not tgt:
             raise ValueError("there is nothing to look at; give a sentence, and a translation that is not empty")
         batch = pad_batch([src], [tgt])
-        training = self.training
-        self.eval()
-        try:
-            maps = self.attention_maps(*(x.to(self.device) for x in (batch.src, batch.src_lengths, batch.tgt[:, :-1])))
-        finally:
-            self.train(training)
+        maps = self.attention_maps(*(x.to(self.device) for x in (batch.src, batch.src_lengths, batch.tgt[:, :-1])))
         tokens = self.src_tokenizer.tokens([*src, EOS]), self.tgt_tokenizer.tokens([*tgt, EOS])
         return Look(*tokens, *(part[:, 0].cpu() for part in maps))

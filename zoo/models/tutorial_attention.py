@@ -5,6 +5,8 @@ alpha_t = softmax(W_a [e_t; s_{t-1}]) has one entry for each of the first `max_l
 source: attention by location only. c_t = sum_j alpha_tj h_j; x_t = relu(W_c [e_t; c_t]); s_t = GRU(x_t, s_{t-1}); the output
 layer reads s_t. Encoder: a GRU, s_0 is its last state.
 
+`attention: none` is the decoder that the tutorial has before it, `DecoderRNN`: x_t = relu(e_t), s_t = GRU(x_t, s_{t-1}).
+
 Differs from the tutorial:
 * W_a has no bias, of which the tutorial's has one for each position.
 * Positions behind the end of a source get no weight (there they draw weight from real words to zeros), so padding changes nothing.
@@ -15,7 +17,7 @@ Differs from the tutorial:
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,11 +27,12 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import GRUCell, RecurrentEncoder
+from zoo.models.seq2seq import Summary
 from zoo.translation import Embeddings, TranslationModule
 
 
 class TutorialAttentionNMT(TranslationModule):
-    """GRU encoder-decoder whose attention knows positions only.
+    """GRU encoder-decoder whose attention knows positions only, or without attention.
 
     Args:
         src_vocab_size: source vocabulary.
@@ -38,6 +41,7 @@ class TutorialAttentionNMT(TranslationModule):
         tie_output: the output layer is the target embedding matrix (states are projected to its size first).
         embedding_size: E (tutorial: 256).
         hidden_size: H (tutorial: 256).
+        attention: "location", or "none": the tutorial's first decoder, which reads nothing but the last encoder state.
         max_length: source tokens that can be attended to, the end of the sentence included (tutorial: 10).
         dropout: on embeddings, on the memory and on the state that is read out (tutorial: 0.1 on target embeddings).
         label_smoothing: share of the target probability spread over the vocabulary.
@@ -62,6 +66,7 @@ class TutorialAttentionNMT(TranslationModule):
         tie_output: bool = False,
         embedding_size: int = 256,
         hidden_size: int = 256,
+        attention: Literal["location", "none"] = "location",
         max_length: int = 10,
         dropout: float = 0.1,
         label_smoothing: float = 0.0,
@@ -74,41 +79,50 @@ class TutorialAttentionNMT(TranslationModule):
         length_penalty: float = 1.0,
     ):
         super().__init__()
+        if attention not in ("location", "none"):
+            raise ValueError(f"attention must be one of 'location', 'none'; got {attention!r}")
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1; got {max_length}")
-        self.max_source_tokens = max_length - 1  # EOS is a token too
+        self.attends = attention == "location"
+        if self.attends:
+            self.max_source_tokens = max_length - 1  # EOS is a token too
         self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, hidden_size)
         self.encoder = RecurrentEncoder("gru", embedding_size, hidden_size, bidirectional=False)
-        self.attention = GlobalAttention(embedding_size + hidden_size, hidden_size, "location", max_length=max_length)
-        self.w_c = nn.Linear(embedding_size + hidden_size, hidden_size)
-        self.gru = GRUCell(hidden_size, hidden_size)
+        if self.attends:
+            self.attention = GlobalAttention(embedding_size + hidden_size, hidden_size, "location", max_length=max_length)
+            self.w_c = nn.Linear(embedding_size + hidden_size, hidden_size)
+        self.gru = GRUCell(hidden_size if self.attends else embedding_size, hidden_size)
         self.dropout = Dropout(dropout)
 
-    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory, tuple[Tensor, ...]]:
-        if src.size(1) > (most := self.config["max_length"]) and (longest := int(src_lengths.max())) > most:
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory | Summary, tuple[Tensor, ...]]:
+        if self.attends and src.size(1) > (most := self.config["max_length"]) and (longest := int(src_lengths.max())) > most:
             raise ValueError(
                 f"a source has {longest} tokens, its end included, and the model attends to the first {most}: leave longer ones out "
                 f"(in training max_length {most - 1} of the data does so), or train with a larger max_length of the model"
             )
         memory, finals = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)  # (B, S, H)
+        if not self.attends:
+            return Summary(finals[0][0]), finals[0]
         return self.attention.project(self.dropout(memory), lengths_to_mask(src_lengths, src.size(1))), finals[0]
 
-    def decode(self, tgt: Tensor, memory: AttentionMemory, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    def decode(self, tgt: Tensor, memory: AttentionMemory | Summary, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
         embedded = self.dropout(self.embeddings.tgt(tgt))  # (B, T, E)
         s, found = state[0].unsqueeze(1), []
-        with repeated(tgt.size(1), memory.values):
+        with repeated(tgt.size(1), *([memory.values] if self.attends else [])):
             for y in embedded.unsqueeze(2).unbind(1):  # (B, 1, E)
                 s, weights = self.decoder_step(y, s, memory)
                 found.append((s, weights))
-        states, weights = (torch.cat(x, dim=1) for x in zip(*found, strict=True))
-        return self.dropout(states), weights
+        states, weights = zip(*found, strict=True)
+        return self.dropout(torch.cat(states, dim=1)), torch.cat(weights, dim=1) if self.attends else None
 
-    def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+    def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory | Summary, t: int) -> tuple[Tensor, tuple, Tensor | None]:
         s, weights = self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state[0], memory)
         return self.dropout(s), (s,), weights
 
-    def decoder_step(self, embedded: Tensor, s: Tensor, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
-        """e_t (B, K, E), s_{t-1} (B, K, H) -> s_t, alpha_t (B, K, S)."""
+    def decoder_step(self, embedded: Tensor, s: Tensor, memory: AttentionMemory | Summary) -> tuple[Tensor, Tensor | None]:
+        """e_t (B, K, E), s_{t-1} (B, K, H) -> s_t, alpha_t (B, K, S) or None."""
+        if not self.attends:
+            return self.gru(torch.relu(embedded), (s,))[0], None  # x_t = relu(e_t)
         context, weights = self.attention(torch.cat([embedded, s.to(embedded.dtype)], dim=-1), memory)  # c_t, alpha_t
         x = torch.relu(self.w_c(torch.cat([embedded, context.to(embedded.dtype)], dim=-1)))  # x_t = relu(W_c [e_t; c_t])
         return self.gru(x, (s,))[0], weights

@@ -14,10 +14,9 @@ What is traced is the models' own code, but for two things (tracing.py):
 """
 
 import copy
+import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,12 @@ from typing import Any
 import torch
 
 from zoo import __version__
+from zoo.bundles.files import PICTURES, README, file_hashes
 from zoo.captioning import CaptioningModule
 from zoo.extras import require
-from zoo.hub import file_hashes
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
-from zoo.module import ZooModule, put_in_place
+from zoo.module import ZooModule
 from zoo.onnx_export.classifiers import CLASSIFIERS, write_classifier
 from zoo.onnx_export.encoder_decoder import write_encoder_decoder
 from zoo.onnx_export.graphs import OPSET, no_form
@@ -38,6 +37,8 @@ from zoo.onnx_export.language_models import write_language_model
 from zoo.onnx_export.readers import write_reader
 from zoo.onnx_export.tracing import traceable
 from zoo.translation import TranslationModule
+from zoo.utils import strict_json
+from zoo.utils.atomic import new_folder, target_folder
 
 MANIFEST = "onnx.json"
 
@@ -56,14 +57,10 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Pat
     """
     require("onnx", "export to ONNX")
     folder = Path(folder).absolute()
-    if folder.exists() and not _may_be_replaced(folder):
-        raise ValueError(f"{folder} exists and is no ONNX export; give a new or an empty folder")
+    target_folder(folder, replaceable_graphs)
     model = copy.deepcopy(model).cpu().eval()
     write = _writer(model)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        new.chmod(0o755)  # mkdtemp makes a private folder
+    with new_folder(folder, replaceable_graphs) as new:
         with torch.no_grad():
             manifest = write(model, traceable(model), new)
         for name, text in model.assets().items():
@@ -71,17 +68,33 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Pat
         about = {"source": source, "class": type(model).__name__, "attention_zoo": __version__, "opset": OPSET}
         text = json.dumps({**about, **manifest, "sha256": file_hashes(new)}, indent=2, ensure_ascii=False, allow_nan=False)
         (new / MANIFEST).write_bytes(f"{text}\n".encode())
-        put_in_place(new, folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
     return folder
 
 
-def _may_be_replaced(folder: Path) -> bool:
-    if not folder.is_dir():
-        return False
-    names = [file.name for file in folder.iterdir()]
-    return not names or (MANIFEST in names and all(name.endswith((".json", ".onnx")) for name in names))
+def replaceable_graphs(folder: Path) -> set[str]:
+    """Names of the files of an earlier export that a new one may replace; README.md and pictures are not among them and stay.
+
+    Raises:
+        ValueError: The folder is no whole export, or holds anything else.
+    """
+    try:
+        listed = strict_json.loads((folder / MANIFEST).read_text(encoding="utf-8"), 2**16)["sha256"]
+        names = {MANIFEST, *listed}
+        kept = {file.name for file in folder.iterdir() if file.name == README or file.name.lower().endswith(PICTURES)}
+        foreign = {file.name for file in folder.iterdir()} - names - kept
+        if foreign := sorted(foreign | {name for name in names if not name.endswith((".json", ".onnx"))}):
+            raise ValueError(f"it also holds {', '.join(map(repr, foreign[:5]))}")
+        found = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in listed if _is_plain(folder / name)}
+        if found != listed or not all(map(_is_plain, (folder / name for name in kept | {MANIFEST}))):
+            raise ValueError(f"its files are not those that {MANIFEST} lists")
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        why = f"it has no {MANIFEST}" if isinstance(error, FileNotFoundError) else error
+        raise ValueError(f"{folder} exists and is no ONNX export: {why}; give a new or an empty folder") from error
+    return names
+
+
+def _is_plain(file: Path) -> bool:
+    return file.is_file() and not file.is_symlink()
 
 
 def _writer(model: ZooModule) -> Callable[[Any, Any, Path], dict[str, Any]]:

@@ -89,6 +89,8 @@ def write_classifier(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
     graph = write_graph(folder / "classifier.onnx", Graph(traced, CLASSIFIERS[type(model)]), inputs, axes, outputs)
     check_graph(folder / "classifier.onnx", others, expected)
     found = {"task": "classification", "special_tokens": {"pad": PAD, "unk": UNK}, "labels": model.label_names}
+    if isinstance(model, HAN):  # before a document is cut into sentences; tokenizer.json does it to each of them
+        found["cleaning"] = model.tokenizer.cleaning_steps() if model.tokenizer else []
     return {**found, "multi_label": model.config["multi_label"], "graphs": {"classifier.onnx": graph}}
 
 

@@ -66,6 +66,7 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
         "task": "reading",
         "special_tokens": {"pad": PAD, "unk": UNK, "blank": BLANK_ID},
         "tokenizer": model.tokenizer and model.tokenizer.kind,
+        "cleaning": model.tokenizer.cleaning_steps() if model.tokenizer else [],  # before a text is cut into words
         "blank": BLANK,
         "unknown_words": {"first_id": model.config["vocab_size"], "count": model.config["num_unknown"]},
         "meaning": meaning(

@@ -15,7 +15,7 @@ def check_file(path: str | PathLike, picture: bool = True) -> None:
     """Refuses a file that a picture or page cannot be written to, before the work that it would show.
 
     Raises:
-        ValueError: the ending names no format of pictures, or it is a folder.
+        ValueError: the ending names no format of pictures, or of pages, or it is a folder.
         FileNotFoundError: there is no such folder.
     """
     path = Path(path)
@@ -27,6 +27,8 @@ def check_file(path: str | PathLike, picture: bool = True) -> None:
         endings = sorted(FigureCanvasBase.get_supported_filetypes())
         if path.suffix.lower().lstrip(".") not in endings:
             raise ValueError(f"the name of a picture must end in one of .{', .'.join(endings)}; got {str(path)!r}")
+    elif path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"the name of a page must end in .html; got {str(path)!r}")
     if not path.parent.is_dir():
         raise FileNotFoundError(2, "no such folder", str(path.parent))
 

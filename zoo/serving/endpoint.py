@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from zoo import strict_json
 from zoo.serving.base import Job
 from zoo.serving.checks import Refused, short
 from zoo.serving.images import check_total, detach
 from zoo.serving.limits import MAX_JSON_PARTS, MAX_WAITING, MAX_WAITING_BYTES, READ_ON
 from zoo.serving.pool import Pool
+from zoo.utils import strict_json
 
 PREDICT = "/predict"
 BYTES_OF_WORK = 400  # of a request that is read, in the time of a unit of work

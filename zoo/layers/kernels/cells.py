@@ -6,7 +6,7 @@ from torch import Tensor
 from zoo.layers.kernels import wide
 from zoo.layers.kernels.function import gradients_of_plain, is_differentiated_again
 
-_MINUS_ONE = torch.tensor(-1.0)
+_MINUS_ONE = torch.tensor(-1.0, dtype=torch.float32, device="cpu")  # whatever the defaults of torch are
 
 
 def tanh_(x: Tensor) -> Tensor:

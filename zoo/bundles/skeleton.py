@@ -9,6 +9,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from threading import get_ident
@@ -16,13 +17,13 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError, deserialize
 from torch import Tensor, nn
 from torch.nn import functional, init
 from torch.nn.modules.module import register_module_buffer_registration_hook, register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-from zoo.hub import BundleError, DamagedError, MisfitError
+from zoo.bundles.files import BundleError, DamagedError, MisfitError
 
 MAX_TENSORS = 2000  # parameters and buffers of a model; an argument such as a number of layers asks for time, not only for memory
 MAX_HEADER_BYTES = 2**20  # of model.safetensors
@@ -130,20 +131,30 @@ class _WithoutMemory(TorchFunctionMode):
 
 
 def skeleton(cls: type[M], arguments: Mapping[str, Any]) -> M:
-    """A model whose tensors have shapes but no memory.
+    """A model whose tensors have shapes but no memory; single precision, whatever torch's default is.
 
     Raises:
         ValueError: it cannot be built with these arguments.
     """
     try:
-        with _WithoutMemory():
-            model = cls(**arguments)
+        with torch.device("cpu"), _WithoutMemory():  # also where the default is another device
+            model = _single(cls(**arguments))
     except _AT_FAULT as error:
         raise ValueError(f"{cls.__name__} cannot be built with these arguments: {_one_line(error)}") from error
     for name, t in model.state_dict().items():
         if not t.numel():
             raise ValueError(f"{cls.__name__} cannot be built with these arguments: {name} would be empty, of shape {tuple(t.shape)}")
     return model
+
+
+def build(cls: type[M], arguments: Mapping[str, Any]) -> M:
+    """A model with memory, on the CPU and in single precision, whatever torch's defaults are."""
+    with torch.device("cpu"):
+        return _single(cls(**arguments))
+
+
+def _single(model: M) -> M:
+    return model if torch.get_default_dtype() == torch.float32 else model.float()
 
 
 def _one_line(error: BaseException) -> str:
@@ -168,7 +179,7 @@ def most_bytes(model: nn.Module) -> int:
     return MAX_HEADER_BYTES + 8 * sum(t.numel() for t in model.state_dict().values())
 
 
-def furnished(model: nn.Module) -> bool:
+def materialize(model: nn.Module) -> bool:
     """Gives a skeleton memory, without values; False if it holds tensors that no file would fill."""
     saved = {id(t) for t in model.state_dict(keep_vars=True).values()}
     others = (value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor) and value.is_meta)
@@ -188,19 +199,58 @@ def furnished(model: nn.Module) -> bool:
 # ---- the tensors of the file ----
 
 
-def misfits(model: nn.Module, path: Path, heads: Iterable[str]) -> tuple[str, ...]:
-    """Compares the header of a file with a model, or with its skeleton.
+@dataclass(frozen=True)
+class Stored:
+    """A tensor as it lies in a file: its shape, the code of its type, and its bytes."""
+
+    shape: tuple[int, ...]
+    code: str
+    data: bytearray
+
+    @property
+    def dtype(self) -> torch.dtype | str:
+        """The type; its code, if no model may have it."""
+        return _DTYPES.get(self.code, self.code)
+
+    def tensor(self) -> Tensor:
+        """The tensor itself, in the memory of `data`.
+
+        Raises:
+            ValueError: No model may have its type.
+        """
+        if not isinstance(self.dtype, torch.dtype):
+            raise ValueError(f"type {self.code} is not read here")
+        return torch.frombuffer(self.data, dtype=self.dtype).view(self.shape) if self.data else torch.empty(self.shape, dtype=self.dtype)
+
+
+def parse(content: bytes, path: Path) -> dict[str, Stored]:
+    """The tensors of a file of the safetensors format.
+
+    Args:
+        content: Of the file.
+        path: Its name, for messages.
+
+    Raises:
+        DamagedError: It holds something else, or a header too large to be read.
+    """
+    if int.from_bytes(content[:8], "little") > MAX_HEADER_BYTES:
+        raise DamagedError(f"{path} is damaged: its header would be larger than {MAX_HEADER_BYTES >> 20} MB")
+    try:
+        found = deserialize(content)
+    except SafetensorError as error:
+        raise DamagedError(f"{path} is damaged: {_one_line(error)}") from error
+    return {name: Stored(tuple(about["shape"]), str(about["dtype"]), about["data"]) for name, about in found}
+
+
+def shape_mismatches(model: nn.Module, stored: Mapping[str, Stored], path: Path, heads: Iterable[str]) -> tuple[str, ...]:
+    """Compares the tensors of a file with a model, or with its skeleton.
 
     Returns:
         The heads that the file does not fit.
 
     Raises:
-        BundleError: the file is damaged, or anything else does not fit.
+        MisfitError: Anything else does not fit.
     """
-    with _opened(path) as file:
-        slices = {name: file.get_slice(name) for name in file.keys()}
-        stored = {name: (tuple(part.get_shape()), str(part.get_dtype())) for name, part in slices.items()}
-
     state = model.state_dict(keep_vars=True)
     problems = {name: "is not in the model" for name in stored.keys() - state.keys()}
     groups: dict[Tensor, list[str]] = {}
@@ -213,8 +263,7 @@ def misfits(model: nn.Module, path: Path, heads: Iterable[str]) -> tuple[str, ..
         if len(there) > 1:
             problems[there[1]] = f"is the same tensor as {there[0]} and must not be in the file too"
         for name in there:
-            shape, code = stored[name]
-            dtype = _DTYPES.get(code, code)
+            shape, dtype = stored[name].shape, stored[name].dtype
             if shape != tuple(t.shape):
                 problems[name] = f"has shape {shape} in the file, {tuple(t.shape)} in the model"
             elif dtype != t.dtype and not (t.is_floating_point() and isinstance(dtype, torch.dtype) and dtype.is_floating_point):
@@ -232,42 +281,19 @@ def misfits(model: nn.Module, path: Path, heads: Iterable[str]) -> tuple[str, ..
     return reset
 
 
-def fill(model: nn.Module, path: Path, heads: tuple[str, ...]) -> None:
-    """Copies the tensors of a file that `misfits` has seen into a model, but for those of some heads.
+def fill(model: nn.Module, stored: Mapping[str, Stored], path: Path, heads: tuple[str, ...]) -> None:
+    """Copies tensors that `shape_mismatches` has seen into a model, but for those of some heads.
 
     Raises:
-        BundleError: the file is damaged, or holds a value that is not finite in the precision of the model.
+        MisfitError: A value is not finite in the precision of the model.
     """
     state = model.state_dict()
-    with _opened(path) as file, torch.no_grad():
-        for name in file.keys():
+    with torch.no_grad():
+        for name, part in stored.items():
             if not _is_in(name, heads):
-                t = state[name].copy_(file.get_tensor(name))
+                t = state[name].copy_(part.tensor())
                 if t.is_floating_point() and not torch.stack(t.aminmax()).isfinite().all():
                     raise MisfitError(f"{path}: {name} holds NaN or infinite values")
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file, whatever they are.
-
-    Raises:
-        DamagedError: it holds something else.
-    """
-    with _opened(path) as file:
-        return {name: file.get_tensor(name) for name in file.keys()}
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """A file of tensors, whose header is small enough to be read; what the library finds wrong becomes a `DamagedError`."""
-    with open(path, "rb") as file:
-        if int.from_bytes(file.read(8), "little") > MAX_HEADER_BYTES:
-            raise DamagedError(f"{path} is damaged: its header would be larger than {MAX_HEADER_BYTES >> 20} MB")
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except SafetensorError as error:
-        raise DamagedError(f"{path} is damaged: {_one_line(error)}") from error
 
 
 def _is_in(name: str, heads: tuple[str, ...]) -> bool:

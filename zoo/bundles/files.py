@@ -1,0 +1,292 @@
+"""A folder of weights, opened and verified once: each file is read one time, and what was checked is what is used.
+
+A bundle holds
+
+    config.json         {"class_path": ..., "init_args": {...}} as in a recipe, the sha256 of the other files, and its own digest
+    model.safetensors   the tensors, in fp16 or as they are; tied weights once
+    <assets>            what raw input needs, e.g. tokenizer.json
+    golden.safetensors  if it was exported: a fixed input and the output for it
+
+and, where people put them, README.md and pictures. Free of torch, so that `zoo list` stays quick.
+"""
+
+import hashlib
+import json
+import os
+import re
+import reprlib
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zoo.utils import strict_json
+
+CONFIG, WEIGHTS, GOLDEN = "config.json", "model.safetensors", "golden.safetensors"
+MANIFEST, README = "manifest.json", "README.md"  # the first only on the Hub
+SUFFIXES = (".json", ".safetensors", ".txt")  # of all that config.json lists: no pickle, no code
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp")  # of a card
+MAX_TEXT_BYTES = 16 * 2**20  # of config.json, of each asset and of the golden output
+MAX_ARGUMENTS = 4096  # of a model
+MAX_FILES = 16  # that config.json may list
+
+
+class BundleError(ValueError):
+    """A folder of weights cannot be used: one of the three below."""
+
+
+class FetchError(BundleError):
+    """The weights cannot be fetched (or published): try again later, log in, or load a copy with local-dir:PATH."""
+
+
+class DamagedError(BundleError):
+    """A file is missing, cannot be read, or is not the one that was saved: copy or fetch the weights again."""
+
+
+class MisfitError(BundleError):
+    """The files are whole, but no weights that this version of the package can use, or may: nothing but other files will help."""
+
+
+class Bundle:
+    """A folder of weights. Opening it reads config.json; each other file is read and verified when it is first asked for, and kept.
+
+    Attributes:
+        folder: Where it lies.
+        class_path: Dotted path of the model class, as text from a stranger.
+        init_args: Its arguments, not yet checked.
+        sha256: File name -> hash of every other file.
+        config: Content of config.json.
+        config_sha256: Its hash, which so stands for all files.
+    """
+
+    def __init__(self, folder: str | os.PathLike, sha256: str | None = None) -> None:
+        """Reads config.json.
+
+        Args:
+            folder: The folder.
+            sha256: What config.json must be.
+
+        Raises:
+            BundleError: It is missing, damaged or another one, or holds something else.
+        """
+        self.folder = Path(folder)
+        content = read_file(self.folder, CONFIG, MAX_TEXT_BYTES)
+        self.config_sha256 = hashlib.sha256(content).hexdigest()
+        if sha256 not in (None, self.config_sha256):
+            raise DamagedError(f"{self.folder / CONFIG} is damaged or was changed: its sha256 is {self.config_sha256}, not {sha256}")
+        config = _config(content, self.folder / CONFIG)
+        self.class_path: str = config["class_path"]
+        self.init_args: dict[str, Any] = config["init_args"]
+        self.sha256: dict[str, str] = config["sha256"]
+        self.config = content
+        self._contents: dict[str, bytes] = {}
+
+    @property
+    def assets(self) -> list[str]:
+        """Names of the text files that raw input needs."""
+        return sorted(self.sha256.keys() - {WEIGHTS, GOLDEN})
+
+    def read(self, name: str, most: int = MAX_TEXT_BYTES) -> bytes:
+        """The content of a listed file, which is what config.json says.
+
+        Args:
+            name: File name.
+            most: Bytes that it may have.
+
+        Raises:
+            BundleError: See `read_file`; or it is another content.
+        """
+        if name not in self._contents:
+            content = read_file(self.folder, name, most)
+            if (found := hashlib.sha256(content).hexdigest()) != self.sha256[name]:
+                raise DamagedError(
+                    f"{self.folder / name} is damaged or was changed: its sha256 is {found}, not {self.sha256[name]} as {CONFIG} says"
+                )
+            self._contents[name] = content
+        return self._contents[name]
+
+    def text(self, name: str) -> str:
+        """The same as text.
+
+        Raises:
+            DamagedError: It is not UTF-8.
+        """
+        return decoded(self.read(name), self.folder / name)
+
+    def golden(self) -> bytes | None:
+        """The content of golden.safetensors; None if there is none. Earlier versions did not list it."""
+        if GOLDEN in self.sha256:
+            return self.read(GOLDEN)
+        if GOLDEN not in self._contents and os.path.lexists(self.folder / GOLDEN):
+            self._contents[GOLDEN] = read_file(self.folder, GOLDEN, MAX_TEXT_BYTES)
+        return self._contents.get(GOLDEN)
+
+    def others(self) -> list[str]:
+        """Names in the folder that are neither config.json nor listed there."""
+        return sorted(set(os.listdir(self.folder)) - self.sha256.keys() - {CONFIG})
+
+
+def local_dir(path: str) -> Bundle:
+    """The bundle of `local-dir:PATH`."""
+    try:
+        folder = Path(path).expanduser()
+        (folder / CONFIG).lstat()
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: no such user; ValueError: a zero byte in the name
+        raise DamagedError(f"local-dir:{path} is no folder of weights: it has no {CONFIG}") from error
+    return Bundle(folder)
+
+
+def replaceable(folder: Path) -> set[str]:
+    """Names of the files of a bundle that new weights may replace; README.md and pictures are not among them and stay.
+
+    Raises:
+        ValueError: The folder is no whole bundle, or holds anything else.
+    """
+    try:
+        if not os.path.lexists(folder / CONFIG):
+            raise MisfitError(f"it has no {CONFIG}")
+        bundle = Bundle(folder)
+        names = {CONFIG, *bundle.sha256} | {GOLDEN} & set(bundle.others())  # earlier versions did not list it
+        kept = {name for name in bundle.others() if name == README or name.lower().endswith(PICTURES)}
+        if foreign := sorted(set(os.listdir(folder)) - names - kept):
+            raise MisfitError(f"it also holds {', '.join(map(_shown, foreign[:5]))}{' and more' * (len(foreign) > 5)}")
+        if foreign := sorted(name for name in names if not name.endswith(SUFFIXES)):
+            raise MisfitError(f"{_shown(foreign[0])} is no file of weights")
+        if missing := sorted(names - set(os.listdir(folder))):
+            raise MisfitError(f"it is incomplete: {', '.join(missing[:3])} missing")
+        for name in sorted(names | kept):
+            if not stat.S_ISREG((folder / name).lstat().st_mode):
+                raise MisfitError(f"{name} is no regular file")
+        for name in bundle.sha256:
+            bundle.read(name, (folder / name).lstat().st_size)
+    except (BundleError, OSError) as error:
+        raise ValueError(f"{folder} exists and holds more, or less, than weights: {error}; give a new or an empty folder") from error
+    return names
+
+
+def read_file(folder: Path, name: str, most: int) -> bytes:
+    """The content of a file of a bundle: a regular one (reading a pipe or a device would not end) that lies in the folder itself.
+
+    Links are followed only into the folders where the cache of the Hub keeps files. It is laid out like this, and the last
+    link may be missing: snapshots/COMMIT/NAME -> ../../blobs/HASH -> ../../blobs/AB/HASH.
+
+    Args:
+        folder: The bundle.
+        name: File name.
+        most: Bytes that it may have.
+
+    Raises:
+        BundleError: It is missing, cannot be read, is something else, lies elsewhere or is too large.
+    """
+    path = folder / name
+    try:
+        home = folder.resolve(strict=True)
+        file = (home / name).resolve(strict=True)
+        _check_place(path, home, file)
+        _check_kind(path, file.stat(), most)  # before it is opened, which alone can do something to a device
+        with open(os.open(file, os.O_RDONLY | _SAFELY), "rb") as opened:
+            found = os.fstat(opened.fileno())
+            _check_kind(path, found, most)
+            content = opened.read(found.st_size + 1)
+    except FileNotFoundError as error:
+        where = f"{folder} is incomplete: {name} missing" if os.path.isdir(folder) else f"{folder} is missing"
+        raise DamagedError(where) from error
+    except BundleError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a circle, before Python 3.13
+        raise DamagedError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if len(content) != found.st_size:
+        raise DamagedError(f"{path} changes while it is read")
+    return content
+
+
+# What has become a link or a pipe since it was looked at is not followed, and not waited for; where the system knows these.
+_SAFELY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+
+
+def _check_place(path: Path, home: Path, file: Path) -> None:
+    homes = [home]
+    if home.parent.name == "snapshots":
+        repository = home.parent.parent
+        homes += [repository / "blobs", repository.parent / "blobs" / file.parent.name]
+    if file.parent not in homes:
+        raise MisfitError(f"{path} is a link to {file}, outside the folder; put the file itself there")
+
+
+def _check_kind(path: Path, found: os.stat_result, most: int) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise MisfitError(f"{path} is no regular file")
+    if found.st_size > most:
+        raise _too_large(path, most)
+
+
+def _too_large(path: Path, most: int) -> MisfitError:
+    return MisfitError(f"{path} is larger than {most / 2**20:,.3g} MB, the most that belongs there")
+
+
+def read_text(folder: Path, name: str) -> str:
+    """The text of a file in a folder that config.json does not list, such as its README.md.
+
+    Raises:
+        BundleError: See `read_file`; or it is not UTF-8.
+    """
+    return decoded(read_file(folder, name, MAX_TEXT_BYTES), folder / name)
+
+
+def decoded(content: bytes, path: Path) -> str:
+    """Content as text; `DamagedError` if it is not UTF-8."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise DamagedError(f"{path} is not UTF-8 text") from error
+
+
+def _config(content: bytes, path: Path) -> dict[str, Any]:
+    """The checked content of a config.json: `class_path`, `init_args` and `sha256`; one without a digest is taken as it is."""
+    try:
+        config = strict_json.loads(decoded(content, path), MAX_ARGUMENTS)
+    except DamagedError:
+        raise
+    except ValueError as error:
+        raise DamagedError(f"{path} is not valid JSON: {error}") from error
+    said = config.pop("digest", None) if isinstance(config, dict) else None
+    kinds = {"class_path": str, "init_args": dict, "sha256": dict}
+    if not isinstance(config, dict) or {key: type(value) for key, value in config.items()} != kinds:
+        raise MisfitError(f"{path} must hold exactly class_path (text), init_args and sha256 (objects), and digest (text) if it was saved")
+    try:
+        changed = said is not None and said != digest(config)
+    except RecursionError as error:
+        raise DamagedError(f"{path} is not valid JSON: it is nested too deeply") from error
+    if changed:
+        raise DamagedError(f"{path} is damaged or was changed: its digest does not fit. If the change is yours, delete the line \"digest\"")
+    for name, want in config["sha256"].items():
+        if not re.fullmatch(r"\w[\w.-]{0,99}", name):  # no path: nothing outside the folder is ever read
+            raise MisfitError(f"{path}: {reprlib.repr(name)} is not a plain file name")
+        if not (isinstance(want, str) and re.fullmatch("[0-9a-f]{64}", want)):
+            raise DamagedError(f"{path}: sha256 of {name} must be 64 hex digits; got {reprlib.repr(want)}")
+    if WEIGHTS not in config["sha256"]:
+        raise MisfitError(f"{path}: sha256 does not list {WEIGHTS}")
+    if len(config["sha256"]) > MAX_FILES:
+        raise MisfitError(f"{path}: sha256 lists {len(config['sha256']):,} files; at most {MAX_FILES} belong to a model")
+    return config
+
+
+def digest(config: Mapping[str, Any]) -> str:
+    """sha256 of what config.json says, however it is laid out: without it damage to a setting such as a beam size would pass."""
+    return hashlib.sha256(json.dumps({**config}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def config_text(class_path: str, init_args: Mapping[str, Any], sha256: Mapping[str, str]) -> str:
+    """The text of a config.json."""
+    config = {"class_path": class_path, "init_args": init_args, "sha256": sha256}
+    return json.dumps({**config, "digest": digest(config)}, indent=2, allow_nan=False) + "\n"
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """sha256 of every file in a folder of our own, by name."""
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(Path(folder).iterdir())}
+
+
+def _shown(name: str) -> str:
+    """A name as a message may quote it, on one line."""
+    return name if re.fullmatch(r"[\w. -]{1,100}", name) else reprlib.repr(name)

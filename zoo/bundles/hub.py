@@ -1,0 +1,466 @@
+"""The Hugging Face Hub: bundles are fetched from it and published to it.
+
+The only file of the project that touches the network. Free of torch, so that `zoo list` stays quick. Every wait is bounded: a small
+request by PATIENCE in all, a transfer by STALL while nothing arrives; nothing is fetched that is larger than it may be.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any, TypeVar
+
+from zoo.bundles.files import (
+    CONFIG,
+    GOLDEN,
+    MANIFEST,
+    MAX_ARGUMENTS,
+    MAX_TEXT_BYTES,
+    SUFFIXES,
+    WEIGHTS,
+    Bundle,
+    BundleError,
+    DamagedError,
+    FetchError,
+    MisfitError,
+    read_text,
+)
+from zoo.utils import strict_json
+
+PATIENCE = 3.5  # seconds for a small request to the Hub
+STALL = 10.0  # seconds in which a transfer must get further,
+LEAST = 10_000  # by so many bytes
+_PASSING = (408, 429, 500, 502, 503, 504)  # troubles of the Hub itself
+_COMMIT = re.compile("[0-9a-f]{40}")
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+# ---- fetching ----
+
+
+def download(
+    repo_id: str, revision: str, most_weights: Callable[[Bundle], int], sha256: str | None = None, golden: bool = False
+) -> Bundle:
+    """A bundle of the Hub at one revision, from the local cache if it is there; all its files were read and verified.
+
+    A full commit id that is in the cache needs no network. Each file is checked against config.json and, if there is
+    one, manifest.json; a damaged one is fetched once more.
+
+    Args:
+        repo_id: `ORG/REPO`.
+        revision: Commit id, tag or branch.
+        most_weights: Bytes that model.safetensors may have, by what config.json says; a larger one is not fetched.
+        sha256: What config.json must be.
+        golden: Also fetch golden.safetensors if it is listed.
+
+    Raises:
+        FetchError: The Hub cannot be reached, or refuses.
+        DamagedError: A file is still damaged.
+        MisfitError: The repository holds something else, or too much.
+    """
+    folder = _fetch(repo_id, revision, {CONFIG: MAX_TEXT_BYTES, MANIFEST: MAX_TEXT_BYTES})
+    bundle = _verified(repo_id, folder, {}, sha256)
+    names = [name for name in bundle.sha256 if golden or name != GOLDEN]
+    if others := sorted(name for name in names if not name.endswith(SUFFIXES)):
+        raise MisfitError(f"{repo_id} at revision {revision}: a file must end in {', '.join(SUFFIXES)}; got {', '.join(others)}")
+    limits = dict.fromkeys(names, MAX_TEXT_BYTES) | {WEIGHTS: most_weights(bundle)}
+    folder = _fetch(repo_id, folder.name, limits)
+    return _verified(repo_id, folder, limits, sha256, bundle)
+
+
+def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
+    """The folder of a revision in the cache, with the named files; manifest.json only if the repository has one.
+
+    Args:
+        repo_id: `ORG/REPO`.
+        revision: Commit id, tag or branch.
+        limits: File name -> bytes that it may have.
+    """
+    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    what = f"{repo_id} at revision {revision}"
+
+    def missing(folder: Path) -> list[str]:
+        return [name for name in limits if name != MANIFEST and not (folder / name).is_file()]
+
+    def cached() -> Path | None:
+        try:
+            folder = Path(snapshot_download(repo_id, revision=revision, allow_patterns=[*limits], local_files_only=True))
+        except LocalEntryNotFoundError:
+            return None
+        return None if missing(folder) else folder
+
+    folder = cached() if constants.HF_HUB_OFFLINE or _COMMIT.fullmatch(revision) else None
+    if folder is None and constants.HF_HUB_OFFLINE:
+        raise FetchError(f"{what} is not in the cache and HF_HUB_OFFLINE is set; unset it, or load a folder with local-dir:PATH")
+    if folder is None:
+        try:
+            with _explained(f"cannot fetch {what} from the Hugging Face Hub", repo_id, revision):
+                info = _ask(partial(HfApi().model_info, repo_id, revision=revision, files_metadata=True))
+                sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+                if absent := sorted(limits.keys() - sizes.keys() - {MANIFEST}):
+                    raise MisfitError(f"{what} is no repository of this package: it has no {', '.join(absent)}")
+                for name, most in limits.items():
+                    if sizes.get(name, 0) > most:
+                        raise _too_large(f"{what}: {name}", most)
+                for name in sorted(limits.keys() & sizes.keys()):  # config.json comes before manifest.json
+                    folder = _fetched(repo_id, name, revision, limits[name]).parent
+                    revision = folder.name  # the first one says which commit a branch is
+        except _Unreachable as error:
+            folder = cached()
+            if folder is None:
+                raise
+            log.warning("%s; using commit %s of the cache", error, folder.name)
+    blobs = [(parent / "blobs").resolve() for parent in (folder.parents[1], folder.parents[2])]  # of the repository, of all
+    for path in (folder, *folder.rglob("*")):
+        if path.is_symlink() and not any(path.resolve().is_relative_to(root) for root in blobs):
+            raise DamagedError(f"{path} is a link to {path.resolve()}, outside the cache; delete it and load again")
+    return folder
+
+
+def _fetched(repo_id: str, name: str, revision: str, most: int, **options: Any) -> Path:
+    """One file of a repository, in the cache.
+
+    Args:
+        repo_id: `ORG/REPO`.
+        name: Of the file.
+        revision: Commit id, tag or branch.
+        most: Bytes that it may have, whatever the Hub has said about its size.
+        options: Of `hf_hub_download`.
+    """
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils import tqdm
+
+    transfer = _Transfer(most)
+
+    class Bar(tqdm):
+        """Tells the transfer how many bytes came."""
+
+        def update(self, n: float | None = 1) -> bool | None:
+            transfer.moved(int(n or 0))
+            return super().update(n)
+
+    try:
+        return Path(transfer.run(partial(hf_hub_download, repo_id, name, revision=revision, tqdm_class=Bar, **options)))
+    except _TooLargeError:
+        raise _too_large(f"{repo_id} at revision {revision}: {name}", most) from None
+
+
+def _too_large(what: str, most: int) -> MisfitError:
+    return MisfitError(f"{what} is larger than {most / 2**20:,.3g} MB, the most that belongs there")
+
+
+def _verified(repo_id: str, folder: Path, limits: Mapping[str, int], sha256: str | None, bundle: Bundle | None = None) -> Bundle:
+    """The bundle of a commit in the cache, with the named files read; what is damaged is fetched once more.
+
+    Args:
+        repo_id: `ORG/REPO`.
+        folder: Of the commit.
+        limits: File name -> bytes that it may have.
+        sha256: What config.json must be.
+        bundle: The same, if it was opened before.
+    """
+    from huggingface_hub import HfApi
+
+    bundle, problems = _read(folder, limits, sha256, bundle)
+    if bundle is not None and not problems:
+        return bundle
+    first = next(iter(problems.values()))
+    log.warning("%s; fetching it again", first)
+    try:
+        with _explained("it cannot be fetched again", repo_id, folder.name):
+            _ask(partial(HfApi().model_info, repo_id, revision=folder.name))
+            for name in {*problems, CONFIG, *([MANIFEST] if os.path.lexists(folder / MANIFEST) else [])}:
+                (folder / name).unlink(missing_ok=True)  # the client keeps a file that is in the folder
+                _fetched(repo_id, name, folder.name, limits.get(name, MAX_TEXT_BYTES), force_download=True)
+    except FetchError as error:
+        raise DamagedError(f"{first}; {error}; `hf cache rm model/{repo_id}` drops it from the cache") from error
+    bundle, problems = _read(folder, limits, sha256)
+    if bundle is None or problems:
+        raise DamagedError(f"{next(iter(problems.values()))}; it was fetched twice, so the repository itself is at fault")
+    return bundle
+
+
+def _read(
+    folder: Path, limits: Mapping[str, int], sha256: str | None, bundle: Bundle | None = None
+) -> tuple[Bundle | None, dict[str, DamagedError]]:
+    """Opens a bundle and reads files of it; gives file name -> how it is damaged."""
+    problems: dict[str, DamagedError] = {}
+    try:
+        name = MANIFEST
+        hashes = read_manifest(folder)
+        name = CONFIG
+        bundle = bundle or Bundle(folder, sha256)
+        want = hashes.get(CONFIG, bundle.config_sha256)
+        if want != bundle.config_sha256:
+            found = f"its sha256 is {bundle.config_sha256}, not {want} as {MANIFEST} says"
+            raise DamagedError(f"{folder / CONFIG} is damaged or was changed: {found}")
+    except DamagedError as error:
+        return None, {name: error}
+    for name, most in limits.items():
+        try:
+            bundle.read(name, most)
+        except DamagedError as error:
+            problems[name] = error
+    return bundle, problems
+
+
+def read_manifest(folder: Path) -> dict[str, str]:
+    """File name -> sha256, as manifest.json says; empty if there is none."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return {}
+    try:
+        files = strict_json.loads(read_text(folder, MANIFEST), MAX_ARGUMENTS)["files"]
+        return {name: re.fullmatch("[0-9a-f]{64}", file["sha256"])[0] for name, file in files.items()}
+    except BundleError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f'{path} must hold {{"files": {{name: {{"sha256": ..., "size": ...}}}}}}') from error
+
+
+# ---- publishing ----
+
+
+def open_repository(repo_id: str, private: bool, token: str | None) -> tuple[str, set[str]]:
+    """Finds a model repository on the Hub, or creates it.
+
+    Returns:
+        The commit id of its main branch, and the names of the files there.
+    """
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    if constants.HF_HUB_OFFLINE:
+        raise FetchError(f"cannot publish to {repo_id}: HF_HUB_OFFLINE is set; unset it")
+    api = HfApi(token=token)
+    with _explained(f"cannot publish to {repo_id}", repo_id):
+        try:
+            info = _ask(partial(api.model_info, repo_id))
+        except RepositoryNotFoundError:
+            _ask(partial(api.create_repo, repo_id, private=private or None, exist_ok=True))
+            info = _ask(partial(api.model_info, repo_id))
+    if private and not info.private:
+        raise FetchError(f"{repo_id} exists and is public; make it private in its settings first, or publish without --private")
+    return info.sha, {file.rfilename for file in info.siblings or ()}
+
+
+def read_remote(repo_id: str, revision: str, name: str, token: str | None) -> bytes:
+    """The content of one file of a repository."""
+    with _explained(f"cannot read {name} of {repo_id}", repo_id):
+        return _fetched(repo_id, name, revision, MAX_TEXT_BYTES, token=token).read_bytes()
+
+
+def commit(repo_id: str, parent: str, files: Mapping[str, bytes], delete: Iterable[str], message: str, token: str | None) -> str:
+    """Publishes files in one commit on top of `parent`: all of them or none.
+
+    Args:
+        repo_id: `ORG/REPO`.
+        parent: Commit id; if the main branch has moved on, nothing is published.
+        files: Name in the repository -> content.
+        delete: Names to remove.
+        message: One line.
+        token: Of the Hub; None: that of `hf auth login` or HF_TOKEN.
+
+    Returns:
+        The new commit id; that of the branch if there was nothing to change.
+    """
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+
+    api, transfer = HfApi(token=token), _Transfer()
+    operations = [CommitOperationAdd(name, _Watched(content, transfer)) for name, content in files.items()]
+    operations += [CommitOperationDelete(name) for name in delete]
+    with _explained(f"cannot publish to {repo_id}", repo_id):
+        call = partial(api.create_commit, repo_id, operations, commit_message=message, parent_commit=parent)
+        done = transfer.run(call).oid
+    with _explained(f"published {repo_id} as commit {done}, but cannot check it", repo_id):
+        there = {file.path: file for file in _ask(lambda: [*api.list_repo_tree(repo_id, revision=done, recursive=True)])}
+    wrong = sorted(name for name, content in files.items() if name not in there or not _same(content, there[name]))
+    if wrong:
+        raise FetchError(f"commit {done} of {repo_id} lacks or alters {', '.join(wrong)}; a .gitignore there may leave files out")
+    return done
+
+
+def _same(data: bytes, remote: Any) -> bool:
+    if remote.lfs:
+        return remote.lfs.sha256 == hashlib.sha256(data).hexdigest()
+    return remote.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # as git names it
+
+
+# ---- patience ----
+
+
+class _Unreachable(FetchError):
+    """The Hub gives no answer, or none for now."""
+
+
+class _TooLargeError(Exception):
+    """More bytes came than may."""
+
+
+class _Transfer:
+    """A call that moves bytes, and that must get further every STALL seconds.
+
+    It runs in a thread, because the client of the Hub waits as long as a server asks for, and tries again for minutes. Once
+    given up, the thread ends at the next byte.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most, self.bytes, self.given_up = most, 0, False
+
+    def moved(self, n: int) -> None:
+        """Counts bytes; ends the call if they are too many, or nobody waits for them."""
+        self.bytes += n
+        if self.given_up:
+            raise TimeoutError("given up")
+        if self.most is not None and self.bytes > self.most:
+            raise _TooLargeError
+
+    def run(self, call: Callable[[], T]) -> T:
+        """The result of the call.
+
+        Raises:
+            TimeoutError: It got stuck.
+        """
+        answer, stall = _started(call), _seconds("HF_HUB_DOWNLOAD_TIMEOUT", STALL)
+        while True:
+            before = self.bytes
+            try:
+                return answer.result(stall)
+            except FutureTimeout:
+                if answer.done():  # a timeout of the call itself
+                    return answer.result()
+                if self.bytes < before + LEAST:
+                    self.given_up = True
+                    raise TimeoutError(f"no progress in {stall:g} s; on a slow line set HF_HUB_DOWNLOAD_TIMEOUT to more seconds") from None
+
+
+class _Watched(io.BytesIO):
+    """Content whose reading counts as progress of a transfer."""
+
+    def __init__(self, content: bytes, transfer: _Transfer) -> None:
+        super().__init__(content)
+        self._transfer = transfer
+
+    def read(self, size: int | None = -1) -> bytes:
+        content = super().read(size)
+        self._transfer.moved(len(content))
+        return content
+
+
+def _ask(call: Callable[[], T]) -> T:
+    """A small request to the Hub, within PATIENCE seconds in all; repeated while the Hub has a passing trouble.
+
+    In a thread, because neither a look-up of a host name nor a host of many addresses can be bounded otherwise.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+
+    patience = _seconds("HF_HUB_ETAG_TIMEOUT", PATIENCE)
+    end = time.monotonic() + patience
+    while True:
+        answer = _started(call)
+        try:
+            return answer.result(end - time.monotonic())
+        except FutureTimeout:
+            if answer.done():
+                return answer.result()
+            raise TimeoutError(f"no answer in {patience:g} s; on a slow line set HF_HUB_ETAG_TIMEOUT to more seconds") from None
+        except HfHubHTTPError as error:
+            if error.response.status_code not in _PASSING or time.monotonic() + 0.5 >= end:
+                raise
+        time.sleep(0.5)
+
+
+def _seconds(name: str, default: float) -> float:
+    """What the client of the Hub has read from the environment, or our own default."""
+    from huggingface_hub import constants
+
+    return getattr(constants, name) if name in os.environ else default
+
+
+def _started(call: Callable[[], T]) -> Future[T]:
+    answer: Future[T] = Future()
+    Thread(target=_settle, args=(answer, call), daemon=True).start()
+    return answer
+
+
+def _settle(answer: Future, call: Callable[[], Any]) -> None:
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        answer.set_result(call())
+    except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+        if isinstance(error, (OSError, HFValidationError)):  # some are ValueErrors too
+            answer.set_exception(error)
+        else:  # the answer was no JSON, or of another form
+            answer.set_exception(ConnectionError("what answers is no Hub; does this network want a login on a web page first?"))
+    except BaseException as error:  # raised again by the thread that waits
+        answer.set_exception(error)
+
+
+@contextmanager
+def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterator[None]:
+    """Turns what the client of the Hub raises into one line: what was tried, why it failed, what to do.
+
+    Args:
+        doing: "cannot ...".
+        repo_id: `ORG/REPO`.
+        revision: What is fetched; None while publishing.
+    """
+    from huggingface_hub import constants, errors
+
+    # RuntimeError: of an upload; the bases: what its HTTP library (httpx or httpx2, by version) raises
+    kinds = (OSError, RuntimeError, errors.HFValidationError, *errors.HfHubHTTPError.__bases__)
+    try:
+        yield
+    except kinds as raised:
+        error = raised.__cause__ if isinstance(raised, RuntimeError) and raised.__cause__ else raised
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        login = "log in with `hf auth login` or set HF_TOKEN"
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        said = f" ({error.server_message})" if getattr(error, "server_message", None) else ""
+        lasting = isinstance(error, (errors.HFValidationError, errors.LocalTokenNotFoundError))
+        if isinstance(error, OSError) and error.errno and not isinstance(error, (ConnectionError, TimeoutError)):
+            lasting = True  # trouble on this side, e.g. a full disk
+        passing = status in _PASSING if status else not lasting
+        if isinstance(error, errors.GatedRepoError):
+            why = f"it is gated; ask for access at {constants.ENDPOINT}/{repo_id}, then {login}"
+        elif isinstance(error, errors.RevisionNotFoundError):
+            why = f"it has no revision {revision}; give a commit id, tag or branch that it has"
+        elif isinstance(error, errors.RepositoryNotFoundError):
+            why = f"there is no such repository, or it is private and the token may not see it; check the name, and {login}"
+        elif isinstance(error, errors.LocalTokenNotFoundError) or status == 401:
+            why = f"the token is missing or not valid; {login}"
+        elif status == 403:
+            why = f"the token does not allow it{said}; take one that may write to {repo_id.split('/')[0]}"
+        elif status == 412:
+            why = "somebody changed it in the meantime, nothing was published; look at the change, then publish again"
+        elif status:
+            why = f"the Hub answered {status}{said or ' ' + first}; try again later"
+        elif passing:
+            hint = "a copy on this machine can be loaded with local-dir:PATH" if revision else "publishing again does nothing twice"
+            why = f"{constants.ENDPOINT} cannot be reached: {first}; check the network and HF_ENDPOINT ({hint})"
+        else:
+            why = first
+        raise (_Unreachable if passing else FetchError)(f"{doing}: {' '.join(why.split())}") from raised
+
+
+def split_source(source: str) -> tuple[str, str]:
+    """Splits `ORG/REPO@REVISION`."""
+    match = re.fullmatch(r"(\w[\w.-]*/\w[\w.-]*)@(\w[\w./+-]*)", source)
+    if not match or ".." in source:  # both become parts of a path in the cache
+        raise ValueError(f"expected hf-hub:ORG/REPO@REVISION (a commit id, tag or branch); got 'hf-hub:{source}'")
+    return match[1], match[2]

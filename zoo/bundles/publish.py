@@ -1,0 +1,240 @@
+"""What is sent to the Hugging Face Hub: a verified bundle, its card as the Hub wants it, and a list of hashes.
+
+A repository holds, in one commit,
+
+    config.json, model.safetensors, <assets>, golden.safetensors   the bundle, unchanged
+    README.md, *.png                                               the card, and the pictures it shows
+    .eval_results/<data set>.yaml                                  the scores of the card
+    manifest.json                                                  {"files": {name: {"sha256": ..., "size": bytes}}}
+
+Each file is read once, links are not followed, and the bytes that were checked are the bytes that are sent.
+The network is in zoo/bundles/hub.py.
+"""
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoo import __version__
+from zoo.bundles import hub
+from zoo.bundles.card import LIBRARY, for_the_hub, generated_card, is_marked, marked, pictures, split_card, yaml_text
+from zoo.bundles.files import (
+    CONFIG,
+    GOLDEN,
+    MANIFEST,
+    MAX_TEXT_BYTES,
+    README,
+    SUFFIXES,
+    Bundle,
+    MisfitError,
+    local_dir,
+    read_file,
+    read_text,
+)
+
+if TYPE_CHECKING:  # importing torch here would make the command line slow
+    from zoo.module import ZooModule
+
+RESULTS = ".eval_results"
+GOLDEN_ATOL = 2e-3  # another processor sums in another order
+_PICTURE_STARTS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")  # of PNG and JPEG files
+
+
+@dataclass(frozen=True)
+class Package:
+    """What is to be published.
+
+    Attributes:
+        repo_id: `ORG/REPO`.
+        name: Of the weight, for people.
+        files: Name in the repository -> content; not yet manifest.json, which depends on the card that stays.
+        pictures: Names of the files that only the card needs.
+    """
+
+    repo_id: str
+    name: str
+    files: dict[str, bytes]
+    pictures: frozenset[str] = frozenset()
+
+    def table(self) -> str:
+        """Name, size in bytes and the first 12 digits of the sha256 of each file, then the front matter of the card."""
+        files = {**self.files, MANIFEST: _manifest(self.files)}
+        rows = [("FILE", "BYTES", "SHA256")]
+        rows += [(name, f"{len(data):,}", hashlib.sha256(data).hexdigest()[:12]) for name, data in sorted(files.items())]
+        rows.append(("total", f"{sum(map(len, files.values())):,}", ""))
+        widths = [max(len(row[i]) for row in rows) for i in range(2)]
+        lines = [f"{name:<{widths[0]}}  {size:>{widths[1]}}  {digest}".rstrip() for name, size, digest in rows]
+        front = files[README].decode().split("\n---\n")[0]
+        return "\n".join([*lines, "", f"{README} of {self.repo_id}:", front, "---"])
+
+
+@dataclass(frozen=True)
+class Published:
+    """What `publish` has done.
+
+    Attributes:
+        repo_id: `ORG/REPO`.
+        commit: Full id of the commit.
+        kept_card: Whether a README.md that people wrote was there and has stayed.
+    """
+
+    repo_id: str
+    commit: str
+    kept_card: bool
+
+    @property
+    def source(self) -> str:
+        """What `zoo.load` takes to get exactly these files."""
+        return f"hf-hub:{self.repo_id}@{self.commit}"
+
+    def __str__(self) -> str:
+        kept = f"kept the {README} of {self.repo_id}, which this package did not write; --replace-card replaces it\n" * self.kept_card
+        return f'published {self.repo_id} as commit {self.commit}\n{kept}zoo.load("{self.source}")'
+
+
+# ---- collecting ----
+
+
+def check_repo_id(repo_id: str) -> None:
+    """Raises ValueError unless it is `ORG/REPO`."""
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo_id):
+        raise ValueError(f"the repository must be ORG/REPO, e.g. my-name/my-model; got '{repo_id}'")
+
+
+def prepare(bundle: Bundle, cls: type["ZooModule"], repo_id: str, name: str | None = None, card: Path | None = None) -> Package:
+    """Collects and checks what is to be published; contacts nothing.
+
+    Args:
+        bundle: The weights.
+        cls: Their class.
+        repo_id: `ORG/REPO`.
+        name: Of a weight of the registry.
+        card: Its card. Without, README.md of the folder counts, or one is generated.
+
+    Raises:
+        BundleError: The weights are damaged, do not load, or compute something else than when they were saved; or a file that would
+            be sent is a link out of its folder, or none that can be read.
+        ValueError: A folder with files that do not belong there, or a bad `repo_id` or card.
+    """
+    check_repo_id(repo_id)
+    folder = bundle.folder
+    own = card is None and os.path.lexists(folder / README)
+    card = folder / README if own else card
+    text = read_text(card.parent, card.name) if card else None
+    shown = {file: _picture(card.parent, file) for file in pictures(text) if os.path.lexists(card.parent / file)} if card else {}
+
+    if others := sorted(set(bundle.others()) - {*shown, README, MANIFEST, GOLDEN}):
+        raise ValueError(f"{folder} holds files that are not published: {', '.join(others)}; move them elsewhere")
+    if others := sorted(file for file in bundle.sha256 if not file.endswith(SUFFIXES)):
+        raise ValueError(f"{folder / CONFIG} lists files of a kind that is not published: {', '.join(others)}")
+
+    model = cls.from_pretrained(bundle)
+    check_golden(model, bundle)
+    golden = bundle.golden()
+    title = name or repo_id.split("/")[1]
+    if text is None:
+        text = generated_card(model, repo_id, title)
+    front, prose = split_card(text, card or "the card")
+    front, results = for_the_hub(front, model, title)
+    files = {CONFIG: bundle.config} | {file: bundle.read(file) for file in bundle.sha256} | ({GOLDEN: golden} if golden else {})
+    files |= shown | {f"{RESULTS}/{file}": yaml_text(entries) for file, entries in results.items()}
+    readme = f"---\n{yaml_text(front).decode()}---\n{prose}"
+    files[README] = (readme if own else marked(readme, repo_id)).encode()
+    return Package(repo_id, title, files, frozenset(shown))
+
+
+def _picture(folder: Path, name: str) -> bytes:
+    content = read_file(folder, name, MAX_TEXT_BYTES)
+    if not content.startswith(_PICTURE_STARTS):
+        raise MisfitError(f"{folder / name}, which the card shows, is no PNG or JPEG picture")
+    return content
+
+
+def check_golden(model: "ZooModule", bundle: Bundle) -> None:
+    """Raises `BundleError` unless the weights still give the output that was saved beside them."""
+    from torch import allclose, equal
+
+    from zoo.bundles.skeleton import at_fault, parse
+
+    content, path = bundle.golden(), bundle.folder / GOLDEN
+    if content is None:
+        return
+    with at_fault(path):
+        golden = {key: stored.tensor() for key, stored in parse(content, path).items()}
+    found = model.golden()
+    for key in sorted(golden.keys() | found.keys()):
+        want, got = golden.get(key), found.get(key)
+        same = want is not None and got is not None and want.shape == got.shape
+        if same and want.is_floating_point():
+            same = allclose(got, want, rtol=0, atol=GOLDEN_ATOL)
+        if not (same and (want.is_floating_point() or equal(got, want))):
+            raise MisfitError(f"{path}: the weights do not give the '{key}' that was saved with them; export them again")
+
+
+def _manifest(files: Mapping[str, bytes]) -> bytes:
+    listed = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in sorted(files.items())}
+    return (json.dumps({"files": listed}, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+# ---- sending ----
+
+
+def publish(
+    package: Package, *, private: bool = False, replace_card: bool = False, token: str | None = None, message: str | None = None
+) -> Published:
+    """Sends a package in one commit: somebody who loads the repository gets all of the old files or all of the new.
+
+    Args:
+        package: From `prepare`.
+        private: Create the repository as a private one.
+        replace_card: Also replace a README.md that people wrote.
+        token: Of the Hub; by default that of `hf auth login` or HF_TOKEN.
+        message: Of the commit.
+
+    Raises:
+        FetchError: The Hub cannot be reached, refuses, or was changed meanwhile; nothing was published then.
+    """
+    repo_id, files = package.repo_id, dict(package.files)
+    parent, there = hub.open_repository(repo_id, private, token)
+    card = hub.read_remote(repo_id, parent, README, token) if README in there else None
+    kept = card is not None and card != files[README] and not is_marked(card) and not replace_card
+    if kept:
+        files = {name: content for name, content in files.items() if name not in package.pictures} | {README: card}
+    files[MANIFEST] = _manifest(files)
+    stale = _of_manifest(hub.read_remote(repo_id, parent, MANIFEST, token)) if MANIFEST in there else set()
+    stale = (stale & there) - files.keys()
+    message = message or f"{package.name}, by {LIBRARY} {__version__}"
+    return Published(repo_id, hub.commit(repo_id, parent, files, sorted(stale), message, token), kept)
+
+
+def _of_manifest(data: bytes) -> set[str]:
+    """The names in a manifest.json; none if another program wrote it."""
+    try:
+        return set(json.loads(data)["files"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return set()
+
+
+def push(
+    model: "ZooModule",
+    repo_id: str,
+    *,
+    private: bool = False,
+    message: str | None = None,
+    token: str | None = None,
+    card: str | None = None,
+) -> Published:
+    """Saves a model and publishes it; see `ZooModule.push_to_hub`."""
+    check_repo_id(repo_id)
+    with tempfile.TemporaryDirectory() as parent:
+        folder = model.save_pretrained(Path(parent) / "weights", golden=True)
+        if card is not None:
+            (folder / README).write_text(card, encoding="utf-8")
+        package = prepare(local_dir(str(folder)), type(model), repo_id)
+        return publish(package, private=private, replace_card=card is not None, token=token, message=message)

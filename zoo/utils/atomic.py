@@ -1,0 +1,153 @@
+"""Files and folders that appear whole or not at all; the one place where something is written beside its name and renamed.
+
+What is replaced is never lost by accident: links are followed and stay, and of a folder only the files that the caller names go.
+"""
+
+import ctypes
+import os
+import secrets
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def new_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A file to write into, which gets its name when all is on the disk; until then, and after a failure, the old one is there.
+
+    A link stays, and the file it leads to is replaced. What is no regular file (a pipe, /dev/stdout) is written to as it is.
+
+    Args:
+        path: The file; its folder is created.
+    """
+    path = _followed(path)
+    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
+        with open(path, "wb") as file:
+            yield file
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = _beside(path)
+    try:
+        with open(new, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+    _flush_folder(path.parent)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Writes UTF-8 text as `new_file` does."""
+    with new_file(path) as file:
+        file.write(text.encode())
+
+
+def target_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collection[str]]) -> tuple[Path, list[str]]:
+    """Looks at a folder that is to be written.
+
+    Args:
+        folder: New, empty, or with content that may be replaced; a link is followed.
+        disposable: Gives the names of the files that new ones replace. All others stay in the folder.
+
+    Returns:
+        The folder without links, and the names to be replaced.
+
+    Raises:
+        ValueError: There is something else, or `disposable` refuses the content.
+    """
+    found = _followed(folder)
+    if not os.path.lexists(found):
+        return found, []
+    if not found.is_dir() or found.is_symlink():
+        raise ValueError(f"{folder} exists and is no folder; give a new or an empty folder")
+    there = set(os.listdir(found))
+    return found, sorted(there & set(disposable(found))) if there else []
+
+
+@contextmanager
+def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collection[str]]) -> Iterator[Path]:
+    """A folder to write into, which gets its name when all is on the disk; until then, and after a failure, the old one is there.
+
+    A process that is killed may leave a hidden folder next to it, which nothing reads.
+
+    Args:
+        folder: Where to; see `target_folder`.
+        disposable: See there; asked again before anything is replaced.
+
+    Raises:
+        ValueError: See `target_folder`.
+    """
+    folder, _ = target_folder(folder, disposable)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = _beside(folder)
+    new.mkdir()
+    try:
+        yield new
+        mode = new.stat().st_mode & 0o666  # as the user's umask has it; some libraries write private files
+        for file in new.iterdir():
+            file.chmod(mode)
+            with open(file, "rb+") as opened:
+                os.fsync(opened.fileno())
+        _flush_folder(new)
+        _, old = target_folder(folder, disposable)
+        kept = sorted(set(os.listdir(folder)) - set(old)) if folder.exists() else []
+        for name in kept:
+            if not (new / name).exists():
+                shutil.copy2(folder / name, new / name)
+        _put_in_place(new, folder, [*old, *kept])
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    _flush_folder(folder.parent)
+
+
+def _put_in_place(new: Path, folder: Path, known: list[str]) -> None:
+    """Gives a finished folder its name. Of one that has the name already the known files go, and whatever else came meanwhile stays.
+
+    On Linux the two change names in one step. Elsewhere a process that is killed between two steps leaves the old one next to its place.
+    """
+    if not folder.exists():
+        os.replace(new, folder)
+        return
+    old = new
+    if not _exchanged(new, folder):
+        old = _beside(folder)
+        os.replace(folder, old)
+        os.replace(new, folder)
+    for name in known:
+        (old / name).unlink(missing_ok=True)
+    for other in old.iterdir():
+        os.replace(other, folder / other.name)
+    old.rmdir()
+
+
+def _exchanged(a: Path, b: Path) -> bool:
+    """Whether the system could make two folders change their names."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return rename is not None and rename(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0
+
+
+def _followed(path: str | os.PathLike) -> Path:
+    """An absolute path without links; for a new file too."""
+    return Path(os.path.realpath(path))
+
+
+def _beside(path: Path) -> Path:
+    """A hidden name in the same folder that nobody has; short, as a long one may be the longest that the system allows."""
+    return path.with_name(f".{path.name[:40]}-{secrets.token_hex(4)}")
+
+
+def _flush_folder(folder: Path) -> None:
+    """Makes new names in a folder outlast a power cut, where the system can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
