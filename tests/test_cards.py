@@ -16,7 +16,7 @@ import yaml
 
 import zoo
 from zoo import cli, registry
-from zoo.bundles.files import GOLDEN
+from zoo.bundles.files import GOLDEN, Bundle
 
 ROOT = Path(__file__).parent.parent
 NAMES = registry.list_models()
@@ -74,8 +74,8 @@ def settings(recipe):
     """The settings of a recipe that the results depend on, as a card has to say them."""
     trainer, data, model = recipe["trainer"], recipe["data"], recipe["model"]
     if model["class_path"] == "zoo.load":
-        begun = hub.read_config(hub.BUNDLED / model["init_args"]["name"])
-        cls, given = _class(begun["class_path"]), begun["init_args"] | model["init_args"].get("overrides", {})
+        begun = Bundle(registry.BUNDLED / model["init_args"]["name"])
+        cls, given = _class(begun.class_path), begun.init_args | model["init_args"].get("overrides", {})
     else:
         cls, given = _class(model["class_path"]), model["init_args"]
     of_model = _defaults(cls) | given
