@@ -1,15 +1,19 @@
-"""Second thoughts of a reader: its N best answers, ranked again by how well each one fills the query.
+"""Re-ranking of the N best answers of a reader by how well each one fills the query.
 
-Cui et al. 2017, "Attention-over-Attention Neural Networks for Reading Comprehension", https://arxiv.org/abs/1607.04423, section 4. Each of
-the N best candidates c takes the place of the blank, and four features f(c) say what it is worth: the log-probability that the reader
-gives it, and that of the filled query under three n-gram models, a global one of the training documents, a local one of the document at
-hand, and one of word classes. The best candidate is argmax_c w . f(c), with weights w learnt on validation questions.
+Cui et al. 2017, "Attention-over-Attention Neural Networks for Reading Comprehension", section 4,
+https://arxiv.org/abs/1607.04423. Each of the N best candidates c takes the place of the blank and gets four features
+f(c): the log-probability that the reader gives it, and that of the filled query under three n-gram models: a global one
+of the training documents, a local one of the document at hand, and a global one of word classes. The answer is
+argmax_c w . f(c), with weights w learnt on validation questions.
+
+    reranker = Reranker.fit(reader, training_texts, validation_questions)
+    reranker.answer(document, query).answer
 
 Differs from the paper:
-- w maximises the likelihood of the right answers among the N best, softmax_c(w . f(c)), with a small quadratic penalty; a convex
-  problem with one solution. The paper takes K-best MIRA.
+- w maximises the likelihood of the right answers among the N best, softmax_c(w . f(c)), less a small quadratic penalty;
+  a convex problem with one solution. The paper takes K-best MIRA.
 - Word classes are clusters (k-means) of the reader's own embeddings instead of those of mkcls.
-- The models are interpolated Kneser-Ney models of order 3 unless asked otherwise; the paper's are of order 8, made by SRILM.
+- The n-gram models are interpolated Kneser-Ney models of order 3 by default; the paper's are of order 8, made by SRILM.
 """
 
 import math
@@ -32,11 +36,12 @@ _PENALTY = 1e-3
 
 
 class NGramModel:
-    """Interpolated Kneser-Ney model of words, or of any other symbols (Chen and Goodman 1999, Eq. 25 and 27).
+    """Interpolated Kneser-Ney model of words, or of any other symbols (Chen and Goodman 1999).
 
-    P(w | h) = (c(h w) - d) / sum_v c(h v) + d N(h) / sum_v c(h v) P(w | shorter h), N(h) the different symbols that follow h. c counts
-    occurrences for the longest h, and for shorter ones the different symbols before h w. A symbol that never occurred has the share of
-    one more symbol in a uniform distribution.
+    P(w | h) = (c(h w) - d) / sum_v c(h v) + d N(h) / sum_v c(h v) P(w | h without its first symbol), where N(h) is the
+    number of different symbols that follow h. For the longest h, c counts occurrences; for shorter ones the different
+    symbols before h w. The end of the recursion is a uniform distribution over the symbols and one that stands for all
+    that never occurred.
 
     Args:
         texts: Sequences of symbols; each begins after nothing.
@@ -52,7 +57,9 @@ class NGramModel:
         for text in texts:
             padded = [*[None] * (order - 1), *text]
             grams.update(zip(*(padded[n:] for n in range(order)), strict=False))
-        self.following: list[dict[tuple, tuple[Counter, int]]] = []  # of histories of 0, 1, ... symbols: counts and their sum
+        self.following: list[
+            dict[tuple, tuple[Counter, int]]
+        ] = []  # of histories of 0, 1, ... symbols: counts and their sum
         for _ in range(order):
             following: dict[tuple, Counter] = defaultdict(Counter)
             for *history, symbol in grams:
@@ -124,8 +131,12 @@ class Reranker:
         if not any(documents):
             raise ValueError("the n-gram models need texts with words; got none")
         classes = tuple(_clusters(reader.embedding.weight.detach()[: len(reader.tokenizer)], num_classes).tolist())
-        of_classes = NGramModel(([classes[word_id(word, reader.tokenizer)] for word in words] for words in documents), order)
-        unweighted = cls(reader, n_best, NGramModel(documents, order), of_classes, classes, dict.fromkeys(FEATURES, 0.0))
+        of_classes = NGramModel(
+            ([classes[word_id(word, reader.tokenizer)] for word in words] for words in documents), order
+        )
+        unweighted = cls(
+            reader, n_best, NGramModel(documents, order), of_classes, classes, dict.fromkeys(FEATURES, 0.0)
+        )
         columns = zip(*questions, strict=True) if questions else ((),) * 4
         *given, answers = (list(column) for column in columns)
         found = []
@@ -134,11 +145,17 @@ class Reranker:
             if answer in candidates:
                 found.append((unweighted.features(reading, candidates), candidates.index(answer)))
         if not found:
-            raise ValueError(f"none of {len(questions)} questions has its answer among the {n_best} best; give more, or a larger n_best")
+            raise ValueError(
+                f"none of {len(questions)} questions has its answer among the {n_best} best; "
+                "give more, or a larger n_best"
+            )
         return replace(unweighted, weights=dict(zip(FEATURES, _learn(found).tolist(), strict=True)))
 
     def answer(self, document: Any, query: Any, candidates: Any = None) -> Reading | list[Reading]:
-        """As `ReadingModule.answer`, with the N best candidates ranked again: they share what the reader gives to them together."""
+        """As `ReadingModule.answer`, with the N best candidates ranked again.
+
+        These share the probability that the reader gives to them together.
+        """
         found = self.reader.answer(document, query, candidates)
         return self.rerank(found) if isinstance(found, Reading) else [self.rerank(reading) for reading in found]
 
@@ -149,7 +166,9 @@ class Reranker:
         shares = (self.features(reading, candidates) @ weights).softmax(0)
         total = sum(reading.probabilities[word] for word in candidates)
         again = {word: total * share for word, share in zip(candidates, shares.tolist(), strict=True)}
-        return replace(reading, answer=candidates[int(shares.argmax())], probabilities={**reading.probabilities, **again})
+        return replace(
+            reading, answer=candidates[int(shares.argmax())], probabilities={**reading.probabilities, **again}
+        )
 
     def best(self, reading: Reading) -> list[str]:
         """The N best candidates, the best first."""
@@ -162,7 +181,10 @@ class Reranker:
         for word in candidates:
             filled = [word if asked == BLANK else asked for asked in reading.query]
             classes = [self.classes[word_id(part, self.reader.tokenizer)] for part in filled]
-            scores = [model.log_probability(text) for model, text in ((self.global_model, filled), (local, filled), (self.class_model, classes))]
+            scores = [
+                model.log_probability(text)
+                for model, text in ((self.global_model, filled), (local, filled), (self.class_model, classes))
+            ]
             rows.append([math.log(max(reading.probabilities[word], _LEAST)), *scores])
         return torch.tensor(rows, dtype=torch.float64)
 
