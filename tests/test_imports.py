@@ -32,6 +32,7 @@ ALLOWED = {
     "translation": {"alignment", "extras", "module", "text", "layers", "metrics", "plots", "schedule", "scoring", "vocabulary"},
     "classification": {"module", "text", "labeled_text", "metrics", "plots", "schedule", "scoring", "strict_json", "vocabulary"},
     "reading": {"cloze_text", "labeled_text", "layers", "metrics", "module", "plots", "schedule", "scoring", "text"},
+    "reranking": {"cloze_text", "reading"},
     "captioning": {"backbones", "images", "layers", "module", "text", "metrics", "plots", "schedule", "scoring", "vocabulary"},
     "language_modelling": {"module", "text", "layers", "metrics", "plots", "schedule", "vocabulary"},
     "models": {"captioning", "classification", "cloze_text", "images", "labeled_text", "language_modelling", "layers", "metrics", "module", "plots", "reading", "text", "translation"},
