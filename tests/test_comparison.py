@@ -377,8 +377,9 @@ def _model(name):
 
 
 def test_every_mechanism_has_a_recipe():
-    twins = ["dot", "scaled_dot", "general", "concat", "location", "local_m", "local_p", "local_p_star"]
-    assert set(NAMES) == {"none", "additive", "key_value", "transformer", *twins, *(f"{name}_input_feeding" for name in twins)}
+    twins = ["dot", "scaled_dot", "general", "concat", "location", "local_m", "local_p", "local_p_full", "local_p_star"]
+    others = {"none", "additive", "key_value", "key_value_linear", "partly_zero", "transformer", "single_head"}
+    assert set(NAMES) == {*others, *twins, *(f"{name}_input_feeding" for name in twins)}
     for name in twins:
         (_, without), (_, fed) = _model(name), _model(f"{name}_input_feeding")
         assert fed == {**without, "input_feeding": True}, "twins differ in nothing else"

@@ -31,6 +31,7 @@ ALLOWED = {
     "translation": {"alignment", "extras", "module", "text", "layers", "metrics", "plots", "schedule", "scoring", "vocabulary"},
     "classification": {"module", "text", "labeled_text", "layers", "metrics", "plots", "schedule", "scoring", "utils", "vocabulary"},
     "reading": {"cloze_text", "labeled_text", "layers", "metrics", "module", "plots", "schedule", "scoring", "text"},
+    "reranking": {"cloze_text", "reading"},
     "captioning": {"backbones", "images", "layers", "module", "text", "metrics", "plots", "schedule", "scoring", "vocabulary"},
     "language_modelling": {"module", "text", "layers", "metrics", "plots", "schedule", "vocabulary"},
     "models": {"captioning", "classification", "cloze_text", "images", "labeled_text", "language_modelling", "layers", "metrics", "module", "plots", "reading", "text", "translation"},

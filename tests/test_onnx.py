@@ -35,6 +35,7 @@ from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
+from zoo.models.lstmn import LSTMNLM
 from zoo.models.luong import LuongNMT
 from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.models.show_attend_tell import ShowAttendTell
@@ -603,7 +604,7 @@ def test_what_is_no_export_is_not_replaced(translator, spoil, says, tmp_path):
 @pytest.mark.parametrize("cls, options", CASES)
 def test_every_variant(cls, options, tmp_path):
     model = loud(build(cls, **options))
-    if options.get("decoding") == "sample":
+    if options.get("decoding") == "sample" or cls is LSTMNLM:  # the loop over its tape is not traced
         with pytest.raises(ValueError, match=f"{cls.__name__} has no ONNX form: "):
             export_onnx(model, tmp_path / "graphs", "tiny")
     else:

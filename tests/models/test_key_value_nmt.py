@@ -72,6 +72,17 @@ def test_equals_a_loop_over_keys_and_values(decoder, linear):
         torch.testing.assert_close(context[n, 0], sum(w * v for w, v in zip(alpha, values)))
 
 
+@pytest.mark.parametrize("decoder", ["gru", "conditional_gru"])
+@torch.no_grad()
+def test_partly_zero_is_the_conventional_model_but_for_where_it_begins(decoder):
+    model = KeyValueNMT(**KeyValueNMT.tiny, split="partly_zero", decoder=decoder).eval()
+    full = BahdanauNMT(**BahdanauNMT.tiny, decoder=decoder).eval()
+    full.load_state_dict(model.state_dict())
+    batch = model.example_batch(4)
+    for a, b in zip(model(*batch[:2], batch.tgt[:, :-1]), full(*batch[:2], batch.tgt[:, :-1]), strict=True):
+        assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize("linear", [False, True])
 def test_partly_zero_scores_begin_as_those_of_the_keys_and_learn_to_see_the_values(linear):
     torch.manual_seed(0)

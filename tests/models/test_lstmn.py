@@ -32,11 +32,14 @@ def layer_by_the_paper(layer, inputs, window):
     for x in inputs:
         past = [i for i in range(len(hidden) - 1, -1, -1)][:window]  # the nearest first
         scores = [
-            layer.v @ torch.tanh(layer.w_h.weight @ hidden[i] + layer.w_x.weight @ x + layer.w_summary.weight @ summary) for i in past
+            layer.v @ torch.tanh(layer.w_h.weight @ hidden[i] + layer.w_x.weight @ x + layer.w_summary.weight @ summary)
+            for i in past
         ]
         total = sum(score.exp() for score in scores)
         weights = [score.exp() / total for score in scores]
-        summary, memory = (sum((w * tape[i] for w, i in zip(weights, past)), inputs.new_zeros(size)) for tape in (hidden, cells))
+        summary, memory = (
+            sum((w * tape[i] for w, i in zip(weights, past)), inputs.new_zeros(size)) for tape in (hidden, cells)
+        )
         w = torch.cat([cell.weight_hidden, cell.weight_input], dim=1)
         i, f, g, o = (w @ torch.cat([summary, x]) + cell.bias).split(size)  # of [h~_t; x_t]
         c = sigmoid(f) * memory + sigmoid(i) * torch.tanh(g)

@@ -1,8 +1,8 @@
 """Reading comprehension by pointing: which word of a document is missing in a query?
 
 Cui, Chen, Wei, Wang, Liu and Hu 2017, "Attention-over-Attention Neural Networks for Reading Comprehension", ACL 2017,
-https://arxiv.org/abs/1607.04423 (section 3, without the re-ranking of section 4), and its baseline, Kadlec, Schmid, Bajgar and Kleindienst
-2016, "Text Understanding with the Attention Sum Reader Network", https://arxiv.org/abs/1603.01547.
+https://arxiv.org/abs/1607.04423 (section 3; section 4, the re-ranking, is zoo/reranking.py), and its baseline, Kadlec, Schmid, Bajgar
+and Kleindienst 2016, "Text Understanding with the Attention Sum Reader Network", https://arxiv.org/abs/1603.01547.
 
 Both softmaxes see real words only, and the average of beta is taken over the true length of the document, so that the weights of the
 words of a document always sum to 1.

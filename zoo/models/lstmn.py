@@ -1,7 +1,7 @@
 """Cheng, Dong, Lapata 2016: Long Short-Term Memory-Networks for Machine Reading (EMNLP, arXiv:1601.06733).
 
-An LSTM language model with attention inside its memory. Instead of one state it keeps a tape of the last L hidden states and cells, and
-each step starts from a weighted sum of these (Eq. 4-10):
+An LSTM language model with attention inside its memory. Instead of one state it keeps a tape of the last L hidden states
+and cells, and each step starts from a weighted sum of these (section 3):
 
     a_ti = v^T tanh(W_h h_i + W_x x_t + W_h~ h~_{t-1}),  s_t = softmax(a_t)
     h~_t = sum_i s_ti h_i,  c~_t = sum_i s_ti c_i
@@ -9,11 +9,12 @@ each step starts from a weighted sum of these (Eq. 4-10):
     c_t = f c~_t + i g,  h_t = o tanh(c_t)
 
 Differs from the paper:
-* The tape goes on from the batch before (without gradient) and holds the last `window` steps; the paper's holds all of a sentence. With
-  nothing on it, h~ and c~ are 0.
+* The tape continues from the batch before (without gradient) and holds the last `window` steps; the paper's holds all of
+  a sentence. With nothing on it, h~ and c~ are 0.
 * More than one layer: each has its own tape and reads the outputs of the one below; no skip connections.
-* AdamW with warm-up and cosine; the output layer begins with how often each word occurs; dropout on embeddings, between layers and on
-  the readout, the same over time; the readout may be projected to the embedding size and share its matrix with the embeddings.
+* AdamW with warm-up and cosine; the output layer begins with how often each word occurs; dropout on embeddings, between
+  layers and on the readout, the same over time; the readout may be projected to the embedding size and share its matrix
+  with the embeddings.
 
 Shapes: B batch, T steps, L window, E embedding, I input size of a layer, H hidden, A attention, V vocabulary.
 """
@@ -69,16 +70,19 @@ class IntraAttentionLSTM(nn.Module):
         """
         hidden, cells, summaries = [*state[0].unbind(1)], [*state[1].unbind(1)], [state[2]]
         keys = [*self.w_h(state[0]).unbind(1)]  # W_h h_i
-        of_inputs, shown = self.w_x(inputs), []
+        of_inputs, shown, recent = self.w_x(inputs), [], slice(None, -self.window - 1, -1)
         with repeated(inputs.size(1)):
             for x, of_x, known in zip(inputs.unbind(1), of_inputs.unbind(1), mask, strict=True):
+                key, h, c = (torch.stack(tape[recent], dim=1) for tape in (keys, hidden, cells))  # (B, L, ...) each
                 query = (of_x + self.w_summary(summaries[-1])).unsqueeze(1)  # (B, 1, A)
-                key, h, c = (torch.stack(part[: -self.window - 1 : -1], dim=1) for part in (keys, hidden, cells))  # (B, L, ...)
                 weights = masked_softmax(additive_score(query, key, self.v), known.unsqueeze(1))  # s_t (B, 1, L)
                 summary, cell = (torch.matmul(weights.to(part.dtype), part).squeeze(1) for part in (h, c))  # h~_t, c~_t
                 h, c = self.cell(x, (summary, cell))
-                for tape, new in zip((hidden, cells, summaries, keys, shown), (h, c, summary, self.w_h(h), weights), strict=True):
-                    tape.append(new)
+                hidden.append(h)
+                cells.append(c)
+                keys.append(self.w_h(h))
+                summaries.append(summary)
+                shown.append(weights)
         rows = torch.arange(len(inputs), device=inputs.device)
         last = lengths.unsqueeze(1) + torch.arange(self.window, device=inputs.device)  # (B, L) places on the tape
         tapes = (torch.stack(tape, dim=1)[rows.unsqueeze(1), last] for tape in (hidden, cells))
@@ -137,7 +141,9 @@ class LSTMNLM(LanguageModelModule):
             IntraAttentionLSTM(hidden_size if n else embedding_size, hidden_size, attention_size or hidden_size, window)
             for n in range(num_layers)
         )
-        self.input_dropout, self.inner_dropout, self.dropout = map(LockedDropout, (input_dropout, inner_dropout, dropout))
+        self.input_dropout, self.inner_dropout, self.dropout = map(
+            LockedDropout, (input_dropout, inner_dropout, dropout)
+        )
 
     def start(self, batch_size: int) -> State:
         """Tape and h~ of each layer, and how many steps are on the tapes (B,)."""

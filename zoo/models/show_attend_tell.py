@@ -73,8 +73,8 @@ class AttendingLSTM(nn.Module):
         attention_size: A.
         temperature: factor on the scores before the softmax (an inverse temperature).
         score: "additive", or "bilinear", which has no A.
-        init_layers: layers of f_init, the last of which are those of h_0 and c_0.
-        dropout: behind the hidden ones of them.
+        init_layers: layers of f_init; the last is a tanh layer each for h_0 and c_0, the others are hidden ones.
+        dropout: after each of the hidden ones.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ Differs from the tutorial:
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,13 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import GRUCell, RecurrentEncoder
-from zoo.models.seq2seq import Summary
 from zoo.translation import Embeddings, TranslationModule
+
+
+class Summary(NamedTuple):
+    """All that the decoder without attention knows of the source."""
+
+    vector: Tensor  # (B, H)
 
 
 class TutorialAttentionNMT(TranslationModule):
