@@ -83,7 +83,7 @@ def test_files_that_do_not_fit(files, capsys, tmp_path):
     )
     assert "expected i-j (sure) or ipj" in _fails(capsys, NAME, files / "both", "--gold", _written(files, "x\n\n\n"))
     assert "nowhere: no such file" in _fails(capsys, NAME, files / "nowhere")
-    assert _fails(capsys, NAME, files).endswith(f"{files}: Is a directory")
+    assert _fails(capsys, NAME, files).endswith(f"{files} is a folder; give a file")
     (files / "latin").write_bytes("ein Mädchen\ta girl\n".encode("latin-1"))
     assert "latin, line 1: byte 0xe4 (number 6 of the line) is not utf-8 text; save the file as utf-8" in _fails(capsys, NAME, files / "latin")
     (files / "cut.gz").write_bytes(gzip.compress(b"a\tb\n")[:-6])

@@ -221,7 +221,7 @@ def evaluate(folder: str | Path) -> dict[str, Any]:
         "name": job["name"],
         "seed": job["seed"],
         "settings": job["settings"],
-        "model": class_path,
+        "model": f"{type(model).__module__}.{type(model).__qualname__}",
         "parameters": sum(p.numel() for p in model.parameters()),
         "training": training,
         "validation": {**_scores([out.text for out in validation], references, data), "attention": mean_attention_measures(validation)},

@@ -340,7 +340,7 @@ class _Rules:
         self.bos, self.eos, self.pad = bos, eos, pad
         self._never = torch.tensor([bos, pad, *forbid], device=self.device)
         self._never_early = torch.tensor([bos, pad, eos, *forbid], device=self.device)
-        self._buffer = torch.empty(0, device=self.device)
+        self._buffer = torch.empty(0, dtype=torch.float32, device=self.device)
 
     def log_probs(self, logits: Tensor, t: int, history: Tensor | None) -> Tensor:
         """The model's log-probabilities (b, k, V) in fp32, but -inf for what may not follow `history` (b, k, t).
