@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 

@@ -29,7 +29,6 @@ from zoo.cli import main
 from zoo.cloze_text import collate_questions
 from zoo.images import open_image
 from zoo.labeled_text import collate_documents, collate_texts
-from zoo.layers import recurrent
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
@@ -537,7 +536,7 @@ def test_mistakes_at_the_command_line(toy_registry, capsys, monkeypatch):
         (toy_registry / "mine" / file).write_text("keep me")
         said = fails("toy.v2", str(toy_registry / "mine"))
         assert "mine exists and is no ONNX export: " in said and said.endswith("; give a new or an empty folder")
-    assert "onnx.json exists and is no ONNX export" in fails("toy.v2", str(toy_registry / "mine" / "onnx.json"))
+    assert "onnx.json exists and is no folder" in fails("toy.v2", str(toy_registry / "mine" / "onnx.json"))
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     assert fails("toy.v2", out) == 'export to ONNX needs onnxscript; install with: pip install "attention-zoo[onnx]"'
     assert (toy_registry / "mine" / "letter.txt").read_text() == "keep me"

@@ -141,7 +141,7 @@ def test_a_killed_training_of_a_recipe_ends_with_the_same_bits(path, tmp_path, m
         folder = tmp_path / ("killed" if kills else "whole")
         folder.mkdir()
         _, command = _small(path, folder, monkeypatch)
-        command += ["--trainer.max_epochs", "3", "--trainer.limit_train_batches", "5", "--trainer.limit_val_batches", "1"]
+        command += ["--trainer.max_epochs", "3", "--trainer.limit_train_batches", "5", "--trainer.limit_val_batches", "2"]
         for place, count in kills:
             cut = ["--trainer.callbacks+=fakes.CutAt", f"--trainer.callbacks.place={place}", f"--trainer.callbacks.count={count}"]
             with pytest.raises(Cut):

@@ -12,7 +12,7 @@ Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size,
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -6,7 +6,6 @@ request by PATIENCE in all, a transfer by STALL while nothing arrives; nothing i
 
 import hashlib
 import io
-import json
 import logging
 import os
 import re
