@@ -1,6 +1,6 @@
-"""What each kernel saves of a training step, for the model of each kind of recipe: the table in docs/kernels.md.
+"""What each kernel saves of a training step, for the model of each kind of recipe.
 
-    python benchmarks/kernels.py [--rounds 5] [--markdown docs/kernels.md] [--only han.imdb]
+    python benchmarks/kernels.py [--rounds 5] [--only han.imdb]
 
 A model has the settings of its recipe and a batch of random words of the lengths that its data set has. A step is loss, backward pass
 and AdamW. All kernels, each kernel switched off and plain torch take turns on one thread; a figure is the median of the rounds, in
@@ -132,24 +132,15 @@ def processor() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--markdown", type=Path)
     parser.add_argument("--only", nargs="*", default=list(SHAPES))
     options = parser.parse_args()
     torch.set_num_threads(1)
     names = [*kernels.KERNELS, "all"]
-    lines = [f"| recipe | step, s | {' | '.join(names)} |", f"|---|---:|{'---:|' * len(names)}"]
-    print("\n".join(lines))
+    print(f"{processor()} ({torch.backends.cpu.get_cpu_capability()}), torch {torch.__version__}, one thread, fp32\n")
+    print(f"| recipe | step, s | {' | '.join(names)} |\n|---|---:|{'---:|' * len(names)}")
     for recipe in options.only:
         found = measure(recipe, options.rounds)
-        lines.append(f"| {recipe} | {found['seconds']:.3f} | {' | '.join(f'{found[name]:+.0%}' for name in names)} |")
-        print(lines[-1], flush=True)
-    if options.markdown:
-        text = options.markdown.read_text()
-        start, end = "<!-- table -->\n", "<!-- end -->"
-        head, _, rest = text.partition(start)
-        note = f"{processor()} ({torch.backends.cpu.get_cpu_capability()}), torch {torch.__version__}, one thread, fp32.\n\n"
-        table = note + "\n".join(lines) + "\n"
-        options.markdown.write_text(f"{head}{start}{table}{end}{rest.partition(end)[2]}")
+        print(f"| {recipe} | {found['seconds']:.3f} | {' | '.join(f'{found[name]:+.0%}' for name in names)} |", flush=True)
 
 
 if __name__ == "__main__":
