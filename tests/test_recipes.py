@@ -83,6 +83,7 @@ def _backbone(model, root, monkeypatch):
         monkeypatch.setattr("zoo.captioning.load_backbone", lambda backbone, network, weights: _downloaded.append(weights))
         return
     (root / name).parent.mkdir(parents=True)
+    torch.manual_seed(0)  # the same at each call
     tensors = make_backbone(model["backbone"], model["layer"]).state_dict()
     save_file({key: t.contiguous() for key, t in tensors.items()}, root / name)
 
