@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from zoo.utils.atomic import flush_folder
+
 try:
     import fcntl
 except ImportError:  # not on every system
@@ -38,10 +40,13 @@ def appearing_when_complete(folder: Path) -> Iterator[Path]:
         for _ in range(2):
             try:
                 os.rename(new, folder)
-                return sync_folder(folder.parent)
             except OSError:
                 if not folder.exists():
                     raise
+            else:
+                with suppress(OSError):  # not every file system can
+                    flush_folder(folder.parent)
+                return
             if is_intact(folder, quiet=True):
                 return  # another process was quicker; its content is the same
             with suppress(OSError):  # another process took the damaged one away
@@ -63,7 +68,8 @@ def replace_file(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(aside / "new", 0o644)
         os.replace(aside / "new", path)
-        sync_folder(path.parent)
+        with suppress(OSError):  # not every file system can
+            flush_folder(path.parent)
 
 
 def read_file(path: Path) -> bytes | None:
@@ -129,16 +135,6 @@ def _damaged(folder: Path) -> Path | None:
     except (OSError, ValueError):
         return path
     return None
-
-
-def sync_folder(folder: Path) -> None:
-    """Writes the names in a folder to the disk, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _sync(path: Path) -> None:

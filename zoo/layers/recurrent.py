@@ -102,7 +102,7 @@ def run_layer(
     rows: Tensor | None = None,
     start: State | None = None,
     hidden_weights: Sequence[Tensor] | None = None,
-) -> tuple[State, State]:
+) -> tuple[Tensor, State]:
     """One recurrent layer over flat sequences, in one direction or in both.
 
     Args:

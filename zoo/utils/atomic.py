@@ -39,7 +39,7 @@ def new_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
@@ -94,7 +94,7 @@ def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collectio
             file.chmod(mode)
             with open(file, "rb+") as opened:
                 os.fsync(opened.fileno())
-        _flush_folder(new)
+        flush_folder(new)
         _, old = target_folder(folder, disposable)
         kept = sorted(set(os.listdir(folder)) - set(old)) if folder.exists() else []
         for name in kept:
@@ -103,7 +103,7 @@ def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collectio
         _put_in_place(new, folder, [*old, *kept])
     finally:
         shutil.rmtree(new, ignore_errors=True)
-    _flush_folder(folder.parent)
+    flush_folder(folder.parent)
 
 
 def _put_in_place(new: Path, folder: Path, known: list[str]) -> None:
@@ -143,7 +143,7 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name[:40]}-{secrets.token_hex(4)}")
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
     """Makes new names in a folder outlast a power cut, where the system can."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)

@@ -4,7 +4,8 @@ Every layer of this package is written in plain torch first, and that form is th
 only if `usable` says so: in eager mode, on a CPU, without function transforms. It keeps parameter names and hooks and gives the same
 numbers to rounding. A backward pass that is differentiated itself (`create_graph=True`) runs the plain form.
 
-`with plain():` or the environment variable ZOO_PLAIN=1 switches all kernels off. docs/kernels.md says what each one is; benchmarks/kernels.py measures it.
+`with plain():` or the environment variable ZOO_PLAIN=1 switches all kernels off. docs/kernels.md says what each one is;
+benchmarks/kernels.py measures it.
 """
 
 import os
