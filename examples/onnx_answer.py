@@ -24,7 +24,9 @@ PENN = {'"': ("``", "''"), "“": ("``", "``"), "”": ("''", "''"), "‘": ("`"
 
 
 class Reader:
-    """One question at a time; the graph itself takes many (its axis "batch", with their numbers of words in the lengths)."""
+    """One question at a time; the graph itself takes many (its axis "batch", with their numbers of words in the
+    lengths).
+    """
 
     def __init__(self, folder: str) -> None:
         path = Path(folder)
@@ -46,7 +48,9 @@ class Reader:
         for name, text in (("document", words), ("query", asked)):
             inputs |= {name: np.array([[ids[word] for word in text]]), f"{name}_lengths": np.array([len(text)])}
         inputs["not_in_query"] = np.array([[word not in asked for word in words]])
-        weights = self.session.run(["weights"], {value.name: inputs[value.name] for value in self.session.get_inputs()})[0][0]
+        weights = self.session.run(
+            ["weights"], {value.name: inputs[value.name] for value in self.session.get_inputs()}
+        )[0][0]
         choices = [word for word in words if word != self.blank] or words if candidates is None else candidates
         found = dict.fromkeys(choices, 0.0)
         for word, weight in zip(words, weights.tolist(), strict=True):
@@ -103,10 +107,14 @@ if __name__ == "__main__":
     parser.add_argument("--candidates", help="words with | between them; all words of the document if not given")
     options = parser.parse_args()
     if not Path(options.folder, "onnx.json").is_file():
-        parser.error(f"{options.folder} holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote")
+        parser.error(
+            f"{options.folder} holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote"
+        )
     try:
         candidates = [word.strip() for word in options.candidates.split("|")] if options.candidates else None
-        found = Reader(options.folder).answer(Path(options.document).read_text(encoding="utf-8"), options.query, candidates)
+        found = Reader(options.folder).answer(
+            Path(options.document).read_text(encoding="utf-8"), options.query, candidates
+        )
         for word, probability in list(found.items())[:5]:
             print(f"{word}\t{probability:.4f}")
     except (ValueError, OSError) as error:

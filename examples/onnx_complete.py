@@ -1,4 +1,5 @@
-"""Completes texts greedily, or says how surprising they are, with the graph of `zoo export --format onnx` of a language model.
+"""Completes texts greedily, or says how surprising they are, with the graph of `zoo export --format onnx` of a language
+model.
 
 Needs onnxruntime, numpy and tokenizers; neither torch nor zoo.
 
@@ -30,14 +31,17 @@ class LanguageModel:
         self.step = InferenceSession(path / "step.onnx", providers=["CPUExecutionProvider"])
         self.tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         about = json.loads((path / "onnx.json").read_text(encoding="utf-8"))
-        self.state, self.first_state, self.kind, self.search = (about[name] for name in ("state", "first_state", "tokenizer", "search"))
+        self.state, self.first_state, self.kind, self.search = (
+            about[name] for name in ("state", "first_state", "tokenizer", "search")
+        )
         self.unk, self.eos = about["special_tokens"]["unk"], about["special_tokens"]["eos"]
 
     def complete(self, text: str, max_words: int | None = None) -> tuple[str, float]:
-        """The text with the most probable word at every step, to the end of its line, and the score of what was added."""
+        """The text with the most probable word at every step, to the end of its line, and the score of what was
+        added.
+        """
         most, ids, added, total = max_words or self.search["max_words"], self.encode(text)[:-1], [], 0.0
-        for log_probs, state in self.read([self.eos, *ids]):
-            pass  # only the last ones count
+        *_, (log_probs, state) = self.read([self.eos, *ids])  # only the last ones count
         while True:
             last = log_probs[-1]
             last[self.search["never"]] = -np.inf
@@ -61,7 +65,9 @@ class LanguageModel:
         return math.exp(-total / len(ids))
 
     def read(self, ids: list[int], state: dict | None = None) -> Iterator[tuple[np.ndarray, dict]]:
-        """Log-probabilities (words, vocabulary) of what follows each word, and the state after them, a piece of the text at a time."""
+        """Log-probabilities (words, vocabulary) of what follows each word, and the state after them, a piece of the
+        text at a time.
+        """
         state = state or {name: np.zeros([1, *x["zeros"][1:]], x["type"]) for name, x in self.first_state.items()}
         for first in range(0, len(ids), AT_ONCE):
             piece = ids[first : first + AT_ONCE]
@@ -108,7 +114,9 @@ if __name__ == "__main__":
     parser.add_argument("--perplexity", action="store_true")
     options = parser.parse_args()
     if not Path(options.folder, "onnx.json").is_file():
-        parser.error(f"{options.folder} holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote")
+        parser.error(
+            f"{options.folder} holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote"
+        )
     try:
         model = LanguageModel(options.folder)
         for text in options.texts:

@@ -23,7 +23,11 @@ class Translator:
         for name in ("encoder.onnx", "step.onnx"):
             sessions.append(InferenceSession(path / name, providers=["CPUExecutionProvider"]))
         self.encoder, self.step = sessions
-        names = ["tokenizer.json"] * 2 if (path / "tokenizer.json").exists() else ["tokenizer.src.json", "tokenizer.tgt.json"]
+        names = (
+            ["tokenizer.json"] * 2
+            if (path / "tokenizer.json").exists()
+            else ["tokenizer.src.json", "tokenizer.tgt.json"]
+        )
         self.source, self.target = (Tokenizer.from_file(str(path / name)) for name in names)
         about = json.loads((path / "onnx.json").read_text(encoding="utf-8"))
         self.memory, self.state, self.search = about["memory"], about["state"], about["search"]
@@ -80,7 +84,10 @@ class Translator:
                     kept.append((parent, token, values[n]))
             if kept[0][2] / max(self.norm(limit), self.norm(t + 2)) <= best[1]:
                 break  # nothing longer can be better
-            live, totals = [[*live[parent], token] for parent, token, _ in kept], np.array([value for *_, value in kept])
+            live, totals = (
+                [[*live[parent], token] for parent, token, _ in kept],
+                np.array([value for *_, value in kept]),
+            )
             state = {name: x[:, [parent for parent, *_ in kept]] for name, x in state.items()}
         return best
 
@@ -98,7 +105,9 @@ if __name__ == "__main__":
     parser.add_argument("--beam-size", type=int)
     options = parser.parse_args()
     if not Path(options.folder, "onnx.json").is_file():
-        parser.error(f"{options.folder} holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote")
+        parser.error(
+            f"{options.folder} holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote"
+        )
     if options.beam_size is not None and options.beam_size < 1:
         parser.error(f"--beam-size must be at least 1; got {options.beam_size}")
     try:

@@ -1,11 +1,14 @@
-"""Translates lines by several models and keeps of each the translation that the others agree with most: more training pairs.
+"""Translates lines by several models and keeps of each the translation that the others agree with most: more training
+pairs.
 
     zoo export runs/first/checkpoints/best.ckpt first
-    python examples/translate_by_consensus.py local-dir:first luong_general.multi30k_en_de bahdanau.multi30k_en_de < captions.en > pairs.tsv
+    python examples/translate_by_consensus.py local-dir:first luong_general.multi30k_en_de bahdanau.multi30k_en_de <
+    captions.en > pairs.tsv
 
-Prints source and translation with a tab between them. What two translations have in common is the Dice coefficient of their
-character n-grams (n = 2 to 6, lower case); the first model counts 1.15 times. Lines on which the models do not agree are left out.
-Beam search makes short translations: with a larger length penalty they are as long as those of people.
+Prints source and translation with a tab between them. What two translations have in common is the Dice coefficient of
+their character n-grams (n = 2 to 6, lower case); the first model counts 1.15 times. Lines on which the models do not
+agree are left out. Beam search makes short translations: with a larger length penalty they are as long as those of
+people.
 """
 
 import argparse
@@ -40,9 +43,16 @@ def chosen(translations: list[str]) -> tuple[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="+", help="two or more names of `zoo list`, or local-dir:FOLDER")
-    parser.add_argument("--min-agreement", type=float, default=0.5, help="least agreement of the kept translation (default: %(default)s)")
+    parser.add_argument(
+        "--min-agreement",
+        type=float,
+        default=0.5,
+        help="least agreement of the kept translation (default: %(default)s)",
+    )
     parser.add_argument("--beam-size", type=int, default=5)
-    parser.add_argument("--length-penalty", type=float, nargs="+", default=[1.2], help="one for all, or one for each (default: 1.2)")
+    parser.add_argument(
+        "--length-penalty", type=float, nargs="+", default=[1.2], help="one for all, or one for each (default: 1.2)"
+    )
     options = parser.parse_args()
     if len(options.models) < 2:
         parser.error("give two models or more, or there is nobody to agree with")

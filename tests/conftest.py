@@ -66,7 +66,9 @@ def toy_registry(tmp_path, monkeypatch, toy_in_zoo):
 
 @pytest.fixture
 def float64():
-    """New tensors and modules are of double precision: what is compared with an equation is then exact to 1e-9, on every processor."""
+    """New tensors and modules are of double precision: what is compared with an equation is then exact to 1e-9, on
+    every processor.
+    """
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)

@@ -4,8 +4,8 @@
     python tests/processors.py -n auto          more arguments are pytest's
     python tests/processors.py -m "not slow and not gpu"    the whole default run under each
 
-The libraries below torch (ATen, oneDNN, MKL) choose their code by what the processor has, and other code rounds in another order.
-Environment variables let them use less than there is.
+The libraries below torch (ATen, oneDNN, MKL) choose their code by what the processor has, and other code rounds in
+another order. Environment variables let them use less than there is.
 """
 
 import os
@@ -25,7 +25,8 @@ class Processor:
         name: what is printed.
         needs: what this processor must have to stand in for it, as torch names it: "AVX2", "AVX512" or more.
         aten, onednn, mkl: what the libraries may use; empty: all.
-        reproducible: MKL's code path of conditional numerical reproducibility, which ignores the maker of the processor.
+        reproducible: MKL's code path of conditional numerical reproducibility, which ignores the maker of the
+            processor.
     """
 
     name: str

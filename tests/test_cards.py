@@ -53,7 +53,7 @@ def test_front_matter(name):
         assert score.get("signature") or not score["metric"].lower().startswith(("bleu", "sacrebleu", "chrf"))
         if score["metric"].endswith("_no_bp"):
             assert "no brevity penalty" in score["signature"] and "closest reference" not in score["signature"]
-    assert prose.lstrip().startswith("# ") and f"zoo.load(\"{name}\")" in prose
+    assert prose.lstrip().startswith("# ") and f'zoo.load("{name}")' in prose
 
 
 # ---- what trained it ----
@@ -67,7 +67,12 @@ def _class(path):
 def _defaults(cls):
     """The default of each `__init__` argument, also of those that a class hands on to its bases."""
     signatures = [inspect.signature(base.__init__) for base in reversed(cls.__mro__)]
-    return {name: p.default for signature in signatures for name, p in signature.parameters.items() if p.default is not p.empty}
+    return {
+        name: p.default
+        for signature in signatures
+        for name, p in signature.parameters.items()
+        if p.default is not p.empty
+    }
 
 
 def settings(recipe):
@@ -83,17 +88,32 @@ def settings(recipe):
     number = lambda key: f"{of_model[key]:,}"  # noqa: E731
 
     betas = "0 and 0.999" if of_data.get("segment") else "0.9 and 0.98"
-    said = [f"AdamW (betas {betas}), learning rate {of_model['learning_rate']:g}, weight decay {of_model['weight_decay']:g}"]
+    said = [
+        f"AdamW (betas {betas}), learning rate {of_model['learning_rate']:g}, weight decay {of_model['weight_decay']:g}"
+    ]
     cosines = "a cosine" if of_model["cycles"] == 1 else f"{of_model['cycles']} cosines"
-    said.append(f"{number('warmup_steps')} steps of warm-up, {cosines} over {number('total_steps')} steps, {trainer['max_epochs']} epochs")
-    size = f"{of_data['batch_size']} streams of {of_data['segment']} words" if of_data.get("segment") else of_data["batch_size"]
+    said.append(
+        f"{number('warmup_steps')} steps of warm-up, {cosines} over {number('total_steps')} steps, "
+        f"{trainer['max_epochs']} epochs"
+    )
+    size = (
+        f"{of_data['batch_size']} streams of {of_data['segment']} words"
+        if of_data.get("segment")
+        else of_data["batch_size"]
+    )
     said.append(f"batches of {size}")
-    rates = {key.replace("_", " "): of_model[key] for key in of_model if re.fullmatch(r"(\w+_)?dropout", key) and key != "locked_dropout"}
+    rates = {
+        key.replace("_", " "): of_model[key]
+        for key in of_model
+        if re.fullmatch(r"(\w+_)?dropout", key) and key != "locked_dropout"
+    }
     rates |= {key.replace("bpe_", "BPE "): of_data[key] for key in ("bpe_dropout",) if of_data.get(key)}
     used = [f"{name} {rate:g}" for name, rate in rates.items() if rate]
     said.append(", ".join(used) or "no dropout")
     if "label_smoothing" in of_model:
-        said.append(f"label smoothing {of_model['label_smoothing']:g}" if of_model["label_smoothing"] else "no label smoothing")
+        said.append(
+            f"label smoothing {of_model['label_smoothing']:g}" if of_model["label_smoothing"] else "no label smoothing"
+        )
     clipped = trainer.get("gradient_clip_val")
     said.append(f"gradients clipped to norm {clipped:g}" if clipped else "no clipping")
     averages = [c["init_args"] for c in trainer.get("callbacks", []) if c["class_path"].endswith("EMAWeightAveraging")]
@@ -119,8 +139,10 @@ def test_it_says_what_trained_it(name):
 def test_the_settings_name_each_choice():
     said = settings(recipe("luong_general.multi30k_en_de"))
     assert said == (
-        "Settings of the recipe: AdamW (betas 0.9 and 0.98), learning rate 0.0015, weight decay 0; 400 steps of warm-up, 2 cosines over "
-        "16,416 steps, 36 epochs; batches of 64; dropout 0.3; label smoothing 0.1; gradients clipped to norm 1; moving average of the "
+        "Settings of the recipe: AdamW (betas 0.9 and 0.98), learning rate 0.0015, weight decay 0; 400 steps of "
+        "warm-up, 2 cosines over "
+        "16,416 steps, 36 epochs; batches of 64; dropout 0.3; label smoothing 0.1; gradients clipped to norm 1; "
+        "moving average of the "
         "weights with decay 0.999 from step 500 on."
     )
     changed = recipe("luong_general.multi30k_en_de")
@@ -140,7 +162,9 @@ def test_bundled_weights_are_small_and_all_registered():
     assert set(folders) == {name for name in NAMES if registry.entry(name).repo_id is None}
     sizes = {file: file.stat().st_size for folder in folders.values() for file in folder.iterdir()}
     assert not [file for file, size in sizes.items() if size > 16e6]
-    assert sum(size for file, size in sizes.items() if file.suffix == ".safetensors") <= 120 * 2**20  # they stay in the history
+    assert (
+        sum(size for file, size in sizes.items() if file.suffix == ".safetensors") <= 120 * 2**20
+    )  # they stay in the history
 
 
 @pytest.mark.parametrize("name", NAMES)

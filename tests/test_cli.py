@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from zoo import cli, registry
 from zoo.cli import main
-from zoo.training import AtomicCheckpointIO
+from zoo.training.lightning_cli import AtomicCheckpointIO
 
 
 def fails(capsys, *args):
@@ -134,7 +134,7 @@ def test_debug_shows_the_traceback(toy_registry, monkeypatch):
 def test_a_closed_pipe_is_no_error():
     code = "import sys; from zoo import cli; cli._list = lambda o: [print('x' * 99) for _ in range(9999)]; "
     code += "sys.exit(cli.main(['list']))"
-    run = subprocess.run(f"{sys.executable} -c \"{code}\" | head -1", shell=True, capture_output=True, text=True)
+    run = subprocess.run(f'{sys.executable} -c "{code}" | head -1', shell=True, capture_output=True, text=True)
     assert run.stdout == "x" * 99 + "\n" and run.stderr == ""
 
 
@@ -267,9 +267,11 @@ def test_checkpoint_mistakes(recipe, capsys, tmp_path):
     for verb in ("fit", "test"):
         message = fails(capsys, verb, "--config", file, "--ckpt_path", "half.ckpt")
         assert message == "half.ckpt is not a checkpoint, or is damaged"
-    assert "half.ckpt is not a checkpoint, or is damaged" == fails(capsys, "export", "half.ckpt", "weights")
+    assert fails(capsys, "export", "half.ckpt", "weights") == "half.ckpt is not a checkpoint, or is damaged"
     torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
-    assert "other.ckpt is not a checkpoint of `zoo fit`: it has no hyper_parameters" in fails(capsys, "export", "other.ckpt", "weights")
+    assert "other.ckpt is not a checkpoint of `zoo fit`: it has no hyper_parameters" in fails(
+        capsys, "export", "other.ckpt", "weights"
+    )
     assert "none.ckpt: no such file or folder" in fails(capsys, "export", "none.ckpt", "weights")
 
 
@@ -300,7 +302,9 @@ def test_checkpoints_are_written_atomically(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "no space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(ValueError, match=r"x.ckpt could not be written \(no space left on device\); the earlier .*x.ckpt is whole"):
+    with pytest.raises(
+        ValueError, match=r"x.ckpt could not be written \(no space left on device\); the earlier .*x.ckpt is whole"
+    ):
         writer.save_checkpoint({"step": 2}, path)
     assert torch.load(path, weights_only=True) == {"step": 1}
     assert [f.name for f in path.parent.iterdir()] == ["x.ckpt"]

@@ -20,7 +20,10 @@ def consensus():
 def test_the_translation_that_the_others_are_like_wins(consensus):
     best, value = consensus.chosen(["Ein Hund rennt.", "Eine Katze schläft.", "Ein Hund läuft."])
     assert best == "Ein Hund rennt." and value == pytest.approx(0.287, abs=1e-3)
-    assert consensus.chosen(["Zwei Autos", "Ein Hund läuft.", "Ein Hund läuft."]) == ("Ein Hund läuft.", pytest.approx(0.5, abs=0.05))
+    assert consensus.chosen(["Zwei Autos", "Ein Hund läuft.", "Ein Hund läuft."]) == (
+        "Ein Hund läuft.",
+        pytest.approx(0.5, abs=0.05),
+    )
     assert consensus.chosen(["A", "A"]) == ("A", 0.0)  # too short for what is compared
     assert consensus.agreement(*map(consensus.ngrams, ("abcab", "ABCAB"))) == 1
 
@@ -32,9 +35,13 @@ def test_as_a_command():
     found = [pair.split("\t") for pair in pairs]
     models = [(zoo.load(name), penalty) for name, penalty in zip(NAMES, (0, 1.2), strict=True)]
     for source, target in found:
-        assert target in {model.translate(source, beam_size=2, length_penalty=penalty).text for model, penalty in models}
+        assert target in {
+            model.translate(source, beam_size=2, length_penalty=penalty).text for model, penalty in models
+        }
     assert [source for source, _ in found] == [lines[0], lines[2]]
-    nobody = subprocess.run([*run, "--min-agreement", "1.1"], input=lines[0], capture_output=True, text=True, check=True)
+    nobody = subprocess.run(
+        [*run, "--min-agreement", "1.1"], input=lines[0], capture_output=True, text=True, check=True
+    )
     assert nobody.stdout == ""
     alone = subprocess.run(run[:3], input="", capture_output=True, text=True)
     assert alone.returncode == 2 and "two models or more" in alone.stderr

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map_only
 import zoo
 from zoo.data import Dates
 from zoo.models.luong import LuongNMT
-from zoo.translation import TranslationModule
+from zoo.tasks.translation import TranslationModule
 
 pytestmark = pytest.mark.gpu
 TRANSLATORS = [case for case in MAIN if issubclass(case.values[0], TranslationModule)]
@@ -74,4 +74,6 @@ def test_weights_compute_what_they_compute_on_the_cpu(name):
     found = model.to("cuda").golden()
     for key, value in expected.items():
         if value.is_floating_point():
-            torch.testing.assert_close(found[key].cpu(), value, rtol=1e-2, atol=1e-2)  # cuDNN may multiply with 10 bits (TF32)
+            torch.testing.assert_close(
+                found[key].cpu(), value, rtol=1e-2, atol=1e-2
+            )  # cuDNN may multiply with 10 bits (TF32)

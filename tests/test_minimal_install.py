@@ -17,9 +17,9 @@ from PIL import Image
 from zoo import plots
 from zoo.cli import main
 from zoo.data import Dates
-from zoo.extras import EXTRAS, require
 from zoo.metrics import CorpusScore, moses_lowercase
 from zoo.models.luong import LuongNMT
+from zoo.utils.extras import EXTRAS, require
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -68,7 +68,9 @@ def test_the_core_adds_little():
     sizes = {name: megabytes(name) for name in closure(CORE) - closure(GIVEN)}
     found = ", ".join(f"{name} {size:.1f} MB" for name, size in sorted(sizes.items()))
     assert len(sizes) <= MOST, f"the core adds {len(sizes)} distributions, at most {MOST} are allowed: {found}"
-    assert sum(sizes.values()) <= MOST_MB, f"the core adds {sum(sizes.values()):.1f} MB, at most {MOST_MB} are allowed: {found}"
+    assert sum(sizes.values()) <= MOST_MB, (
+        f"the core adds {sum(sizes.values()):.1f} MB, at most {MOST_MB} are allowed: {found}"
+    )
     assert {"safetensors", "tokenizers"} <= sizes.keys()  # else nothing was measured
 
 
@@ -94,7 +96,9 @@ def test_every_import_is_declared():
         imported |= set(re.findall(r"^ *(?:import|from) (\w+)", file.read_text(encoding="utf-8"), re.MULTILINE))
     owners = metadata.packages_distributions()
     third_party = {name for name in imported if name in owners and name not in sys.stdlib_module_names} - {"zoo"}
-    declared = {canonical(Requirement(text).name) for text in CORE} | closure(text for extra in EXTRAS for text in OPTIONAL[extra])
+    declared = {canonical(Requirement(text).name) for text in CORE} | closure(
+        text for extra in EXTRAS for text in OPTIONAL[extra]
+    )
     undeclared = {name for name in third_party if not declared & set(map(canonical, owners[name]))}
     assert undeclared == set() and {"torch", "PIL", "yaml", "sacrebleu"} <= third_party
 
@@ -132,7 +136,9 @@ def test_a_picture_needs_plots(name, without, tmp_path):
     without("matplotlib")
     with pytest.raises(ValueError) as caught:
         getattr(plots, name)(tmp_path / "x.png", *PICTURES[name])
-    assert str(caught.value) == 'a picture of attention needs matplotlib; install with: pip install "attention-zoo[plots]"'
+    assert (
+        str(caught.value) == 'a picture of attention needs matplotlib; install with: pip install "attention-zoo[plots]"'
+    )
     assert not any(tmp_path.iterdir())
 
 
@@ -152,14 +158,21 @@ class Counting(LuongNMT):
         return super().training_step(batch, batch_idx)
 
 
-@pytest.mark.parametrize("verb, what", [("fit", "after each epoch"), ("validate", "of translations"), ("test", "of translations")])
+@pytest.mark.parametrize(
+    "verb, what", [("fit", "after each epoch"), ("validate", "of translations"), ("test", "of translations")]
+)
 def test_a_translator_is_trained_only_if_it_can_be_scored(verb, what, without, tmp_path):
     without("sacrebleu")
     sizes = {"src_vocab_size": 80, "tgt_vocab_size": 20, "embedding_size": 4, "hidden_size": 4}
     data = Dates(train_size=20, val_size=4, test_size=4, batch_size=10)
 
     def run(**options):
-        quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "enable_checkpointing": False}
+        quiet = {
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "logger": False,
+            "enable_checkpointing": False,
+        }
         trainer = Trainer(accelerator="cpu", max_epochs=1, default_root_dir=tmp_path, **quiet, **options)
         getattr(trainer, verb)(Counting(**sizes), datamodule=data)
 
@@ -242,7 +255,8 @@ LINES = [
     'zoo: error: --plot needs matplotlib; install with: pip install "attention-zoo[plots]"',
     'zoo: error: `zoo serve` needs uvicorn; install with: pip install "attention-zoo[serve]"',
     'zoo: error: export to ONNX needs onnx, onnxscript, onnxruntime; install with: pip install "attention-zoo[onnx]"',
-    'zoo: error: the BLEU after each epoch needs sacrebleu, sacremoses; install with: pip install "attention-zoo[scores]"',
+    "zoo: error: the BLEU after each epoch needs sacrebleu, sacremoses; install with: pip install "
+    '"attention-zoo[scores]"',
 ]
 
 
@@ -253,7 +267,11 @@ def hidden():
     distributions = {name for names in owners.values() for name in names} - allowed
     packages = {package for package, names in owners.items() if not names & allowed}
     assert {name for names in EXTRAS.values() for name in names} <= packages
-    return {"packages": sorted(packages - {"zoo", "tests"}), "distributions": sorted(distributions), "recipes": str(ROOT / "recipes")}
+    return {
+        "packages": sorted(packages - {"zoo", "tests"}),
+        "distributions": sorted(distributions),
+        "recipes": str(ROOT / "recipes"),
+    }
 
 
 def minimal(code, folder):
@@ -267,7 +285,13 @@ def test_every_module_imports_without_extras(tmp_path):
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.splitlines()[-1])
     assert found["seconds"] < 0.2 and not found["torch"]
-    assert {"zoo.plots.page", "zoo.metrics.corpus", "zoo.serving.server", "zoo.onnx_export", "zoo.training"} <= set(found["modules"])
+    assert {
+        "zoo.plots.page",
+        "zoo.metrics.corpus",
+        "zoo.serving.server",
+        "zoo.onnx_export",
+        "zoo.training.lightning_cli",
+    } <= set(found["modules"])
     assert found["loaded"] == []
 
 
@@ -298,7 +322,9 @@ def test_the_wheel_is_whole(tmp_path):
     def python(code, *args):
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         command = [sys.executable, "-c", start + code, *args]
-        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, env=env, timeout=300).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=tmp_path, env=env, timeout=300
+        ).stdout
 
     def command(*args):
         return python("from zoo.cli import main; sys.exit(main(sys.argv[1:]))", *args)

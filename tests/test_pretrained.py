@@ -43,11 +43,16 @@ def test_raw_input_gives_an_answer(name):
     elif hasattr(model, "translate"):
         assert re.search(r"\w", model.translate(text).text)
     elif hasattr(model, "answer"):
-        result = model.answer("Alice met a dog. The dog ran after Alice.", "Then XXXXX ran home.", ["Alice", "dog"])  # a name and a noun
+        result = model.answer(
+            "Alice met a dog. The dog ran after Alice.", "Then XXXXX ran home.", ["Alice", "dog"]
+        )  # a name and a noun
         assert result.answer in ("Alice", "dog") and sum(result.probabilities.values()) > 0.2
     elif hasattr(model, "complete"):
         written = model.complete(text, max_words=5)
-        assert re.search(r"\w", written.continuation) and written.attention.shape == (len(written.tokens), model.config["window"])
+        assert re.search(r"\w", written.continuation) and written.attention.shape == (
+            len(written.tokens),
+            model.config["window"],
+        )
         assert 1 < model.perplexity(text) < model.config["vocab_size"]
     else:
         result = model.classify((text, text) if model.config.get("pair") else text)

@@ -1,4 +1,5 @@
-"""The upstream files as they are published, given to the public verbs: each test example becomes the numbers its card was measured on.
+"""The upstream files as they are published, given to the public verbs: each test example becomes the numbers its card
+was measured on.
 
 What is compared is what the network reads, example by example, so that the score of the raw text is that of the card.
 """
@@ -18,8 +19,9 @@ import yaml
 import zoo
 import zoo.data
 from zoo import registry
-from zoo.cloze_text import ClozeBatch, collate_questions, word_id
-from zoo.data.synthetic import Dates
+from zoo.batches.reading import ClozeBatch, collate_questions
+from zoo.data.translation.dates import Dates
+from zoo.text.words import word_id
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 NAMES = registry.list_models()
@@ -83,10 +85,14 @@ def cloze(model, data, root):
         start, place = int(row["start"]), int(row["pos"])
         query = lines[start + 20].split(" ")
         query[place] = "XXXXX"
-        question = model.read_question("\n".join(lines[start : start + 20]), " ".join(query), row["candidates"].split("|"))
+        question = model.read_question(
+            "\n".join(lines[start : start + 20]), " ".join(query), row["candidates"].split("|")
+        )
         numbers = {}
         texts = [[np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)] for words in question]
-        found = collate_questions(*texts, None, np.array([word_id(word, model.tokenizer) for word in numbers], np.int64))
+        found = collate_questions(
+            *texts, None, np.array([word_id(word, model.tokenizer) for word in numbers], np.int64)
+        )
         wanted = data._test.batch(np.array([n]))
         for name in ClozeBatch._fields[:-1]:
             assert torch.equal(getattr(found, name), getattr(wanted, name)), f"{name} of question {n + 1}: {row}"
@@ -148,7 +154,9 @@ def test_the_verb_reads_what_the_card_was_measured_on(name, tmp_path, monkeypatc
     model = zoo.load(name)
     options = {"cache_features": False} if kind == "Flickr8k" else {}
     data = getattr(zoo.data, kind)(**{**settings.get("init_args", {}), "cache_dir": str(tmp_path), **options})
-    data.trainer = SimpleNamespace(state=SimpleNamespace(fn="test"), lightning_module=model, global_rank=0, world_size=1)
+    data.trainer = SimpleNamespace(
+        state=SimpleNamespace(fn="test"), lightning_module=model, global_rank=0, world_size=1
+    )
     data.prepare_data()
     data.setup("test")
     READERS[kind](model, data, root)

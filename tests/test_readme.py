@@ -38,9 +38,19 @@ NOT_RUN = {  # beginning of commands -> why
     "pytest": "would run this file again",
     "python tests/benchmarks/": "measures the machine for minutes",
 }
-SLOW = {"Compare all attention mechanisms", "Train on several GPUs", "Export to ONNX", "Serve"}  # chapters that start processes, or export large models
+SLOW = {
+    "Compare all attention mechanisms",
+    "Train on several GPUs",
+    "Export to ONNX",
+    "Serve",
+}  # chapters that start processes, or export large models
 AFTER = {"Publish": "Train"}  # chapters that use what another one wrote
-WORDS = {"NAME": "luong_dot.dates", "DATA": "data", "RECIPE.yaml": "recipes/luong_dot.dates.yaml", "FIRST_MACHINE": "127.0.0.1"}
+WORDS = {
+    "NAME": "luong_dot.dates",
+    "DATA": "data",
+    "RECIPE.yaml": "recipes/luong_dot.dates.yaml",
+    "FIRST_MACHINE": "127.0.0.1",
+}
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,11 @@ def commands(text):
             shown = [code for code in re.findall("`([^`]+)`", line) if " " in code]
         elif fence in (None, "", "bash") and chapter != SYNOPSIS:
             shown = [line]
-        found += [Command(chapter, tuple(shlex.split(part, comments=True))) for part in shown if part.split()[:1] and part.split()[0] in PROGRAMS]
+        found += [
+            Command(chapter, tuple(shlex.split(part, comments=True)))
+            for part in shown
+            if part.split()[:1] and part.split()[0] in PROGRAMS
+        ]
     return list(dict.fromkeys(found))
 
 
@@ -101,7 +115,9 @@ def unknown_names(text, names):
 
 
 def write_files(folder):
-    """What the commands find: the repository's recipes, and a user's small files under the names that the README gives them."""
+    """What the commands find: the repository's recipes, and a user's small files under the names that the README gives
+    them.
+    """
     for name in ("recipes", "model_cards", "examples"):
         (folder / name).symlink_to(ROOT / name)
     lines = [f"{n} dogs run over the {word} street in the snow" for n in range(12) for word in ("wide", "small", "old")]
@@ -118,7 +134,10 @@ def write_files(folder):
         rows = [(labeled_fakes.document(rng, n % 3).replace("\n", " "), f"class{n % 3}") for n in range(60)]
         labeled_fakes.table(folder / name, ("text", "label"), rows)
     (folder / "book.txt").write_text("".join(f"The old man and {line}.\n" for line in lines * 4))
-    questions = [("Ann met the dog. The dog ran home.", "Then XXXXX ran home.", "dog", "Ann|dog"), ("Bob saw Eve.", "XXXXX saw Eve.", "Bob", "Bob|Eve")]
+    questions = [
+        ("Ann met the dog. The dog ran home.", "Then XXXXX ran home.", "dog", "Ann|dog"),
+        ("Bob saw Eve.", "XXXXX saw Eve.", "Bob", "Bob|Eve"),
+    ]
     rows = [(f"{document} It was {n}.", *rest) for n in range(20) for document, *rest in questions]
     labeled_fakes.table(folder / "questions.tsv", ("document", "query", "answer", "candidates"), rows)
     rows = ["image\tcaption\n"]
@@ -146,7 +165,10 @@ class User:
 
     def run(self, command, capfd):
         """Runs one command; what it must have done is checked, and its output returned."""
-        args = [re.sub("|".join(map(re.escape, self.words)), lambda found: self.words[found[0]], word) for word in command.args]
+        args = [
+            re.sub("|".join(map(re.escape, self.words)), lambda found: self.words[found[0]], word)
+            for word in command.args
+        ]
         verb = args[1] if args[0] == "zoo" else args[0]
         if "fit" in args:
             return self.fit(args)
@@ -185,7 +207,9 @@ class User:
         return [word for option in options.items() for word in option]
 
     def fit(self, args):
-        """Trains in this process, or in two as torchrun, SLURM or Lightning start them; there must be one more epoch then."""
+        """Trains in this process, or in two as torchrun, SLURM or Lightning start them; there must be one more epoch
+        then.
+        """
         run = Path("runs") / Path(args[args.index("--config") + 1]).stem
         resumed = "--ckpt_path" in args and args[0] == "zoo"
         if run.exists() and not resumed:
@@ -207,7 +231,13 @@ class User:
             if option in args:
                 args[args.index(option) + 1] = "1" if machines else "2"
         if args[0] == "srun":
-            job = {"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_LOCALID": "0"}
+            job = {
+                "SLURM_JOB_NAME": "train",
+                "SLURM_JOB_ID": "1",
+                "SLURM_NTASKS": "2",
+                "SLURM_NTASKS_PER_NODE": "1",
+                "SLURM_LOCALID": "0",
+            }
             job |= {"SLURM_NODELIST": "127.0.0.1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
             environments = [os.environ | job | {"SLURM_PROCID": rank, "SLURM_NODEID": rank} for rank in ("0", "1")]
             args = args[args.index("zoo") :]
@@ -255,7 +285,9 @@ class User:
         """Asks the server; the answer must be JSON, with as many results as were asked for."""
         if "@photo.jpg" in args:
             self.serve(["zoo", "serve", "show_attend_tell_soft.flickr8k", "--port", self.words["8000"]])
-        run = subprocess.run([args[0], "--fail-with-body", "-sS", *args[1:]], capture_output=True, text=True, timeout=60)
+        run = subprocess.run(
+            [args[0], "--fail-with-body", "-sS", *args[1:]], capture_output=True, text=True, timeout=60
+        )
         assert run.returncode == 0, run.stdout + run.stderr
         answer, asked = json.loads(run.stdout), json.loads(args[args.index("-d") + 1]) if "-d" in args else {}
         assert answer and len(answer.get("results", [])) == len(asked.get("texts", [])), answer
@@ -310,12 +342,14 @@ def _worked_through(chapter, users, tmp_path_factory, patch, capfd):
 TO_RUN = list(dict.fromkeys(command.chapter for command in COMMANDS if command.why_not is None))
 
 
-@pytest.mark.parametrize("chapter", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TO_RUN])
+@pytest.mark.parametrize(
+    "chapter", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TO_RUN]
+)
 def test_commands(chapter, users, tmp_path_factory, monkeypatch, capfd):
     """All of a chapter, in its order, in one folder."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setattr("zoo.captioning.load_backbone", lambda *arguments: None)  # a download
+    monkeypatch.setattr("zoo.tasks.captioning.load_backbone", lambda *arguments: None)  # a download
     _worked_through(chapter, users, tmp_path_factory, monkeypatch, capfd)
 
 

@@ -15,14 +15,14 @@ from safetensors.torch import save_file
 
 import zoo.data
 from zoo import registry
-from zoo.backbones import make_backbone
 from zoo.cli import main
-from zoo.data.caption_data import CaptionData
-from zoo.data.cloze import ClozeData
-from zoo.data.labeled import LabeledData
-from zoo.data.plain_text import RunningText
+from zoo.data.captioning.base import CaptionData
+from zoo.data.classification.base import LabeledData
+from zoo.data.language_modelling.plain_text import RunningText
+from zoo.data.reading.cloze import ClozeData
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.text import Tokenizer
+from zoo.vision.backbones import make_backbone
 
 RECIPES = sorted((Path(__file__).parent.parent / "recipes").glob("*.yaml"))
 _downloaded = []
@@ -80,7 +80,9 @@ def _backbone(model, root, monkeypatch):
     """Random weights where the recipe looks for a file; nothing in place of a download."""
     name = model["backbone_weights"]
     if not name.endswith(".safetensors"):
-        monkeypatch.setattr("zoo.captioning.load_backbone", lambda backbone, network, weights: _downloaded.append(weights))
+        monkeypatch.setattr(
+            "zoo.tasks.captioning.load_backbone", lambda backbone, network, weights: _downloaded.append(weights)
+        )
         return
     (root / name).parent.mkdir(parents=True)
     torch.manual_seed(0)  # the same at each call
@@ -96,7 +98,9 @@ def _pair_classifier():
 
 
 def _small(path, folder, monkeypatch):
-    """Invented data for a recipe in a folder, and the options that make its training short; the real models have the real size here."""
+    """Invented data for a recipe in a folder, and the options that make its training short; the real models have the
+    real size here.
+    """
     recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     monkeypatch.setenv("ZOO_DATA", str(folder / "data"))
     monkeypatch.setenv("ZOO_CACHE", str(folder / "cache"))
@@ -106,7 +110,11 @@ def _small(path, folder, monkeypatch):
     _downloaded.clear()
     _invent(data_class, recipe["data"].get("init_args", {}), folder / "data")
     captioning = issubclass(data_class, CaptionData)
-    small = ["--data.batch_size", "2", *([] if captioning or issubclass(data_class, RunningText) else ["--data.batch_tokens", "null"])]
+    small = [
+        "--data.batch_size",
+        "2",
+        *([] if captioning or issubclass(data_class, RunningText) else ["--data.batch_tokens", "null"]),
+    ]
     model = recipe["model"]["init_args"]
     if "backbone_weights" in model:
         small += ["--model.image_size", "64"]
@@ -115,7 +123,14 @@ def _small(path, folder, monkeypatch):
         small += ["--model.name", "show_attend_tell_soft.flickr8k"] if captioning else []
         if not captioning:
             _pair_classifier().save_pretrained(model["name"].removeprefix("local-dir:"))
-    options = ["--trainer.accelerator", "cpu", "--trainer.precision", "32-true", "--trainer.enable_progress_bar", "false"]
+    options = [
+        "--trainer.accelerator",
+        "cpu",
+        "--trainer.precision",
+        "32-true",
+        "--trainer.enable_progress_bar",
+        "false",
+    ]
     return recipe, ["fit", "--config", str(path), *options, *small]
 
 
@@ -133,7 +148,9 @@ QUICK = ("luong_dot.dates", "structured_self_attention.trec6")
 
 
 @pytest.mark.parametrize(
-    "path", [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES], ids=lambda path: path.stem
+    "path",
+    [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],
+    ids=lambda path: path.stem,
 )
 def test_a_killed_training_of_a_recipe_ends_with_the_same_bits(path, tmp_path, monkeypatch):
     """With its own callbacks and settings: killed after the first epoch and amid the second."""
@@ -142,9 +159,20 @@ def test_a_killed_training_of_a_recipe_ends_with_the_same_bits(path, tmp_path, m
         folder = tmp_path / ("killed" if kills else "whole")
         folder.mkdir()
         _, command = _small(path, folder, monkeypatch)
-        command += ["--trainer.max_epochs", "3", "--trainer.limit_train_batches", "5", "--trainer.limit_val_batches", "2"]
+        command += [
+            "--trainer.max_epochs",
+            "3",
+            "--trainer.limit_train_batches",
+            "5",
+            "--trainer.limit_val_batches",
+            "2",
+        ]
         for place, count in kills:
-            cut = ["--trainer.callbacks+=fakes.CutAt", f"--trainer.callbacks.place={place}", f"--trainer.callbacks.count={count}"]
+            cut = [
+                "--trainer.callbacks+=fakes.CutAt",
+                f"--trainer.callbacks.place={place}",
+                f"--trainer.callbacks.count={count}",
+            ]
             with pytest.raises(Cut):
                 main([*command, *cut, "--ckpt_path", "last"])
         assert main([*command, *(["--ckpt_path", "last"] if kills else [])]) == 0

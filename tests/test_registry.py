@@ -23,7 +23,15 @@ def test_import_is_quick_and_without_torch():
 
 
 def test_public_names():
-    assert dir(zoo) == ["BundleError", "DamagedError", "FetchError", "MisfitError", "__version__", "list_models", "load"]
+    assert dir(zoo) == [
+        "BundleError",
+        "DamagedError",
+        "FetchError",
+        "MisfitError",
+        "__version__",
+        "list_models",
+        "load",
+    ]
     assert zoo.BundleError is BundleError and issubclass(zoo.DamagedError, zoo.BundleError)
     with pytest.raises(AttributeError, match="module 'zoo' has no attribute 'laod'"):
         zoo.laod

@@ -10,11 +10,12 @@ Importing this package does not import torch; `zoo.load` does.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from zoo.utils.version import __version__
+
 if TYPE_CHECKING:
     from zoo.bundles.files import BundleError, DamagedError, FetchError, MisfitError
     from zoo.registry import list_models, load
 
-__version__ = "0.1.0"
 __all__ = ["BundleError", "DamagedError", "FetchError", "MisfitError", "__version__", "list_models", "load"]
 
 _HOME = {"list_models": "zoo.registry", "load": "zoo.registry"}

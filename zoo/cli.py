@@ -23,13 +23,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from zoo import __version__, registry
-from zoo.allocator import keep_freed_memory
+from zoo import registry
 from zoo.bundles.card import split_card
 from zoo.bundles.files import Bundle, local_dir, replaceable
 from zoo.bundles.publish import Package, check_repo_id, prepare, publish
-from zoo.extras import require
+from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.atomic import target_folder
+from zoo.utils.extras import require
+from zoo.utils.version import __version__
 
 PACKAGE = Path(__file__).parent
 # Beside the package in a checkout, inside it in an installed wheel.
@@ -110,7 +111,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {'no such file or folder' if isinstance(error, FileNotFoundError) else error.strerror}"
+        return (
+            f"{error.filename}: {'no such file or folder' if isinstance(error, FileNotFoundError) else error.strerror}"
+        )
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -173,12 +176,30 @@ def _parser() -> argparse.ArgumentParser:
         "and folders of them; without any, lines are read from standard input",
     )
     command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
-    command.add_argument("--plot", metavar="FILE", help="draw the attention (FILE-2 and so on for further texts or images)")
+    command.add_argument(
+        "--plot", metavar="FILE", help="draw the attention (FILE-2 and so on for further texts or images)"
+    )
     command.add_argument("--html", metavar="FILE", help="classifiers, captioners and readers: the same as a web page")
-    command.add_argument("--document", metavar="FILE", help="readers: the document (or its text, or -) that the queries, with XXXXX for a word, are about")
-    command.add_argument("--candidates", metavar="W|W|...", help="readers: words to choose from (default: all words of the document)")
-    command.add_argument("--beam-size", type=int, metavar="K", help="translation, completion and captions: 1 is greedy search (default: the model's own)")
-    command.add_argument("--n-best", type=int, metavar="N", help="translation, completion and captions: print the N best, each with its score")
+    command.add_argument(
+        "--document",
+        metavar="FILE",
+        help="readers: the document (or its text, or -) that the queries, with XXXXX for a word, are about",
+    )
+    command.add_argument(
+        "--candidates", metavar="W|W|...", help="readers: words to choose from (default: all words of the document)"
+    )
+    command.add_argument(
+        "--beam-size",
+        type=int,
+        metavar="K",
+        help="translation, completion and captions: 1 is greedy search (default: the model's own)",
+    )
+    command.add_argument(
+        "--n-best",
+        type=int,
+        metavar="N",
+        help="translation, completion and captions: print the N best, each with its score",
+    )
 
     command = add(
         "serve",
@@ -206,12 +227,26 @@ def _parser() -> argparse.ArgumentParser:
         "addresses, and no pages of others); may be given several times",
     )
     command.add_argument(
-        "--max-batch", type=int, default=16, metavar="N", help="texts, images or questions that are answered together (default: %(default)s)"
+        "--max-batch",
+        type=int,
+        default=16,
+        metavar="N",
+        help="texts, images or questions that are answered together (default: %(default)s)",
     )
     command.add_argument(
-        "--batch-wait-ms", type=float, default=5.0, metavar="MS", help="how long a request waits for others (default: %(default)s)"
+        "--batch-wait-ms",
+        type=float,
+        default=5.0,
+        metavar="MS",
+        help="how long a request waits for others (default: %(default)s)",
     )
-    command.add_argument("--max-items", type=int, default=32, metavar="N", help="texts, images or questions in one request (default: %(default)s)")
+    command.add_argument(
+        "--max-items",
+        type=int,
+        default=32,
+        metavar="N",
+        help="texts, images or questions in one request (default: %(default)s)",
+    )
     command.add_argument(
         "--max-tokens",
         type=int,
@@ -226,10 +261,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="tokens times beam size of all texts in one request; an eighth of it for one text (default: %(default)s)",
     )
-    command.add_argument("--max-bytes", type=int, metavar="N", help="size of one request (default: 1 MiB, 16 MiB for images)")
-    command.add_argument("--workers", type=int, default=1, metavar="N", help="copies of the model on each device (default: %(default)s)")
+    command.add_argument(
+        "--max-bytes", type=int, metavar="N", help="size of one request (default: 1 MiB, 16 MiB for images)"
+    )
+    command.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="copies of the model on each device (default: %(default)s)"
+    )
     command.add_argument("--devices", default="cpu", help="cpu, auto or a number of GPUs (default: %(default)s)")
-    command.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds for one request (default: %(default)s)")
+    command.add_argument(
+        "--timeout", type=float, default=30.0, metavar="S", help="seconds for one request (default: %(default)s)"
+    )
 
     command = add(
         "align",
@@ -240,8 +281,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("name", help="a translator: a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
     command.add_argument("source", help="sentences, one a line, with spaces between words; .gz and .xz too")
-    command.add_argument("target", nargs="?", help="their translations (default: SOURCE holds both, with a tab between them)")
-    command.add_argument("--gold", metavar="FILE", help="print the alignment error rate: a line a pair, i-j for a sure and ipj for a possible link, from 1")
+    command.add_argument(
+        "target", nargs="?", help="their translations (default: SOURCE holds both, with a tab between them)"
+    )
+    command.add_argument(
+        "--gold",
+        metavar="FILE",
+        help="print the alignment error rate: a line a pair, i-j for a sure and ipj for a possible link, from 1",
+    )
     command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
     command.add_argument("--plot", metavar="FILE", help="draw the attention of the first pair that has words")
 
@@ -256,45 +303,83 @@ def _parser() -> argparse.ArgumentParser:
         "  zoo compare --out runs/comparison --seeds 1 2 3 --jobs 4      # goes on where it stopped\n"
         "  zoo compare --out runs/comparison --report                    # only the table and the plot",
     )
-    command.add_argument("--out", required=True, metavar="FOLDER", help="folder of trainings and results; what is there is not done again")
-    command.add_argument("--data.root", dest="root", metavar="DATA", help="folder that holds the data (default: ZOO_DATA, else downloaded)")
+    command.add_argument(
+        "--out",
+        required=True,
+        metavar="FOLDER",
+        help="folder of trainings and results; what is there is not done again",
+    )
+    command.add_argument(
+        "--data.root",
+        dest="root",
+        metavar="DATA",
+        help="folder that holds the data (default: ZOO_DATA, else downloaded)",
+    )
     command.add_argument("--only", nargs="+", metavar="NAME", help="mechanisms: names of the recipes (default: all)")
-    command.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="one training each (default: 1)")
-    command.add_argument("--epochs", type=int, metavar="N", help="the budget, with which the schedule is stretched (default: base.yaml's)")
-    command.add_argument("--jobs", type=int, default=1, metavar="N", help="trainings at a time, on the GPUs in turn (default: %(default)s)")
-    command.add_argument("--threads", type=int, metavar="N", help="of each training (default: all processors, shared out)")
+    command.add_argument(
+        "--seeds", nargs="+", type=int, default=[1], metavar="N", help="one training each (default: 1)"
+    )
+    command.add_argument(
+        "--epochs",
+        type=int,
+        metavar="N",
+        help="the budget, with which the schedule is stretched (default: base.yaml's)",
+    )
+    command.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="trainings at a time, on the GPUs in turn (default: %(default)s)",
+    )
+    command.add_argument(
+        "--threads", type=int, metavar="N", help="of each training (default: all processors, shared out)"
+    )
     command.add_argument("--device", choices=("cpu", "cuda"), help="(default: cuda where there is a GPU)")
     command.add_argument("--recipes", metavar="FOLDER", help="other recipes: a base.yaml and a file for each mechanism")
-    command.add_argument("--report", action="store_true", help="train nothing, write table and plot of the results that are there")
-    command.add_argument("--page", metavar="FOLDER", help="where README.md and its plot go (default: the folder of the results)")
+    command.add_argument(
+        "--report", action="store_true", help="train nothing, write table and plot of the results that are there"
+    )
+    command.add_argument(
+        "--page", metavar="FOLDER", help="where README.md and its plot go (default: the folder of the results)"
+    )
 
     command = add(
         "export",
         _export,
-        "turn a training checkpoint, or the mean of several, into a folder of weights (fp16), or a model into ONNX graphs",
+        "turn a training checkpoint, or the mean of several, into a folder of weights (fp16), or a model into ONNX "
+        "graphs",
         "zoo export runs/luong_dot.dates/checkpoints/best.ckpt my_weights\n"
         '  zoo predict local-dir:my_weights "3 May 1995"\n'
         "  zoo export one/checkpoints/best.ckpt two/checkpoints/best.ckpt mean_of_both\n"
         "  zoo export luong_general.multi30k_en_de graphs --format onnx",
     )
     command.add_argument(
-        "model", nargs="+", help="a checkpoint of `zoo fit`, a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION; of several "
-        "that began as one model the mean of the weights is exported"
+        "model",
+        nargs="+",
+        help="a checkpoint of `zoo fit`, a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION; of several "
+        "that began as one model the mean of the weights is exported",
     )
     command.add_argument("folder", help="new folder")
-    command.add_argument("--format", choices=("bundle", "onnx"), default="bundle", help="onnx needs the extra `onnx` (default: %(default)s)")
+    command.add_argument(
+        "--format",
+        choices=("bundle", "onnx"),
+        default="bundle",
+        help="onnx needs the extra `onnx` (default: %(default)s)",
+    )
 
     command = add(
         "publish",
         _publish,
         "send weights and their card to the Hugging Face Hub, in one commit",
-        "zoo publish my_weights my-name/my-model --dry-run\n"
-        "  zoo publish my_weights my-name/my-model --private",
+        "zoo publish my_weights my-name/my-model --dry-run\n  zoo publish my_weights my-name/my-model --private",
     )
     command.add_argument("source", help="a folder of weights (or local-dir:FOLDER), or a name of `zoo list`")
     command.add_argument("repo", metavar="ORG/REPO", help="repository on the Hub; created if it does not exist")
     command.add_argument("--private", action="store_true", help="create it as a private repository")
-    command.add_argument("--dry-run", action="store_true", help="check everything and show what would be sent; contacts nothing")
+    command.add_argument(
+        "--dry-run", action="store_true", help="check everything and show what would be sent; contacts nothing"
+    )
     command.add_argument("--replace-card", action="store_true", help="also replace a README.md that people wrote there")
     return parser
 
@@ -325,7 +410,9 @@ def _list(options: argparse.Namespace) -> None:
             )
         )
     if options.markdown:
-        rows = [tuple(map(str.lower, rows[0])), ("---", "---", "---:", "---:", "---")] + [(f"[`{r[0]}`](model_cards/{r[0]}.md)", *r[1:]) for r in rows[1:]]
+        rows = [tuple(map(str.lower, rows[0])), ("---", "---", "---:", "---:", "---")] + [
+            (f"[`{r[0]}`](model_cards/{r[0]}.md)", *r[1:]) for r in rows[1:]
+        ]
         print("\n".join(f"| {' | '.join(row)} |" for row in rows))
         return
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
@@ -344,7 +431,7 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _predict(options: argparse.Namespace) -> None:
-    from zoo.predict import run
+    from zoo.commands.predict import run
 
     run(options)
 
@@ -358,13 +445,13 @@ def _serve(options: argparse.Namespace) -> None:
 
 
 def _align(options: argparse.Namespace) -> None:
-    from zoo.aligning import run
+    from zoo.commands.align import run
 
     run(options)
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from zoo.comparison import run
+    from zoo.comparison.jobs import run
 
     run(options)
 
@@ -377,10 +464,13 @@ def _export(options: argparse.Namespace) -> None:
         target_folder(options.folder, replaceable_graphs)  # before any work
     else:
         target_folder(options.folder, replaceable)
-    from zoo.averaging import average
-    from zoo.checkpoints import model_of
+    from zoo.commands.average import average
+    from zoo.training.checkpoints import model_of
 
-    model = average([model_of(source) if _is_checkpoint(source) else registry.load(source) for source in options.model], options.model)
+    model = average(
+        [model_of(source) if _is_checkpoint(source) else registry.load(source) for source in options.model],
+        options.model,
+    )
     if options.format == "onnx":
         _export_onnx(model, options.folder, options.model[0])
         return
@@ -430,8 +520,11 @@ def _train(args: list[str]) -> None:
         if option.startswith("--config"):
             file = option.partition("=")[2] or value
             if "://" in file:
-                raise ValueError(f"--config {file}: a recipe is code and is read from this machine only; download it and read it first")
-    from zoo.training import run
+                raise ValueError(
+                    f"--config {file}: a recipe is code and is read from this machine only; download it and read it "
+                    "first"
+                )
+    from zoo.training.lightning_cli import run
 
     keep_freed_memory()
     run(["--help" if arg == "--help-all" else arg for arg in args])

@@ -17,7 +17,7 @@ from zoo.bundles import hub
 from zoo.bundles.files import Bundle, MisfitError, local_dir
 
 if TYPE_CHECKING:  # importing torch here would make `zoo list` slow
-    from zoo.module import ZooModule
+    from zoo.tasks.base import ZooModule
 
 BUNDLED = Path(__file__).parent / "weights"
 
@@ -28,7 +28,8 @@ class Entry:
 
     Attributes:
         name: What `zoo.load` is given.
-        sha256: Hash of its config.json (`zoo export` prints it), which names the class and the hashes of all other files.
+        sha256: Hash of its config.json (`zoo export` prints it), which names the class and the hashes of all other
+            files.
         repo_id: `ORG/REPO` on the Hugging Face Hub; None: bundled under zoo/weights/<name>/.
         revision: Full commit id in that repository.
     """

@@ -46,7 +46,8 @@ def naive_weights(kind, attention, name, query, memory, length, t, renormalize):
         factor = [math.exp(-((s - p) ** 2) / (2 * sigma**2)) for s in range(length)]
     else:
         factor = [
-            1 / (1 + math.exp(-float(attention.v_p.weight @ torch.tanh(attention.w_p.weight @ memory[s])))) for s in range(length)
+            1 / (1 + math.exp(-float(attention.v_p.weight @ torch.tanh(attention.w_p.weight @ memory[s]))))
+            for s in range(length)
         ]
         chosen = sorted(range(length), key=lambda s: -factor[s])[:D]
     weights = [0.0] * S
@@ -164,7 +165,9 @@ def test_local_p_star_with_a_wide_window_is_gated_global_attention():
 
 def test_location_ignores_words_beyond_its_length():
     attention = make_attention("global", H, H, score="location", max_length=4)
-    _, weights = attention(torch.randn(1, 2, H), attention.project(torch.randn(1, 6, H), torch.ones(1, 6, dtype=torch.bool)))
+    _, weights = attention(
+        torch.randn(1, 2, H), attention.project(torch.randn(1, 6, H), torch.ones(1, 6, dtype=torch.bool))
+    )
     assert (weights[..., 4:] == 0).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2))
 
@@ -190,7 +193,10 @@ def test_permuting_the_memory_permutes_the_weights():
 def test_bad_arguments():
     with pytest.raises(ValueError, match="score 'dot' needs query and memory of one size; got query 4 and memory 5"):
         make_attention("global", 4, 5, score="dot")
-    with pytest.raises(ValueError, match="attention must be one of 'global', 'local_m', 'local_p', 'local_p_full', 'local_p_star'; got 'hard'"):
+    with pytest.raises(
+        ValueError,
+        match="attention must be one of 'global', 'local_m', 'local_p', 'local_p_full', 'local_p_star'; got 'hard'",
+    ):
         make_attention("hard", 4, 4)
     with pytest.raises(ValueError, match="window must be at least 1; got 0"):
         make_attention("local_m", 4, 4, window=0)

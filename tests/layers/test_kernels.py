@@ -1,4 +1,6 @@
-"""Each kernel against the plain torch it stands in for: values, gradients, second derivatives; and when it may stand in."""
+"""Each kernel against the plain torch it stands in for: values, gradients, second derivatives; and when it may stand
+in.
+"""
 
 import copy
 
@@ -28,7 +30,11 @@ def _lstm_case(directions=2):
 
 def _gru_case(directions=2):
     rows = directions * sum(COUNTS)
-    return [torch.randn(rows, 6, **DOUBLE), torch.randn(directions, 6, 2, **DOUBLE), torch.randn(directions, 3, 2, **DOUBLE)]
+    return [
+        torch.randn(rows, 6, **DOUBLE),
+        torch.randn(directions, 6, 2, **DOUBLE),
+        torch.randn(directions, 3, 2, **DOUBLE),
+    ]
 
 
 CASES = {
@@ -116,7 +122,10 @@ def test_inputs_without_gradient_and_inputs_left_alone(kernel, plain, inputs):
     for n, alone in enumerate(inputs):
         given = [x if x is alone else x.detach() for x in inputs]
         torch.testing.assert_close(
-            torch.autograd.grad(scalar(kernel(*given)), alone), torch.autograd.grad(scalar(plain(*given)), alone), rtol=1e-10, atol=1e-12
+            torch.autograd.grad(scalar(kernel(*given)), alone),
+            torch.autograd.grad(scalar(plain(*given)), alone),
+            rtol=1e-10,
+            atol=1e-12,
         )
         assert torch.equal(inputs[n], before[n])
 

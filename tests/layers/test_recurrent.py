@@ -87,7 +87,9 @@ def test_steps_of_a_loop_equal_torch(name):
         theirs, *_ = torch.func.functional_call(twin, dict(zip(dict(twin.named_parameters()), params)), (theirs,))
     torch.testing.assert_close(ours, theirs.transpose(0, 1))
     parameters = [x, feed, *decoder.parameters()]
-    for a, b in zip(torch.autograd.grad(ours.sin().sum(), parameters), torch.autograd.grad(theirs.sin().sum(), parameters)):
+    for a, b in zip(
+        torch.autograd.grad(ours.sin().sum(), parameters), torch.autograd.grad(theirs.sin().sum(), parameters)
+    ):
         torch.testing.assert_close(a, b)
 
 

@@ -274,6 +274,7 @@ def test_a_sentence_alone_equals_the_sentence_in_a_batch(method):
 def test_rare_checks_change_nothing(monkeypatch):
     toy = Toy(eos_bias=1.5, seed=3)
     state, memory = toy.start(8)
+
     def run():
         options = {"beam_size": 3, "n_best": 3, "max_length": torch.arange(8) + 2}
         return [beam_search(toy.step, state, memory, **options, early_stopping=early) for early in (False, True)]

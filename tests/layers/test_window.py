@@ -23,21 +23,31 @@ def seen(sequence, t, d):
 def test_scores_and_gradients_equal_a_loop():
     keys, query = memory(), torch.randn(T, B, K, dtype=torch.float64, requires_grad=True)
     v = torch.randn(K, dtype=torch.float64, requires_grad=True)
-    rows = [torch.stack([torch.tanh(query[t] + seen(keys, t, d)) @ v for d in range(1, L + 1)], dim=-1) for t in range(T)]
+    rows = [
+        torch.stack([torch.tanh(query[t] + seen(keys, t, d)) @ v for d in range(1, L + 1)], dim=-1) for t in range(T)
+    ]
     want, got = torch.stack(rows), window_score(query, keys, v)
     torch.testing.assert_close(got, want)
     grad = torch.randn_like(want)
-    for a, b in zip(torch.autograd.grad(got, [query, keys, v], grad), torch.autograd.grad(want, [query, keys, v], grad), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(got, [query, keys, v], grad), torch.autograd.grad(want, [query, keys, v], grad), strict=True
+    ):
         torch.testing.assert_close(a, b)
 
 
 def test_sums_and_gradients_equal_a_loop():
     values, weights = memory(), torch.randn(T, B, L, dtype=torch.float64, requires_grad=True)
-    want = torch.stack([sum(weights[t, :, d - 1, None] * seen(values, t, d) for d in range(1, L + 1)) for t in range(T)])
+    want = torch.stack(
+        [sum(weights[t, :, d - 1, None] * seen(values, t, d) for d in range(1, L + 1)) for t in range(T)]
+    )
     got = window_sum(weights, values)
     torch.testing.assert_close(got, want)
     grad = torch.randn_like(want)
-    for a, b in zip(torch.autograd.grad(got, [weights, values], grad), torch.autograd.grad(want, [weights, values], grad), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(got, [weights, values], grad),
+        torch.autograd.grad(want, [weights, values], grad),
+        strict=True,
+    ):
         torch.testing.assert_close(a, b)
 
 

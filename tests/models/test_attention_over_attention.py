@@ -1,4 +1,6 @@
-"""Readers: the equations against naive loops, padding and the rest of the batch, pointer sums, unknown words, `answer`."""
+"""Readers: the equations against naive loops, padding and the rest of the batch, pointer sums, unknown words,
+`answer`.
+"""
 
 import json
 import math
@@ -11,10 +13,11 @@ from model_cases import CASES, build
 from numeric import agree
 from torch.utils.data import DataLoader
 
-from zoo.cloze_text import BLANK, BLANK_ID, collate_questions, split_words
+from zoo.batches.reading import collate_questions
 from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention
-from zoo.reading import Reading, ReadingModule
+from zoo.tasks.reading import Reading, ReadingModule
 from zoo.text import UNK, Tokenizer
+from zoo.text.words import BLANK, BLANK_ID, split_words
 
 exactly = pytest.mark.usefixtures("float64")
 
@@ -26,7 +29,9 @@ QUERY = "`` Wait ! '' cried XXXXX to the Rabbit ."
 def collate(documents, queries, candidates=None, answers=None, ids=None):
     """A batch from lists of numbers; the vocabulary id of a number is the number itself."""
     ids = np.arange(60) if ids is None else np.array(ids)
-    arrays = [[np.array(row, np.int64) for row in rows] for rows in (documents, queries, candidates or [[]] * len(documents))]
+    arrays = [
+        [np.array(row, np.int64) for row in rows] for rows in (documents, queries, candidates or [[]] * len(documents))
+    ]
     return collate_questions(*arrays, answers, ids)
 
 
@@ -36,8 +41,13 @@ def collate(documents, queries, candidates=None, answers=None, ids=None):
 def naive_over_attention(m):
     """Equations 5 to 9 for one document of D words and one query of L words: M (D, L)."""
     rows, columns = m.shape
-    alpha = [[math.exp(m[i, j]) / sum(math.exp(m[k, j]) for k in range(rows)) for j in range(columns)] for i in range(rows)]
-    beta = [[math.exp(m[i, j]) / sum(math.exp(m[i, k]) for k in range(columns)) for j in range(columns)] for i in range(rows)]
+    alpha = [
+        [math.exp(m[i, j]) / sum(math.exp(m[k, j]) for k in range(rows)) for j in range(columns)] for i in range(rows)
+    ]
+    beta = [
+        [math.exp(m[i, j]) / sum(math.exp(m[i, k]) for k in range(columns)) for j in range(columns)]
+        for i in range(rows)
+    ]
     mean = [sum(beta[i][j] for i in range(rows)) / rows for j in range(columns)]
     return [sum(alpha[i][j] * mean[j] for j in range(columns)) for i in range(rows)], mean
 
@@ -159,12 +169,16 @@ def test_words_of_the_query_may_be_no_answers(attention):
     assert attention == "sum" or torch.equal(after[1], before[1])
     was, now = before[0].tolist(), after[0].tolist()
     assert now[:5] == pytest.approx([0, was[1] / (was[1] + was[4]), 0, 0, was[4] / (was[1] + was[4])], rel=1e-4)
-    assert now[5:] == pytest.approx(was[5:], rel=1e-4)  # the second document has no other words; the last query no words
+    assert now[5:] == pytest.approx(
+        was[5:], rel=1e-4
+    )  # the second document has no other words; the last query no words
 
 
 def test_excluded_words_leave_finite_gradients():
     model = build(AttentionOverAttentionReader, vocab_size=60, exclude_query_words=True).train()
-    loss, count = model.loss(collate([[5, 6], [7, 8], [9]], [[5], [7, 8], [9]], answers=[5, 7, 9]))  # the first answer is excluded
+    loss, count = model.loss(
+        collate([[5, 6], [7, 8], [9]], [[5], [7, 8], [9]], answers=[5, 7, 9])
+    )  # the first answer is excluded
     loss.backward()
     assert count == 3 and all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
@@ -176,7 +190,10 @@ def test_distinct_words_are_numbered_as_they_occur():
     batch = collate([[7, 5, 7], [5]], [[9, 7], [5, 6]], [[7, 8, 7, 9], []], [7, 6], ids=np.arange(60) * 2)
     assert batch.words.tolist() == [14, 10, 18, 10, 12] and batch.word_counts.tolist() == [3, 2]
     assert batch.document.tolist() == [0, 1, 0, 0] and batch.query.tolist() == [2, 0, 0, 1]
-    assert batch.candidates.tolist() == [0, -1, 0, 2, 0] and batch.candidate_counts.tolist() == [4, 1]  # none given: the document's
+    assert batch.candidates.tolist() == [0, -1, 0, 2, 0] and batch.candidate_counts.tolist() == [
+        4,
+        1,
+    ]  # none given: the document's
     assert batch.answers.tolist() == [0, -1]  # 6 is in the query only
     for part, chosen in zip(collate([[5]], [[5, 6]], [[]], [6], ids=np.arange(60) * 2), batch.select([1])):
         assert torch.equal(part, chosen)
@@ -191,7 +208,11 @@ def test_places_of_a_word_are_summed_and_candidates_chosen_by_their_sums():
     assert probabilities.tolist() == pytest.approx([0.6, 0.4, 0, 1, 0, 0.5, 0.5, 0])
     found = model.candidate_probabilities(probabilities, batch)
     assert found.tolist() == pytest.approx([0.4, 0.6, 0.6, 0, 1, 0, 0])  # a candidate twice has the whole sum twice
-    assert model.is_right(probabilities, batch).tolist() == [True, True, False]  # the last: no candidate is in the document
+    assert model.is_right(probabilities, batch).tolist() == [
+        True,
+        True,
+        False,
+    ]  # the last: no candidate is in the document
     absent = batch._replace(answers=torch.tensor([-1, -1, -1]))
     assert not model.is_right(probabilities, absent).any()
 
@@ -199,14 +220,22 @@ def test_places_of_a_word_are_summed_and_candidates_chosen_by_their_sums():
 def test_an_answer_that_is_not_there_is_counted_and_not_learnt():
     model = build(AttentionOverAttentionReader, vocab_size=60)
     batch = collate([[5, 6], [7, 8]], [[20], [20]], [[5, 6], [7, 8]], [5, 30])
-    options = dict(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    options = dict(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
     trainer = pl.Trainer(max_epochs=1, **options)
     trainer.fit(model, DataLoader([batch, batch], batch_size=None), DataLoader([batch], batch_size=None))
     assert trainer.callback_metrics["train/absent_answers"] == 2
     alone = build(AttentionOverAttentionReader, vocab_size=60).eval()
     with torch.no_grad():
         assert float(alone.loss(batch)[0]) == pytest.approx(float(alone.loss(batch.select([0]))[0]))
-    found = trainer.validate(model, DataLoader([batch, None], batch_size=None), verbose=False)[0]  # None: nothing for this process
+    found = trainer.validate(model, DataLoader([batch, None], batch_size=None), verbose=False)[
+        0
+    ]  # None: nothing for this process
     assert found["val/accuracy"] in (0, 50)  # the second can never be right
     with torch.no_grad():
         assert found["val/loss"] == pytest.approx(float(model.eval().loss(batch)[0]), rel=1e-4)
@@ -292,7 +321,9 @@ def test_answer_one_or_many(reader):
         assert one.query_weights is None
     else:
         assert float(one.query_weights.sum()) == pytest.approx(1) and len(one.query_weights) == len(one.query)
-    many = reader.answer([DOCUMENT, "Zog , Zog .", DOCUMENT], [QUERY, "XXXXX", QUERY], [["Alice", "Rabbit", "Zog"], None, ["Zog"]])
+    many = reader.answer(
+        [DOCUMENT, "Zog , Zog .", DOCUMENT], [QUERY, "XXXXX", QUERY], [["Alice", "Rabbit", "Zog"], None, ["Zog"]]
+    )
     assert many[0].probabilities == pytest.approx(one.probabilities, abs=1e-5)
     assert many[2].answer == "Zog" and list(many[1].probabilities) != []
     assert [r.answer for r in reader.answer(DOCUMENT, [QUERY, QUERY])] == [reader.answer(DOCUMENT, QUERY).answer] * 2
@@ -301,8 +332,13 @@ def test_answer_one_or_many(reader):
 
 def test_without_candidates_any_word_may_be_the_answer(reader):
     found = reader.answer(DOCUMENT, QUERY)
-    assert set(found.probabilities) == set(DOCUMENT.split()) and sum(found.probabilities.values()) == pytest.approx(1, abs=1e-5)
-    assert list(found.probabilities)[0] == found.answer and list(found.probabilities.values()) == sorted(found.probabilities.values())[::-1]
+    assert set(found.probabilities) == set(DOCUMENT.split()) and sum(found.probabilities.values()) == pytest.approx(
+        1, abs=1e-5
+    )
+    assert (
+        list(found.probabilities)[0] == found.answer
+        and list(found.probabilities.values()) == sorted(found.probabilities.values())[::-1]
+    )
 
 
 def test_the_mark_of_the_missing_word_is_no_answer(reader):
@@ -359,7 +395,9 @@ def test_results_are_written_as_picture_page_and_json(reader, tmp_path):
         assert "slept" in page and f"<h1>{result.answer}</h1>" in page
         found = json.loads(json.dumps(result.to_dict()))
         assert found["answer"] == result.answer and found["document"] == DOCUMENT.split()
-        assert (found["query_weights"] is None) == (reader.config["attention"] == "sum") and len(found["weights"]) == len(found["document"])
+        assert (found["query_weights"] is None) == (reader.config["attention"] == "sum") and len(
+            found["weights"]
+        ) == len(found["document"])
 
 
 @pytest.mark.parametrize("document", ["Alice " * 3000, "Alice", "\0 \x85 Alice ."])
@@ -375,7 +413,10 @@ def test_extreme_texts(reader, document):
         ((DOCUMENT, " \n"), "the query has no words; give a text"),
         ((DOCUMENT, "Who ran ?"), "the query must have XXXXX in place of the missing word; got 'Who ran [?]'"),
         ((DOCUMENT, QUERY, []), "there is no candidate; give some, or None to choose from all words of the document"),
-        ((DOCUMENT, QUERY, ["Bob", "alice"]), r"none of the candidates is in the document \(upper and lower case differ\): 'Bob', 'alice'"),
+        (
+            (DOCUMENT, QUERY, ["Bob", "alice"]),
+            r"none of the candidates is in the document \(upper and lower case differ\): 'Bob', 'alice'",
+        ),
         ((DOCUMENT, QUERY, ["Alice Rabbit"]), "a candidate must be one word of the document; got 'Alice Rabbit'"),
         (([DOCUMENT, DOCUMENT], [QUERY]), "there must be as many documents as queries; got 2 and 1"),
         ((DOCUMENT, [QUERY], [["Alice"], None]), "there must be as many lists of candidates as queries; got 2 and 1"),
@@ -389,12 +430,18 @@ def test_what_answer_refuses(reader, arguments, message):
 
 def test_candidates_from_a_generator(reader):
     given = ["Alice", "Rabbit"]
-    assert reader.answer(DOCUMENT, QUERY, (word for word in given)).probabilities == reader.answer(DOCUMENT, QUERY, given).probabilities
+    assert (
+        reader.answer(DOCUMENT, QUERY, (word for word in given)).probabilities
+        == reader.answer(DOCUMENT, QUERY, given).probabilities
+    )
 
 
 def test_candidates_that_are_no_answers(reader):
     reader.config["exclude_query_words"] = True
-    with pytest.raises(ValueError, match="to this model no word of the query is an answer, and the candidates in the document are such words"):
+    with pytest.raises(
+        ValueError,
+        match="to this model no word of the query is an answer, and the candidates in the document are such words",
+    ):
         reader.answer(DOCUMENT, "XXXXX and Alice", ["Alice", "nobody"])
     found = reader.answer(DOCUMENT, "XXXXX and Alice", ["Alice", "Rabbit"])
     assert found.answer == "Rabbit" and found.probabilities["Alice"] == 0 < found.probabilities["Rabbit"]
@@ -449,7 +496,14 @@ def test_it_learns_to_point_at_what_follows_a_marker():
     """The word behind the marker is the answer, whatever it is: only states, not words, can tell."""
     torch.manual_seed(0)
     rng = np.random.default_rng(0)
-    model = build(AttentionOverAttentionReader, vocab_size=40, embedding_size=16, hidden_size=16, num_unknown=16, candidate_dropout=0.5)
+    model = build(
+        AttentionOverAttentionReader,
+        vocab_size=40,
+        embedding_size=16,
+        hidden_size=16,
+        num_unknown=16,
+        candidate_dropout=0.5,
+    )
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
     def batch():

@@ -1,5 +1,5 @@
-"""What every classifier must do: padding and the rest of the batch never matter, attention is a distribution over real words, the
-equations equal naive loops, and `classify` takes whatever a user has."""
+"""What every classifier must do: padding and the rest of the batch never matter, attention is a distribution over real
+words, the equations equal naive loops, and `classify` takes whatever a user has."""
 
 import json
 
@@ -9,11 +9,17 @@ from model_cases import CASES, build
 from numeric import agree
 from torch import nn
 
-from zoo.classification import Classification, ClassificationModule, DocumentClassification, DocumentClassifier, TextClassifier
-from zoo.labeled_text import collate_documents, collate_texts
+from zoo.batches.classification import collate_documents, collate_texts
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.han import HAN, ContextAttention
 from zoo.models.structured_self_attention import HopAttention, PrunedMLP, StructuredSelfAttention
+from zoo.tasks.classification import (
+    Classification,
+    ClassificationModule,
+    DocumentClassification,
+    DocumentClassifier,
+    TextClassifier,
+)
 from zoo.text import Tokenizer
 
 exactly = pytest.mark.usefixtures("float64")
@@ -67,8 +73,13 @@ def test_attention_is_a_distribution_over_real_words(model_and_batch):
         assert (a >= 0).all() and (a.masked_select(~real) == 0).all()
         total = a.sum(-1)
         assert (total[lengths == 0] == 0).all()
-        if model.config.get("attention") in ("local_p", "local_p_full", "local_p_star") and not model.config["renormalize"]:
-            assert ((0 < total) & (total <= 1.0001))[lengths > 0].all()  # the Gaussian or the gate takes some of it away
+        if (
+            model.config.get("attention") in ("local_p", "local_p_full", "local_p_star")
+            and not model.config["renormalize"]
+        ):
+            assert ((total > 0) & (total <= 1.0001))[
+                lengths > 0
+            ].all()  # the Gaussian or the gate takes some of it away
         else:
             torch.testing.assert_close(total[lengths > 0], torch.ones_like(total[lengths > 0]))
 
@@ -107,10 +118,14 @@ def test_han_equals_a_loop_over_documents_sentences_and_words():
         if document:
             sentences = []
             for words in document:
-                s, w = naive_context_attention(model.word_attention, encode(model.word_encoder, model.embedding(torch.tensor(words))))
+                s, w = naive_context_attention(
+                    model.word_attention, encode(model.word_encoder, model.embedding(torch.tensor(words)))
+                )
                 sentences.append(s)
                 seen_words.append(w)
-            vector, w = naive_context_attention(model.sentence_attention, encode(model.sentence_encoder, torch.stack(sentences)))
+            vector, w = naive_context_attention(
+                model.sentence_attention, encode(model.sentence_encoder, torch.stack(sentences))
+            )
             seen_sentences.append(w)
         torch.testing.assert_close(logits[n], model.classifier(vector), rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(word_weights, torch.cat(seen_words))
@@ -261,7 +276,11 @@ def test_attention_belongs_to_the_words(reader):
     result = reader.classify(TEXT)
     if isinstance(reader, DocumentClassifier):
         assert isinstance(result, DocumentClassification)
-        assert result.words == [["One", "dog", "barks", "."], ["Another", "dog", "sleeps", "all", "day", "."], ["No", "cat", "is", "here", "!"]]
+        assert result.words == [
+            ["One", "dog", "barks", "."],
+            ["Another", "dog", "sleeps", "all", "day", "."],
+            ["No", "cat", "is", "here", "!"],
+        ]
         assert result.sentences[0] == "One dog barks ."
         assert result.sentence_weights.sum() == pytest.approx(1) and len(result.sentence_weights) == 3
         assert [len(w) for w in result.word_weights] == [4, 6, 5]
@@ -341,7 +360,11 @@ def test_what_classify_does_not_take(reader):
         (StructuredSelfAttention, {"hops": 0}, "hops must be at least 1; got 0"),
         (StructuredSelfAttention, {"row_units": 3}, "row_units and column_units go together; got 3 and 0"),
         (AttentionClassifier, {"hidden_size": 7}, "hidden_size must be even for a bidirectional encoder"),
-        (AttentionClassifier, {"attention": "local_p", "score": "location"}, "score 'location' goes with attention 'global' only"),
+        (
+            AttentionClassifier,
+            {"attention": "local_p", "score": "location"},
+            "score 'location' goes with attention 'global' only",
+        ),
     ],
 )
 def test_bad_arguments(cls, options, message):
@@ -355,5 +378,3 @@ def test_a_new_number_of_classes_is_a_new_head(reader, tmp_path):
     assert again.label_names is None and again.tokenizer.to_json() == reader.tokenizer.to_json()
     assert torch.equal(again.embedding.weight, reader.embedding.weight)
     assert type(reader).from_pretrained(folder).label_names == reader.label_names
-
-

@@ -1,4 +1,6 @@
-"""What every model must do, whatever its task: train on its own example batch, save and load itself, and describe itself."""
+"""What every model must do, whatever its task: train on its own example batch, save and load itself, and describe
+itself.
+"""
 
 import inspect
 import json
@@ -102,7 +104,9 @@ def test_fast_dev_run_and_checkpoint(cls, tmp_path):
     model = build(cls)
     loader = DataLoader([model.example_batch(4)], batch_size=None)
     checkpoint = tmp_path / "model.ckpt"
-    trainer = pl.Trainer(fast_dev_run=True, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = pl.Trainer(
+        fast_dev_run=True, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False
+    )
     trainer.fit(model, loader)
     trainer.save_checkpoint(checkpoint)
     again = cls.load_from_checkpoint(checkpoint, weights_only=True)
@@ -171,5 +175,8 @@ def test_half_precision_weights_are_refused_and_double_ones_work(cls):
             getattr(model, name)(*given)
     model.bfloat16()
     for name, given in uses.items():
-        with pytest.raises(ValueError, match=r"the weights must be float32 or float64; got torch.bfloat16: call float\(\), and for speed"):
+        with pytest.raises(
+            ValueError,
+            match=r"the weights must be float32 or float64; got torch.bfloat16: call float\(\), and for speed",
+        ):
             getattr(model, name)(*given)

@@ -12,13 +12,20 @@ pytestmark = pytest.mark.usefixtures("float64")
 def as_torch(cell, kind):
     """torch's own cell with these parameters."""
     other = kind(cell.weight_input.size(1), cell.hidden_size)
-    values = {"weight_ih": cell.weight_input, "weight_hh": cell.weight_hidden, "bias_ih": cell.bias, "bias_hh": torch.zeros_like(cell.bias)}
+    values = {
+        "weight_ih": cell.weight_input,
+        "weight_hh": cell.weight_hidden,
+        "bias_ih": cell.bias,
+        "bias_hh": torch.zeros_like(cell.bias),
+    }
     other.load_state_dict(values)
     return other
 
 
 def parts(model):
-    """A model whose every parameter matters, its forward pass, and for each sentence the memory, its last states and the words to read."""
+    """A model whose every parameter matters, its forward pass, and for each sentence the memory, its last states and
+    the words to read.
+    """
     with torch.no_grad():
         for p in model.parameters():
             p.add_(0.2 * torch.randn(p.shape))
@@ -44,7 +51,12 @@ def test_tutorial_decoder():
     torch.manual_seed(0)
     model = TutorialAttentionNMT(**TutorialAttentionNMT.tiny).eval()
     logits, weights, given = parts(model)
-    cell, w_a, w_c, output = as_torch(model.gru, torch.nn.GRUCell), model.attention.score.w_a.weight, model.w_c, model.embeddings.output
+    cell, w_a, w_c, output = (
+        as_torch(model.gru, torch.nn.GRUCell),
+        model.attention.score.w_a.weight,
+        model.w_c,
+        model.embeddings.output,
+    )
     for n, (memory, (s,), words) in enumerate(given):
         found_logits, found_weights = [], []
         for word in words:
@@ -63,7 +75,9 @@ def test_tutorial_decoder_without_attention():
     torch.manual_seed(0)
     model = TutorialAttentionNMT(**TutorialAttentionNMT.tiny, attention="none").eval().double()
     logits, weights, given = parts(model)
-    assert weights is None and not [name for name, _ in model.named_parameters() if "attention" in name or "w_c" in name]
+    assert weights is None and not [
+        name for name, _ in model.named_parameters() if "attention" in name or "w_c" in name
+    ]
     cell, output = as_torch(model.gru, torch.nn.GRUCell).double(), model.embeddings.output
     for n, (_, (s,), words) in enumerate(given):
         found = []

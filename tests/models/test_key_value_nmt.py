@@ -1,4 +1,6 @@
-"""Key-value attention is additive attention with some weights at zero (EQUATIONS: what the abstract of Mino et al. says)."""
+"""Key-value attention is additive attention with some weights at zero (EQUATIONS: what the abstract of Mino et al.
+says).
+"""
 
 import pytest
 import torch
@@ -25,7 +27,10 @@ def test_equals_additive_attention_that_ignores_half_of_each_annotation(decoder,
     size, embedding, half = 8, 6, key_size // 2  # H, E, keys of a direction
     keys = [*range(half), *range(size, size + half)]
     values = [*range(half, size), *range(size + half, 2 * size)]
-    first = {"gru": ("initial", [v - size for v in values if v >= size], size), "conditional_gru": ("initial", values, 2 * size)}
+    first = {
+        "gru": ("initial", [v - size for v in values if v >= size], size),
+        "conditional_gru": ("initial", values, 2 * size),
+    }
     before = {"gru": embedding, "conditional_gru": 0}[decoder]  # columns of known inputs beside the context
     cell = {"gru": "gru", "conditional_gru": "gru_context"}[decoder]
     read = size + embedding
@@ -108,7 +113,8 @@ def test_partly_zero_scores_begin_as_those_of_the_keys_and_learn_to_see_the_valu
 
 
 @pytest.mark.parametrize(
-    "key_size, range", [(0, "at least 1"), (3, r"even and between 0 and 2 \* hidden_size \(16\)"), (16, "even and between 0 and 2")]
+    "key_size, range",
+    [(0, "at least 1"), (3, r"even and between 0 and 2 \* hidden_size \(16\)"), (16, "even and between 0 and 2")],
 )
 def test_key_size_outside_its_range(key_size, range):
     with pytest.raises(ValueError, match=rf"key_size must be {range}.*; got {key_size}"):

@@ -14,10 +14,11 @@ import yaml
 from torch import nn
 
 from zoo import registry
+from zoo.batches.language_modelling import LMBatch
 from zoo.cli import main
 from zoo.data import PlainText
 from zoo.models.key_value_predict_lm import READERS, KeyValuePredictLM
-from zoo.text import EOS, PAD, UNK, LMBatch, Tokenizer
+from zoo.text import EOS, PAD, UNK, Tokenizer
 
 exactly = pytest.mark.usefixtures("float64")
 
@@ -28,7 +29,9 @@ QUIET = dict(accelerator="cpu", logger=False, enable_progress_bar=False, enable_
 
 def build(attention="key_value_predict", seed=0, **options):
     torch.manual_seed(seed)
-    model = KeyValuePredictLM(**{**KeyValuePredictLM.tiny, "vocab_size": 14, "attention": attention, "window": 3, **options}).eval()
+    model = KeyValuePredictLM(
+        **{**KeyValuePredictLM.tiny, "vocab_size": 14, "attention": attention, "window": 3, **options}
+    ).eval()
     for p in model.parameters():  # large weights, so that a difference shows
         p.data.mul_(2)
     return model
@@ -49,7 +52,9 @@ def corpus(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "text.txt"
     file.write_text("".join(f"{line}\n" for line in LINES))
-    return lambda **options: PlainText(str(file), str(file), str(file), **{"tokenizer": "word", "batch_size": 3, "segment": 5, **options})
+    return lambda **options: PlainText(
+        str(file), str(file), str(file), **{"tokenizer": "word", "batch_size": 3, "segment": 5, **options}
+    )
 
 
 # ---- the equations ----
@@ -59,7 +64,7 @@ def reference(model, inputs):
     """Readouts and weights of one text (T,), by the paper, a word at a time."""
     c, layers, outputs = model.config, [], []
     size, window = c["hidden_size"], c["window"]
-    for n, cell in enumerate(model.cells):
+    for cell in model.cells:
         twin = nn.LSTM(cell.input_size, cell.hidden_size)
         state = {"weight_ih_l0": cell.weight_input, "weight_hh_l0": cell.weight_hidden, "bias_ih_l0": cell.bias}
         twin.load_state_dict({**state, "bias_hh_l0": torch.zeros_like(cell.bias)})
@@ -73,10 +78,15 @@ def reference(model, inputs):
         if c["attention"] == "none":
             readouts.append(h)
         elif c["attention"] == "ngram":
-            slices = [outputs[t - n][n * size : (n + 1) * size] if t >= n else torch.zeros(size) for n in range(c["ngram"] - 1)]
+            slices = [
+                outputs[t - n][n * size : (n + 1) * size] if t >= n else torch.zeros(size)
+                for n in range(c["ngram"] - 1)
+            ]
             readouts.append(torch.tanh(r.w_n.weight @ torch.cat(slices)))
         else:
-            parts = {"attention": (h, h, h), "key_value": (*h.split(size), h[size:])}.get(c["attention"]) or h.split(size)
+            parts = {"attention": (h, h, h), "key_value": (*h.split(size), h[size:])}.get(c["attention"]) or h.split(
+                size
+            )
             keys, values = outputs[:, :size], outputs[:, size : 2 * size] if c["attention"] != "attention" else outputs
             past = range(t - 1, max(t - window, 0) - 1, -1)  # the nearest first
             context, row = torch.zeros(size), torch.zeros(window)
@@ -167,7 +177,9 @@ def test_segments_of_any_length_are_one_text(attention, pieces):
 @exactly
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_texts_of_different_length_side_by_side(attention):
-    """Readouts, weights and the state behind each text are those of the text alone; also where a text has ended before."""
+    """Readouts, weights and the state behind each text are those of the text alone; also where a text has ended
+    before.
+    """
     model, lengths = build(attention), [7, 0, 2, 4]
     inputs = ids(4, 7)
     for row, length in zip(inputs, lengths):
@@ -336,7 +348,9 @@ def test_each_process_takes_its_own_streams_from_a_checkpoint():
 def test_batches_that_do_not_follow_each_other():
     model = build()
     model.loss(LMBatch(ids(3, 4), ids(3, 4), True))
-    with pytest.raises(ValueError, match="a batch of 2 streams cannot go on where one of 3 ended; give equal batches, or .*first=True"):
+    with pytest.raises(
+        ValueError, match="a batch of 2 streams cannot go on where one of 3 ended; give equal batches, or .*first=True"
+    ):
         model.loss(LMBatch(ids(2, 4), ids(2, 4), False))
 
 
@@ -352,7 +366,7 @@ def naive_perplexity(model, text):
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_perplexity(attention, monkeypatch):
-    monkeypatch.setattr("zoo.language_modelling.STEPS_AT_ONCE", 4)
+    monkeypatch.setattr("zoo.tasks.language_modelling.STEPS_AT_ONCE", 4)
     model = with_words(build(attention))
     texts = ["the cat sat", "a dog ran on\nthe mat", "", "cat", "a zebra ran", " \n"]
     texts.append("the cat sat on the mat and the dog ran on a mat\n\nthe cat")
@@ -374,10 +388,19 @@ def test_validation_and_test_give_the_perplexity_of_the_text(corpus):
     for batch_size, segment in ((3, 5), (1, 7), (4, 500)):
         data = corpus(batch_size=batch_size, segment=segment, val_streams=2)
         trainer = pl.Trainer(**QUIET)
-        (test,), (val,) = trainer.test(model, datamodule=data, verbose=False), trainer.validate(model, datamodule=data, verbose=False)
-        found.append((test["test/test/perplexity"], val["val/perplexity"], math.log(val["val/perplexity"]) - val["val/loss"]))
+        (test,), (val,) = (
+            trainer.test(model, datamodule=data, verbose=False),
+            trainer.validate(model, datamodule=data, verbose=False),
+        )
+        found.append(
+            (test["test/test/perplexity"], val["val/perplexity"], math.log(val["val/perplexity"]) - val["val/loss"])
+        )
     for test, val, zero in found:
-        assert test == pytest.approx(found[0][0], rel=1e-5) and val == pytest.approx(found[0][1], rel=1e-5) and abs(zero) < 1e-6
+        assert (
+            test == pytest.approx(found[0][0], rel=1e-5)
+            and val == pytest.approx(found[0][1], rel=1e-5)
+            and abs(zero) < 1e-6
+        )
         assert test == pytest.approx(model.perplexity("\n".join(LINES)), rel=1e-5)
         assert val != pytest.approx(test, rel=1e-6)  # two streams: the second one begins without a memory
 
@@ -391,7 +414,9 @@ def test_how_far_back_the_model_looked(corpus):
     share = [(1 + 1 / 2 + (words - 3) / 3), (1 / 2 + (words - 3) / 3), (words - 3) / 3]
     for d, value in enumerate(share, start=1):
         assert found[f"test/test/share_{d}"] == pytest.approx(value / (words - 1), rel=1e-5)
-    assert found["test/test/mean_distance"] == pytest.approx(sum(d * value for d, value in enumerate(share, start=1)) / (words - 1), rel=1e-5)
+    assert found["test/test/mean_distance"] == pytest.approx(
+        sum(d * value for d, value in enumerate(share, start=1)) / (words - 1), rel=1e-5
+    )
     (plain,) = pl.Trainer(**QUIET).test(build("none"), datamodule=corpus(), verbose=False)
     assert plain.keys() == {"test/test/loss", "test/test/perplexity"}
 
@@ -422,7 +447,9 @@ def test_a_trained_model_keeps_its_bias(corpus):
 
 
 def test_a_vocabulary_larger_than_the_model(corpus):
-    with pytest.raises(ValueError, match="a vocabulary of 13 words, the model one of 5; set the model's vocab_size to at least 13"):
+    with pytest.raises(
+        ValueError, match="a vocabulary of 13 words, the model one of 5; set the model's vocab_size to at least 13"
+    ):
         fit(KeyValuePredictLM(**{**KeyValuePredictLM.tiny, "vocab_size": 5}), corpus(), max_steps=1)
 
 
@@ -462,7 +489,7 @@ def test_completion_is_the_most_probable_word_again_and_again():
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_completions_do_not_depend_on_their_neighbours(attention, monkeypatch):
-    monkeypatch.setattr("zoo.language_modelling.STEPS_AT_ONCE", 3)
+    monkeypatch.setattr("zoo.tasks.language_modelling.STEPS_AT_ONCE", 3)
     model = with_words(build(attention))
     texts = ["the cat sat on the mat and", "", "a zebra", "the dog ran\na", "cat"]
     together = model.complete(texts, n_best=2, beam_size=3, max_words=5, batch_size=2)
@@ -503,7 +530,9 @@ def test_what_is_written():
             assert len(found.tokens) - found.given - (found.tokens[-1] == "</s>") == least, (options, least, most)
     with torch.no_grad():
         model.words.output.bias[EOS] -= 50
-    assert UNK not in [i for n in range(5) for i in model.tokenizer.encode(model.complete(f"{'a ' * n}", max_words=8).continuation)]
+    assert UNK not in [
+        i for n in range(5) for i in model.tokenizer.encode(model.complete(f"{'a ' * n}", max_words=8).continuation)
+    ]
     torch.manual_seed(0)
     drawn = {model.complete("the", temperature=1.0, max_words=8).text for _ in range(5)}
     assert len(drawn) > 1
@@ -517,7 +546,9 @@ def test_what_is_written():
 
 def test_completing_leaves_dropout_as_it_was():
     model = with_words(build(dropout=0.5)).train()
-    assert model.complete("a").text == model.complete("a").text and model.perplexity("a cat") == model.perplexity("a cat")
+    assert model.complete("a").text == model.complete("a").text and model.perplexity("a cat") == model.perplexity(
+        "a cat"
+    )
     assert model.training
 
 
@@ -577,7 +608,9 @@ def test_mistakes():
         model.complete(None)
     with pytest.raises(TypeError, match="perplexity takes a string or a list of strings; got NoneType in the list"):
         model.perplexity([None])
-    with pytest.raises(ValueError, match="max_words must be at least 1, and min_words from 0 to max_words; got 0 and 1"):
+    with pytest.raises(
+        ValueError, match="max_words must be at least 1, and min_words from 0 to max_words; got 0 and 1"
+    ):
         model.complete("a", max_words=0)
     with pytest.raises(ValueError, match="n_best must be between 1 and beam_size = 2; got 3"):
         model.complete("a", n_best=3, beam_size=2)
@@ -622,7 +655,14 @@ def test_two_processes_compute_what_one_computes(corpus, tmp_path, monkeypatch):
             "model": {"class_path": "zoo.models.key_value_predict_lm.KeyValuePredictLM", "init_args": sizes},
             "data": {
                 "class_path": "zoo.data.PlainText",
-                "init_args": {"train": text, "val": text, "test": text, "tokenizer": "word", "batch_size": batch_size, "segment": 5},
+                "init_args": {
+                    "train": text,
+                    "val": text,
+                    "test": text,
+                    "tokenizer": "word",
+                    "batch_size": batch_size,
+                    "segment": 5,
+                },
             },
         }
         folder = tmp_path / name
@@ -633,7 +673,9 @@ def test_two_processes_compute_what_one_computes(corpus, tmp_path, monkeypatch):
             command = [sys.executable, "-m", "zoo", verb, "--config", "tiny.yaml", *more]
             run = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
             assert run.returncode == 0, run.stderr
-        losses[name] = float(next(line.split()[1] for line in run.stdout.splitlines() if line.startswith("  perplexity")))
+        losses[name] = float(
+            next(line.split()[1] for line in run.stdout.splitlines() if line.startswith("  perplexity"))
+        )
         weights[name] = torch.load(folder / "runs/tiny/checkpoints/last.ckpt", weights_only=True)
     for key, tensor in weights["one"]["state_dict"].items():
         torch.testing.assert_close(weights["two"]["state_dict"][key], tensor, rtol=0, atol=1e-4, msg=key)

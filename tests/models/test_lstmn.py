@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from zoo.batches.language_modelling import LMBatch
 from zoo.models.lstmn import LSTMNLM
-from zoo.text import EOS, PAD, LMBatch, Tokenizer
+from zoo.text import EOS, PAD, Tokenizer
 
 LINES = ["the cat sat on the mat", "a dog sat on a cat"] * 3
 
@@ -30,7 +31,7 @@ def layer_by_the_paper(layer, inputs, window):
     size, cell = layer.cell.hidden_size, layer.cell
     hidden, cells, summary, shown = [], [], inputs.new_zeros(size), []
     for x in inputs:
-        past = [i for i in range(len(hidden) - 1, -1, -1)][:window]  # the nearest first
+        past = list(range(len(hidden)))[::-1][:window]  # the nearest first
         scores = [
             layer.v @ torch.tanh(layer.w_h.weight @ hidden[i] + layer.w_x.weight @ x + layer.w_summary.weight @ summary)
             for i in past

@@ -1,6 +1,8 @@
-"""Every model in every mode of torch: the loss and each gradient are those of float64 and one plain `backward`, or there is an error.
+"""Every model in every mode of torch: the loss and each gradient are those of float64 and one plain `backward`, or
+there is an error.
 
-The models are tiny, so that a wrong term cannot hide in a mean, and in float64 wherever the mode allows it: there the rounding is a
+The models are tiny, so that a wrong term cannot hide in a mean, and in float64 wherever the mode allows it: there the
+rounding is a
 millionth of any fault. `reference` itself is held against finite differences.
 """
 
@@ -115,7 +117,9 @@ def test_without_a_gradient_the_loss_is_the_same(cls, options):
 
 @pytest.mark.parametrize("cls, options", CLASSES)
 def test_compile(cls, options):
-    """Of two items and without a compiler behind it: the time goes into tracing, which is where Python's side effects get lost."""
+    """Of two items and without a compiler behind it: the time goes into tracing, which is where Python's side effects
+    get lost.
+    """
     module, batch = make(cls, options)
     two = half(batch, 0, 3)
     same(trained(module, two, compiled(module, "eager")), trained(make(cls, options)[0], two))
@@ -324,7 +328,9 @@ class _Scaled(nn.Module):
 
 
 def scaled(cls, options, chosen):
-    """The model with some (module, attribute) scaled by parametrizations, and the same with other values, each with what it finds."""
+    """The model with some (module, attribute) scaled by parametrizations, and the same with other values, each with
+    what it finds.
+    """
     module, batch = make(cls, options)
     for name, attribute in chosen:  # of its own, if it was tied
         owner = module.get_submodule(name)
@@ -373,13 +379,17 @@ def test_parametrize_all(cls, options):
 
 @pytest.mark.parametrize("cls, options", CLASSES)
 def test_parametrize_one(cls, options):
-    """Each in turn: a kernel that reads one weight past its module must not hide behind another that is not used then."""
+    """Each in turn: a kernel that reads one weight past its module must not hide behind another that is not used
+    then.
+    """
     wrong = [line for pair in attributes(cls, options) for line in scaled(cls, options, [pair])]
     assert not wrong, "\n".join(wrong)
 
 
 class _Adapter(nn.Module):
-    """A low-rank adapter as peft puts it around a layer: the layer's attributes can still be read, its forward is another one."""
+    """A low-rank adapter as peft puts it around a layer: the layer's attributes can still be read, its forward is
+    another one.
+    """
 
     def __init__(self, base, rank=2):
         super().__init__()

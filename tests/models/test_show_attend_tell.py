@@ -1,4 +1,6 @@
-"""Show, Attend and Tell: the equations, the gradient estimator of hard attention, and that an image or a caption decides for itself."""
+"""Show, Attend and Tell: the equations, the gradient estimator of hard attention, and that an image or a caption
+decides for itself.
+"""
 
 from itertools import product
 
@@ -6,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import log_softmax
 
-from zoo.images import CaptionBatch
+from zoo.batches.captioning import CaptionBatch
 from zoo.metrics import CiderD
 from zoo.models.show_attend_tell import ShowAttendTell, draw
 from zoo.text import BOS, EOS, PAD
@@ -25,7 +27,9 @@ def build(**options):
 
 
 def naive_steps(model, features, tokens, choose=None):
-    """The paper's equations for one caption, number by number: features (L, C), tokens (T,) -> logits (T, V), weights (T, L)."""
+    """The paper's equations for one caption, number by number: features (L, C), tokens (T,) -> logits (T, V), weights
+    (T, L).
+    """
     d = model.decoder
     a = model.adapter(features)
     mean = a.mean(0)
@@ -36,7 +40,9 @@ def naive_steps(model, features, tokens, choose=None):
     logits, weights = [], []
     for t, token in enumerate(tokens):
         if d.bilinear:
-            e = torch.stack([sum(a_i[n] * (d.w_hidden.weight[n] @ h) for n in range(len(a_i))) for a_i in a])  # a_i^T W h
+            e = torch.stack(
+                [sum(a_i[n] * (d.w_hidden.weight[n] @ h) for n in range(len(a_i))) for a_i in a]
+            )  # a_i^T W h
         else:
             e = torch.stack([d.v @ torch.tanh(d.w_features(a_i) + d.w_hidden(h)) for a_i in a])
         alpha = torch.softmax(d.temperature * e, 0)
@@ -52,7 +58,9 @@ def naive_steps(model, features, tokens, choose=None):
 
 
 @exactly
-@pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"feature_size": None}, {"score": "bilinear"}, {"init_layers": 3}])
+@pytest.mark.parametrize(
+    "options", [{}, {"temperature": 0.5}, {"feature_size": None}, {"score": "bilinear"}, {"init_layers": 3}]
+)
 def test_equals_the_equations(options):
     model = build(**options)
     assert sum(isinstance(layer, torch.nn.Linear) for layer in model.decoder.init) == options.get("init_layers", 1) - 1
@@ -87,7 +95,11 @@ def test_captions_do_not_see_each_other_nor_the_padding():
     wider = batch._replace(captions=torch.nn.functional.pad(batch.captions, (0, 3), value=PAD))
     torch.testing.assert_close(model.loss(wider)[0], whole, rtol=1e-9, atol=1e-9)
     parts = [
-        model.loss(CaptionBatch(batch.images[n : n + 1], batch.captions[n : n + 1, k : k + 1], batch.lengths[n : n + 1, k : k + 1]))
+        model.loss(
+            CaptionBatch(
+                batch.images[n : n + 1], batch.captions[n : n + 1, k : k + 1], batch.lengths[n : n + 1, k : k + 1]
+            )
+        )
         for n in range(6)
         for k in range(2)
     ]
@@ -110,7 +122,10 @@ def test_the_doubly_stochastic_term_is_that_of_the_paper_on_real_steps():
 
 def test_hard_attention_has_no_doubly_stochastic_term_unless_it_is_asked_for():
     batch = build().example_batch(4)
-    plain, zero, one = (build(attention="hard", expected_share=1.0, doubly_stochastic=x).train().loss(batch)[0] for x in (None, 0.0, 1.0))
+    plain, zero, one = (
+        build(attention="hard", expected_share=1.0, doubly_stochastic=x).train().loss(batch)[0]
+        for x in (None, 0.0, 1.0)
+    )
     assert plain == zero != one
 
 
@@ -118,11 +133,17 @@ def test_hard_attention_has_no_doubly_stochastic_term_unless_it_is_asked_for():
 
 
 class Problem:
-    """One caption of three words for an image with three positions, small enough to try all 27 ways of looking at it."""
+    """One caption of three words for an image with three positions, small enough to try all 27 ways of looking at
+    it.
+    """
 
     def __init__(self, **options):
-        self.model = build(attention="hard", feature_size=None, expected_share=0.0, entropy=0.0, doubly_stochastic=0.0, **options).train()
-        self.features = torch.randn(1, POSITIONS, self.model.encoder_channels, generator=torch.Generator().manual_seed(3))
+        self.model = build(
+            attention="hard", feature_size=None, expected_share=0.0, entropy=0.0, doubly_stochastic=0.0, **options
+        ).train()
+        self.features = torch.randn(
+            1, POSITIONS, self.model.encoder_channels, generator=torch.Generator().manual_seed(3)
+        )
         self.labels = torch.tensor([5, 9, EOS])
         self.tokens = torch.tensor([BOS, 5, 9])
         self.parameters = [p for name, p in self.model.named_parameters() if not name.startswith("encoder")]
@@ -131,7 +152,9 @@ class Problem:
         """E[log p(y | s)], by enumeration."""
         total = 0.0
         for path in product(range(POSITIONS), repeat=STEPS):
-            logits, weights = naive_steps(self.model, self.features[0], self.tokens, lambda t, alpha: torch.eye(POSITIONS)[path[t]])
+            logits, weights = naive_steps(
+                self.model, self.features[0], self.tokens, lambda t, alpha: torch.eye(POSITIONS)[path[t]]
+            )
             log_p = log_softmax(logits, -1)[range(STEPS), self.labels].sum()
             total = total + torch.stack([weights[t, s] for t, s in enumerate(path)]).prod() * log_p
         return total
@@ -279,7 +302,9 @@ def expected_reward(model, features, reward, longest, hard):
 @pytest.mark.parametrize("attention", ["soft", "hard"])
 def test_self_critical_training_follows_the_gradient_of_the_expected_reward(attention, monkeypatch):
     monkeypatch.setattr("zoo.models.show_attend_tell.MAX_WORDS", 2)
-    model = build(attention=attention, vocab_size=6, feature_size=None, self_critical_epoch=0, expected_share=0.0).train()
+    model = build(
+        attention=attention, vocab_size=6, feature_size=None, self_critical_epoch=0, expected_share=0.0
+    ).train()
     features = torch.randn(1, 2, model.encoder_channels, generator=torch.Generator().manual_seed(3))
 
     def reward(words):
@@ -346,7 +371,11 @@ def test_decoding_of_hard_attention(decoding):
     logits, weights = model(features, tokens)
     assert weights.sum(-1).allclose(torch.ones(1, 1, 3))  # what is shown is alpha, whatever was drawn
     torch.manual_seed(5)
-    choose = {"expectation": None, "argmax": lambda t, alpha: torch.eye(4)[alpha.argmax()], "sample": lambda t, alpha: draw(alpha)}
+    choose = {
+        "expectation": None,
+        "argmax": lambda t, alpha: torch.eye(4)[alpha.argmax()],
+        "sample": lambda t, alpha: draw(alpha),
+    }
     want, _ = naive_steps(model, features[0], tokens[0, 0], choose[decoding])
     torch.testing.assert_close(logits[0, 0], want, rtol=1e-9, atol=1e-9)
 

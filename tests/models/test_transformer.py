@@ -27,7 +27,10 @@ def attend(attention, x, memory, allowed):
     query, found, shown = attention.query.weight @ x, [], []
     for h in range(heads):
         columns, of_value = slice(h * key_size, (h + 1) * key_size), slice(h * value_size, (h + 1) * value_size)
-        scores = [math.exp(query[columns] @ key[columns] / math.sqrt(key_size)) if ok else 0.0 for key, ok in zip(keys, allowed)]
+        scores = [
+            math.exp(query[columns] @ key[columns] / math.sqrt(key_size)) if ok else 0.0
+            for key, ok in zip(keys, allowed)
+        ]
         weights = torch.tensor(scores) / sum(scores)
         shown.append(weights)
         found.append(sum(w * value[of_value] for w, value in zip(weights, values)))
@@ -46,13 +49,18 @@ def naive(model, src, tgt):
     size, maps = model.config["model_size"], ([], [], [])
 
     def embed(table, ids):
-        place = [[(math.sin, math.cos)[i % 2](n / 10000 ** (2 * (i // 2) / size)) for i in range(size)] for n in range(len(ids))]
+        place = [
+            [(math.sin, math.cos)[i % 2](n / 10000 ** (2 * (i // 2) / size)) for i in range(size)]
+            for n in range(len(ids))
+        ]
         return table.weight[ids] * math.sqrt(size) + torch.tensor(place)
 
     def reader(attention, shown, memory=None, causal=False):
         def read(x):
             rows = x if memory is None else memory
-            found = [attend(attention, x[n], rows, [not causal or m <= n for m in range(len(rows))]) for n in range(len(x))]
+            found = [
+                attend(attention, x[n], rows, [not causal or m <= n for m in range(len(rows))]) for n in range(len(x))
+            ]
             shown.append(torch.stack([weights for _, weights in found], 1))
             return torch.stack([output for output, _ in found])
 
@@ -62,7 +70,9 @@ def naive(model, src, tgt):
         first, _, _, second = layer.feedforward
         return lambda x: torch.relu(x @ first.weight.T + first.bias) @ second.weight.T + second.bias
 
-    last = lambda norm, x: torch.stack([normalised(row, norm) for row in x]) if isinstance(norm, torch.nn.LayerNorm) else x  # noqa: E731
+    def last(norm, x):
+        return torch.stack([normalised(row, norm) for row in x]) if isinstance(norm, torch.nn.LayerNorm) else x
+
     x = embed(model.embeddings.source, src)
     for layer in model.encoder:
         x = sublayer(layer.after_self, x, reader(layer.self_attention, maps[0]))
@@ -99,7 +109,11 @@ def test_equals_the_equations(options):
         want, (encoder, decoder, cross) = naive(model, batch.src[n, :s], batch.tgt[n, :t])
         torch.testing.assert_close(logits[n, :t], want, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(weights[n, :t, :s], cross[-1].mean(0), rtol=1e-9, atol=1e-9)
-        for found, wanted, rows, columns in [(maps.encoder, encoder, s, s), (maps.decoder, decoder, t, t), (maps.cross, cross, t, s)]:
+        for found, wanted, rows, columns in [
+            (maps.encoder, encoder, s, s),
+            (maps.decoder, decoder, t, t),
+            (maps.cross, cross, t, s),
+        ]:
             torch.testing.assert_close(found[:, n, :, :rows, :columns], torch.stack(wanted), rtol=1e-9, atol=1e-9)
 
 
@@ -174,7 +188,9 @@ def test_double_precision_is_kept():
 @pytest.fixture
 def translator():
     torch.manual_seed(0)
-    model = build(TransformerNMT, src_vocab_size=40, tgt_vocab_size=40, encoder_layers=3, decoder_layers=2, num_heads=4).train()
+    model = build(
+        TransformerNMT, src_vocab_size=40, tgt_vocab_size=40, encoder_layers=3, decoder_layers=2, num_heads=4
+    ).train()
     model.src_tokenizer = model.tgt_tokenizer = Tokenizer.train(["two dogs run", "a man reads"], "word", 40)
     return model
 
@@ -182,7 +198,9 @@ def translator():
 def test_look_shows_every_layer_and_head(translator):
     look = translator.look("two dogs run", "a man")
     assert look.source_tokens == ["two", "dogs", "run", "</s>"] and look.target_tokens == ["a", "man", "</s>"]
-    assert look.encoder.shape == (3, 4, 4, 4) and look.decoder.shape == (2, 4, 3, 3) and look.cross.shape == (2, 4, 3, 4)
+    assert (
+        look.encoder.shape == (3, 4, 4, 4) and look.decoder.shape == (2, 4, 3, 3) and look.cross.shape == (2, 4, 3, 4)
+    )
     for part in (look.encoder, look.decoder, look.cross):
         torch.testing.assert_close(part.sum(-1), torch.ones(part.shape[:-1]))
     assert (look.decoder.triu(1) == 0).all()
@@ -232,7 +250,11 @@ def test_nothing_to_look_at(translator, pair):
         translator.look(*pair)
 
 
-@pytest.mark.parametrize("pair, kind", [((["two dogs"],), "list"), (("two dogs", ["a man"]), "list"), ((None,), "NoneType")])
+@pytest.mark.parametrize(
+    "pair, kind", [((["two dogs"],), "list"), (("two dogs", ["a man"]), "list"), ((None,), "NoneType")]
+)
 def test_look_takes_one_sentence(translator, pair, kind):
-    with pytest.raises(TypeError, match=f"look takes one sentence and, if wanted, its translation, strings; got {kind}"):
+    with pytest.raises(
+        TypeError, match=f"look takes one sentence and, if wanted, its translation, strings; got {kind}"
+    ):
         translator.look(*pair)

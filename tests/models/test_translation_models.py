@@ -1,5 +1,5 @@
-"""What every translation model must do: padding and the rest of the batch never matter, attention is a distribution over
-real tokens, a step of the search is a step of teacher forcing, and `translate` takes whatever a user has."""
+"""What every translation model must do: padding and the rest of the batch never matter, attention is a distribution
+over real tokens, a step of the search is a step of teacher forcing, and `translate` takes whatever a user has."""
 
 import re
 
@@ -9,8 +9,8 @@ from model_cases import CASES, build
 from numeric import agree
 
 from zoo.layers.masking import lengths_to_mask
+from zoo.tasks.translation import TranslationModule
 from zoo.text import EOS, PAD, Tokenizer
-from zoo.translation import TranslationModule
 
 CASES = [case for case in CASES if issubclass(case.values[0], TranslationModule)]
 CLASSES = sorted({case.values[0] for case in CASES}, key=lambda c: c.__name__)
@@ -35,7 +35,10 @@ def test_shapes_and_attention(model_and_batch):
     mask = lengths_to_mask(batch.src_lengths, batch.src.size(1))
     assert (weights[~mask.unsqueeze(1).expand_as(weights)] == 0).all()
     # local-p multiplies by a Gaussian and local-p* by a gate: their weights sum to less than 1, unless renormalised
-    gated = model.config.get("attention", "global") in ("local_p", "local_p_full", "local_p_star") and not model.config["renormalize"]
+    gated = (
+        model.config.get("attention", "global") in ("local_p", "local_p_full", "local_p_star")
+        and not model.config["renormalize"]
+    )
     total = weights.sum(-1)
     if gated:
         assert (total > 0).all() and (total < 1).all()
@@ -104,7 +107,9 @@ def test_a_step_of_the_search_is_a_step_of_teacher_forcing(model_and_batch):
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return Tokenizer.train(["a dog runs in the snow .", "two men play"], kind="char", vocab_size=40)  # of which it uses 20
+    return Tokenizer.train(
+        ["a dog runs in the snow .", "two men play"], kind="char", vocab_size=40
+    )  # of which it uses 20
 
 
 @pytest.fixture(params=CLASSES, ids=lambda c: c.__name__)
@@ -131,7 +136,10 @@ def test_translate_one_many_none_and_empty(translator):
 
 
 def test_a_batch_is_at_least_one_sentence(translator):
-    for call in (lambda: translator.translate(["a dog"], batch_size=0), lambda: translator.align([("a", "b")], batch_size=-1)):
+    for call in (
+        lambda: translator.translate(["a dog"], batch_size=0),
+        lambda: translator.align([("a", "b")], batch_size=-1),
+    ):
         with pytest.raises(ValueError, match="batch_size must be at least 1; got"):
             call()
 
@@ -144,7 +152,10 @@ def test_alternatives_differ_in_their_text(translator, monkeypatch):
     best = dict(reversed([(text[:2], score) for text, score in wanted]))  # of each text the best score
     assert len(best) < 5
     found = translator.translate("a dog", beam_size=5, n_best=3)
-    assert found.n_best == [(text, pytest.approx(score, rel=1e-4)) for text, score in sorted(best.items(), key=lambda e: -e[1])][:3]
+    assert (
+        found.n_best
+        == [(text, pytest.approx(score, rel=1e-4)) for text, score in sorted(best.items(), key=lambda e: -e[1])][:3]
+    )
     assert found.text == found.n_best[0][0] and found.score == found.n_best[0][1]
 
 
@@ -166,7 +177,9 @@ def test_translate_unknown_characters_and_emoji(translator):
 
 def test_translate_refuses_what_is_too_long_or_no_text(translator):
     limit = "29" if "max_length" in translator.config else "1,000"
-    with pytest.raises(ValueError, match=rf"text 2 has [0-9,]+ tokens; at most {limit} are allowed. Split it into sentences"):
+    with pytest.raises(
+        ValueError, match=rf"text 2 has [0-9,]+ tokens; at most {limit} are allowed. Split it into sentences"
+    ):
         translator.translate(["a dog", "dog " * 5000])
     with pytest.raises(TypeError, match="a string or a list of strings; got int"):
         translator.translate(["a", 3])
@@ -203,20 +216,34 @@ def test_bad_arguments(cls):
         build(cls, label_smoothing=1.5)
     with pytest.raises(ValueError, match="cycles must be at least 1; got 0"):
         build(cls, cycles=0)
-    with pytest.raises(ValueError, match="shared_vocab needs equal vocabulary sizes; got src_vocab_size 5 and tgt_vocab_size 6"):
+    with pytest.raises(
+        ValueError, match="shared_vocab needs equal vocabulary sizes; got src_vocab_size 5 and tgt_vocab_size 6"
+    ):
         cls(**{**cls.tiny, "shared_vocab": True, "src_vocab_size": 5, "tgt_vocab_size": 6})
 
 
 @pytest.mark.parametrize(
     "name, options, message",
     [
-        ("LuongNMT", {"score": "genral"}, "score must be one of 'dot', 'scaled_dot', 'general', 'concat', 'location'; got 'genral'"),
-        ("LuongNMT", {"attention": "local"}, "attention must be one of 'global', 'local_m', 'local_p', 'local_p_full', 'local_p_star'; got 'local'"),
+        (
+            "LuongNMT",
+            {"score": "genral"},
+            "score must be one of 'dot', 'scaled_dot', 'general', 'concat', 'location'; got 'genral'",
+        ),
+        (
+            "LuongNMT",
+            {"attention": "local"},
+            "attention must be one of 'global', 'local_m', 'local_p', 'local_p_full', 'local_p_star'; got 'local'",
+        ),
         ("LuongNMT", {"cell": "rnn"}, "cell must be one of 'lstm', 'gru'; got 'rnn'"),
         ("LuongNMT", {"hidden_size": 7}, "hidden_size must be even"),
         ("LuongNMT", {"attentional_state": False}, "set input_feeding to false where attentional_state is false"),
         ("LuongNMT", {"window": 0}, "window must be at least 1; got 0"),
-        ("LuongNMT", {"score": "location", "attention": "local_p"}, "score 'location' goes with attention 'global' only"),
+        (
+            "LuongNMT",
+            {"score": "location", "attention": "local_p"},
+            "score 'location' goes with attention 'global' only",
+        ),
         ("BahdanauNMT", {"decoder": "lstm"}, "decoder must be one of 'gru', 'conditional_gru'; got 'lstm'"),
         ("TransformerNMT", {"norm": "none"}, "norm must be one of 'post', 'pre'; got 'none'"),
         ("TransformerNMT", {"num_heads": 3}, "num_heads must divide model_size (8); got 3"),

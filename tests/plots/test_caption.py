@@ -44,7 +44,9 @@ def brightest(light):
 
 def test_the_light_is_where_the_attention_is(tmp_path, drawn):
     places = [(0, 0), (3, 5), (6, 2)]
-    path = caption_picture(tmp_path / "a.png", GREY, ["a", "red", "dog", "</s>"], spots(*places, (1, 1)), title="A red dog")
+    path = caption_picture(
+        tmp_path / "a.png", GREY, ["a", "red", "dog", "</s>"], spots(*places, (1, 1)), title="A red dog"
+    )
     assert path == tmp_path / "a.png" and max(matplotlib.image.imread(path).shape) < 2000
     photo, *tiles = tiles_of(drawn[0])
     assert len(tiles) == 3 and (photo == 100).all()
@@ -122,7 +124,9 @@ def test_page_shows_each_word_and_its_light():
 
 
 def test_page_stands_alone():
-    page = caption_html(Image.new("L", (5000, 10)), ["</title><script>x", "日本", "\x00"], torch.rand(3, 2, 2), "</style>")
+    page = caption_html(
+        Image.new("L", (5000, 10)), ["</title><script>x", "日本", "\x00"], torch.rand(3, 2, 2), "</style>"
+    )
     rest = re.sub(r"data:image/(jpeg|png);base64,[\w+/=]+", "", page).lower()
     for outside in ("http", "//", "url(", "@import", "href=", "<script", "<link", "onclick", "%("):
         assert outside not in rest
@@ -132,10 +136,13 @@ def test_page_stands_alone():
     assert veils_of(page)[0].size == (960, 2)
 
 
-@pytest.mark.parametrize("draw", [
-    lambda path, tokens, attention: caption_picture(path / "a.png", GREY, tokens, attention),
-    lambda path, tokens, attention: caption_html(GREY, tokens, attention, ""),
-])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda path, tokens, attention: caption_picture(path / "a.png", GREY, tokens, attention),
+        lambda path, tokens, attention: caption_html(GREY, tokens, attention, ""),
+    ],
+)
 def test_wrong_input(tmp_path, draw):
     with pytest.raises(ValueError, match=r"for each of the 2 tokens; got shape \(3, 7, 7\)"):
         draw(tmp_path, ["a", "b"], torch.rand(3, 7, 7))

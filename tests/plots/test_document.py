@@ -41,7 +41,7 @@ def test_each_word_is_drawn_once_on_the_page_and_over_no_other(tmp_path, drawn, 
     assert [word.get_text() for word in words] == sum(arguments[0], [])
     boxes = [word.get_window_extent() for word in words]
     width, height = drawn[0].bbox.size
-    assert all(0 < box.x0 and box.x1 < width and 0 < box.y0 and box.y1 < height for box in boxes)
+    assert all(box.x0 > 0 and box.x1 < width and box.y0 > 0 and box.y1 < height for box in boxes)
     baselines = [word.get_position()[1] for word in words]
     for left, right, y, z in zip(boxes, boxes[1:], baselines, baselines[1:]):
         assert z > y or (z == y and left.x1 < right.x0)

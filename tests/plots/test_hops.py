@@ -50,7 +50,7 @@ def test_everything_is_on_the_page(tmp_path, drawn):
     width, height = drawn[0].bbox.size
     for text in drawn[0].axes[0].texts:
         box = text.get_window_extent()
-        assert 0 < box.x0 and box.x1 < width and 0 < box.y0 and box.y1 < height, text.get_text()
+        assert box.x0 > 0 and box.x1 < width and box.y0 > 0 and box.y1 < height, text.get_text()
 
 
 def test_a_pair_of_texts(tmp_path, drawn):
@@ -88,7 +88,9 @@ def test_an_absurd_length_stays_within_memory(tmp_path, drawn, monkeypatch):
     assert max(matplotlib.image.imread(path).shape) <= 900
     words = [word for word in texts_of(drawn[0], SIZE) if word != "…"]
     assert words == [token for token in tokens if token in set(words)] and "…" in texts_of(drawn[0], SIZE)
-    assert any(text.startswith(f"{3000 - len(words):,} of 3,000 words are left out") for text in texts_of(drawn[0], 7.5))
+    assert any(
+        text.startswith(f"{3000 - len(words):,} of 3,000 words are left out") for text in texts_of(drawn[0], 7.5)
+    )
 
 
 def test_wrong_shapes(tmp_path):

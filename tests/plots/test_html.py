@@ -74,12 +74,27 @@ def test_pages_stand_alone(name):
     page = Page(text)
     assert text.startswith("<!DOCTYPE html>") and page.tags.count("html") == page.tags.count("h1") == 1
     assert text.encode()  # no lone surrogate is left
-    for outside in ("http", "//", "url(", "@import", "src=", "href=", "<script", "<link", "<b>", "<i>", "<u>", "onclick"):
+    for outside in (
+        "http",
+        "//",
+        "url(",
+        "@import",
+        "src=",
+        "href=",
+        "<script",
+        "<link",
+        "<b>",
+        "<i>",
+        "<u>",
+        "onclick",
+    ):
         assert outside not in text.lower()
     assert ("meta", {"charset": "utf-8"}) in page.attributes
     assert "@media (prefers-color-scheme: dark)" in text and "%(" not in text
     for level in range(1, LEVELS + 1):
-        assert len(re.findall(rf"^\.s{level} {{ background: #\w{{6}}; color: #\w{{6}} }}$", text, re.M)) == 2  # light, dark
+        assert (
+            len(re.findall(rf"^\.s{level} {{ background: #\w{{6}}; color: #\w{{6}} }}$", text, re.M)) == 2
+        )  # light, dark
 
 
 def test_each_word_once_in_order_with_its_weight():

@@ -42,7 +42,7 @@ def test_everything_is_on_the_page(tmp_path, drawn):
         width, height = figure.bbox.size
         for text in figure.axes[0].texts:
             box = text.get_window_extent()
-            assert 0 < box.x0 and box.x1 < width and 0 < box.y0 and box.y1 < height, text.get_text()
+            assert box.x0 > 0 and box.x1 < width and box.y0 > 0 and box.y1 < height, text.get_text()
 
 
 def test_a_long_text_loses_its_beginning(tmp_path, drawn):

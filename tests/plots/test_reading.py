@@ -49,7 +49,9 @@ def test_pages(tmp_path):
     assert "<table>" not in without and ">w49<" in without
 
 
-@pytest.mark.parametrize("draw", [lambda *args: reading_picture("a.png", *args), lambda *args: reading_html(*args, "title")])
+@pytest.mark.parametrize(
+    "draw", [lambda *args: reading_picture("a.png", *args), lambda *args: reading_html(*args, "title")]
+)
 def test_mistakes(draw, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="each of the 2 tokens of text 2; got shape"):

@@ -104,7 +104,12 @@ WORDS = [["a", "b"], ["c"]]
         (WORDS, [0.5, 0.5], [[0.5, 0.5]], r"word_weights must have an entry for each of the 2 sentences; got 1"),
         (WORDS, [0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]], r"each of the 1 words of sentence 2; got shape \(2,\)"),
         (WORDS, [0.5, float("nan")], [[0.5, 0.5], [1.0]], "sentence_weights must be finite and not negative; got nan"),
-        (WORDS, [0.5, 0.5], [[1.5, -0.5], [1.0]], "word_weights of sentence 1 must be finite and not negative; got -0.5"),
+        (
+            WORDS,
+            [0.5, 0.5],
+            [[1.5, -0.5], [1.0]],
+            "word_weights of sentence 1 must be finite and not negative; got -0.5",
+        ),
         (WORDS, [0.5, "x"], [[0.5, 0.5], [1.0]], "sentence_weights must be a tensor, or a list of numbers"),
         ([], [], [], "there is no word to draw"),
         ([[], []], [0.5, 0.5], [[], []], "there is no word to draw"),
@@ -135,7 +140,9 @@ def test_wrong_hops(texts, attentions, labels, message):
 
 
 def test_a_string_is_no_list_of_words():
-    with pytest.raises(TypeError, match="sentences must be a list with a list of words for each sentence; got a string"):
+    with pytest.raises(
+        TypeError, match="sentences must be a list with a list of words for each sentence; got a string"
+    ):
         document_weights(["ab"], [1.0], [[0.5, 0.5]])
     with pytest.raises(TypeError, match="texts must be a list with a list of words for each text; got a string"):
         hop_weights(["a", "b"], [[[1.0]], [[1.0]]], None)

@@ -20,7 +20,9 @@ def _server(kind):
     return served
 
 
-translator, documents, captioner, language_model, reader = map(_server, ("translator", "documents", "captioner", "language_model", "reader"))
+translator, documents, captioner, language_model, reader = map(
+    _server, ("translator", "documents", "captioner", "language_model", "reader")
+)
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import torch
 from captions_fakes import picture
 from serving_fakes import IMAGES, QUESTIONS, TEXTS, build, in_base64, loaded, near, serving, without
 
-from zoo.captioning import Caption
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
-from zoo.serving.base import Task
+from zoo.serving.base import Form
 from zoo.serving.images import Decoder
-from zoo.translation import Translation
+from zoo.tasks.captioning import Caption
+from zoo.tasks.translation import Translation
 
 
 def test_translations_are_those_of_the_model(translator):
@@ -29,7 +29,9 @@ def test_documents_are_classified_as_by_the_model(documents):
     want = documents.api.task.model.classify("A good film. It is bad.").to_dict()
     got = documents.ask(text="A good film. It is bad.", attention=True)
     assert got == near(want) and len(got["sentences"]) == 2
-    assert documents.ask(text="A good film. It is bad.") == near({k: want[k] for k in ("label", "labels", "probabilities")})
+    assert documents.ask(text="A good film. It is bad.") == near(
+        {k: want[k] for k in ("label", "labels", "probabilities")}
+    )
 
 
 def test_pairs_are_compared_as_by_the_model(folders):
@@ -46,7 +48,11 @@ def test_pairs_are_compared_as_by_the_model(folders):
         ]:
             answer = client.send(json.dumps({"pair": pair}))
             assert (answer.status, answer.body) == (400, {"detail": message})
-        assert client.send(json.dumps({"pairs": [["a", "a"], ["a", " "]]})).body["detail"].startswith("text 2 of pair 2 is empty")
+        assert (
+            client.send(json.dumps({"pairs": [["a", "a"], ["a", " "]]}))
+            .body["detail"]
+            .startswith("text 2 of pair 2 is empty")
+        )
         assert client.send(json.dumps({"text": "a"})).status == 400
 
 
@@ -56,7 +62,9 @@ def test_images_are_captioned_as_by_the_model(captioner):
     assert captioner.ask(images=[in_base64(image) for image in IMAGES], attention=True) == {"results": near(want)}
     wrapped = base64.encodebytes(IMAGES[1]).decode()  # lines of 76 characters
     assert captioner.ask(image=wrapped) == near({"text": want[1]["text"], "score": want[1]["score"]})
-    assert captioner.send(IMAGES[2], Content_Type="image/png").body == near({"text": want[2]["text"], "score": want[2]["score"]})
+    assert captioner.send(IMAGES[2], Content_Type="image/png").body == near(
+        {"text": want[2]["text"], "score": want[2]["score"]}
+    )
     best = model.caption(IMAGES[0], beam_size=4, n_best=3).to_dict()
     assert captioner.ask(image=in_base64(IMAGES[0]), beam_size=4, n_best=3)["n_best"] == near(best["n_best"])
 
@@ -71,7 +79,7 @@ def test_a_large_photo_waits_as_the_small_image_that_the_model_sees(captioner):
 def test_hypotheses_that_do_not_exist_are_left_out():
     nothing = ("", -float("inf"))
     result = Translation("a", -1.0, [], [], None, [("a", -1.0), nothing])
-    assert Task(None, 0).shown(result, attention=False)["n_best"] == [{"text": "a", "score": -1.0}]
+    assert Form(None, 0).shown(result, attention=False)["n_best"] == [{"text": "a", "score": -1.0}]
     caption = Caption("a", -1.0, [], torch.zeros(0, 2, 2), [("a", -1.0), nothing])
     assert caption.to_dict()["n_best"] == [["a", -1.0]]
 
@@ -99,8 +107,12 @@ def test_texts_are_completed_as_by_the_model(language_model):
 )  # fmt: skip
 def test_options_of_a_completion_act_as_in_the_model(language_model, options):
     model = language_model.api.task.model
-    assert language_model.ask(text="a good", **options) == near(without(model.complete("a good", **options).to_dict(), *COMPLETION))
-    assert language_model.ask(text="a good", **options) != near(without(model.complete("a good").to_dict(), *COMPLETION))
+    assert language_model.ask(text="a good", **options) == near(
+        without(model.complete("a good", **options).to_dict(), *COMPLETION)
+    )
+    assert language_model.ask(text="a good", **options) != near(
+        without(model.complete("a good").to_dict(), *COMPLETION)
+    )
 
 
 def test_what_is_drawn_is_drawn_as_by_the_model(language_model):
@@ -120,7 +132,12 @@ def test_the_perplexity_of_what_was_given(language_model):
     got = language_model.ask(texts=texts, perplexity=True)["results"]
     assert [without(found, "perplexity") for found in got] == near(plain)
     want = model.perplexity(texts)
-    assert [found["perplexity"] for found in got] == [pytest.approx(want[0], rel=1e-3), None, None, pytest.approx(want[3], rel=1e-3)]
+    assert [found["perplexity"] for found in got] == [
+        pytest.approx(want[0], rel=1e-3),
+        None,
+        None,
+        pytest.approx(want[3], rel=1e-3),
+    ]
     assert "perplexity" not in plain[0] and "perplexity" not in language_model.ask(text="a", perplexity=False)
     assert language_model.ask(text=texts[3], perplexity=True, attention=True)["given"] == 4
 
@@ -149,7 +166,9 @@ READING = ("document", "weights", "query", "query_weights")  # sent with "attent
 def test_questions_are_answered_as_by_the_model(reader):
     model = reader.api.task.model
     want = [model.answer(q["document"], q["query"], q.get("candidates")).to_dict() for q in QUESTIONS]
-    assert [reader.ask(question=question) for question in QUESTIONS] == [near(without(found, *READING)) for found in want]
+    assert [reader.ask(question=question) for question in QUESTIONS] == [
+        near(without(found, *READING)) for found in want
+    ]
     assert reader.ask(questions=QUESTIONS, attention=True) == {"results": near(want)}
     assert want[0]["answer"] in reader.ask(question=QUESTIONS[0])["probabilities"]
     got = reader.ask(question=QUESTIONS[1])

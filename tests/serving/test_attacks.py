@@ -12,12 +12,12 @@ import pytest
 from odd_process import Odd
 from serving_fakes import IMAGES, TEXTS, Thread, in_base64, loaded, serving
 
-from zoo.images import ImageError, decoding_work, open_image
 from zoo.serving import connections, endpoint
 from zoo.serving.checks import Refused
 from zoo.serving.child import Child
 from zoo.serving.images import Decoder
 from zoo.serving.pool import Pool
+from zoo.vision.images import ImageError, decoding_work, open_image
 
 # ---- work ----
 
@@ -26,7 +26,12 @@ from zoo.serving.pool import Pool
     ("kind", "fields", "name", "lower"),
     [
         ("translator", {"text": "a good film . it is bad", "beam_size": 16}, "text", "shorten it, or lower beam_size"),
-        ("language_model", {"texts": ["a", "a good"], "beam_size": 16, "max_words": 200}, "text 1", "shorten it, or lower beam_size"),
+        (
+            "language_model",
+            {"texts": ["a", "a good"], "beam_size": 16, "max_words": 200},
+            "text 1",
+            "shorten it, or lower beam_size",
+        ),
         ("documents", {"text": "a. " * 200}, "text", "shorten it"),
     ],
 )
@@ -42,7 +47,10 @@ def test_the_work_of_a_whole_request_has_a_limit(folders):
     (job,) = api.read([{"texts": ["a good film"] * 24}])
     assert sum(job.works) == 384
     (refused,) = api.read([{"texts": ["a good film"] * 26}])
-    assert (refused.status, refused.detail) == (413, "the request is more than 400 units of work; send fewer texts at once")
+    assert (refused.status, refused.detail) == (
+        413,
+        "the request is more than 400 units of work; send fewer texts at once",
+    )
     (shown,) = api.read([{"text": "a good film", "attention": True}])
     assert sum(shown.works) >= 16
 
@@ -171,7 +179,9 @@ def of_many_scans(side, scans):
 def test_a_jpeg_has_a_limit_of_scans():
     assert open_image(of_many_scans(64, 100)).size == (64, 64)
     for content in (of_many_scans(64, 101), of_many_scans(64, 101).replace(b"\xff\xd9", b"\xff\x01\xff\xff\xff\xd9")):
-        with pytest.raises(ImageError, match="^photo: 101 scans, more than the limit of 100; save the image again as a plain JPEG"):
+        with pytest.raises(
+            ImageError, match="^photo: 101 scans, more than the limit of 100; save the image again as a plain JPEG"
+        ):
             open_image(content, "photo")
     plain = saved(PIL.Image.effect_noise((300, 300), 90), "JPEG", quality=95, comment=b"\xff\xda" * 500)
     assert open_image(plain + b"\xff\xda" * 500).size == (300, 300)  # neither in a comment, nor after the end
@@ -179,7 +189,9 @@ def test_a_jpeg_has_a_limit_of_scans():
 
 def test_work_of_an_image_is_told_from_its_header():
     image = PIL.Image.new("RGB", (100, 100))
-    works = {kind: decoding_work(saved(image, kind), "x") for kind in ("JPEG", "PNG", "BMP", "TIFF", "WEBP", "JPEG2000")}
+    works = {
+        kind: decoding_work(saved(image, kind), "x") for kind in ("JPEG", "PNG", "BMP", "TIFF", "WEBP", "JPEG2000")
+    }
     assert works == {"JPEG": 10_000, "BMP": 10_000, "PNG": 30_000, "TIFF": 30_000, "WEBP": 30_000, "JPEG2000": 30_000}
     assert decoding_work(of_many_scans(100, 50), "x") == 50_000
     assert decoding_work(b"P2 100 100 255\n" + b"7 " * 10_000, "x") == 600_000
@@ -236,7 +248,9 @@ def is_closed(connection):
         return True
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /predict HTTP/1.1\r\nHost: loc", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+@pytest.mark.parametrize(
+    "sent", [b"", b"POST /predict HTTP/1.1\r\nHost: loc", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+)
 def test_a_connection_without_a_request_is_closed(translator, monkeypatch, sent):
     monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
     connection = opened(translator, sent)

@@ -30,7 +30,10 @@ def test_only_the_same_options_share_a_batch(api, monkeypatch):
         {"text": "a"}, {"text": "bad", "beam_size": 2}, {"text": "film", "beam_size": 5, "attention": True}, {"text": "it", "beam_size": 2}
     ]  # fmt: skip
     sent = in_one_round(api, *requests)
-    assert sorted((sorted(items), options["beam_size"]) for items, options in calls) == [(["a", "film"], 5), (["bad", "it"], 2)]
+    assert sorted((sorted(items), options["beam_size"]) for items, options in calls) == [
+        (["a", "film"], 5),
+        (["bad", "it"], 2),
+    ]
     for number, _, content, _ in sent:
         fields = requests[number]
         assert content["text"] == api.task.model.translate(fields["text"], beam_size=fields.get("beam_size")).text
@@ -81,7 +84,11 @@ def test_good_and_wrong_requests_at_the_same_time(translator):
     model, sizes = translator.api.task.model, []
     for (body, status), answer in zip(requests, answers):
         if status != 200:
-            assert list(answer.body) == ["detail"] and "\n" not in answer.body["detail"] and "X-Batch-Size" not in answer.headers
+            assert (
+                list(answer.body) == ["detail"]
+                and "\n" not in answer.body["detail"]
+                and "X-Batch-Size" not in answer.headers
+            )
             continue
         fields = json.loads(body)
         want = model.translate(fields["text"], beam_size=fields["beam_size"]).to_dict()
@@ -103,7 +110,9 @@ def test_completions_share_a_batch_if_all_their_options_are_the_same(folders, mo
     sent = in_one_round(api, *requests)
     sent.sort()
     assert sorted(sorted(items) for items, _ in calls) == [["", "it is"], ["a", "bad"], ["film", "good"], ["it"]]
-    assert [(number, status, together) for number, status, _, together in sent] == [(n, 200, 1 if n == 5 else 2) for n in range(7)]
+    assert [(number, status, together) for number, status, _, together in sent] == [
+        (n, 200, 1 if n == 5 else 2) for n in range(7)
+    ]
     for n in (0, 2, 3, 6):
         assert sent[n][2]["text"] == api.task.model.complete(requests[n]["text"]).text
 
@@ -122,11 +131,24 @@ def test_rules_that_no_text_can_obey(folders):
 def test_a_wrong_question_is_not_part_of_the_batch(folders, monkeypatch):
     api = loaded(folders["reader"])
     calls = recorded(api, monkeypatch)
-    wrong = [{"document": DOCUMENT, "query": "Who ran ?"}, {"document": DOCUMENT, "query": "XXXXX", "candidates": ["Eve"]}]
-    requests = {"question": QUESTIONS[0]}, {"question": wrong[0]}, {"questions": [QUESTIONS[1], wrong[1]]}, {"questions": QUESTIONS[1:]}
+    wrong = [
+        {"document": DOCUMENT, "query": "Who ran ?"},
+        {"document": DOCUMENT, "query": "XXXXX", "candidates": ["Eve"]},
+    ]
+    requests = (
+        {"question": QUESTIONS[0]},
+        {"question": wrong[0]},
+        {"questions": [QUESTIONS[1], wrong[1]]},
+        {"questions": QUESTIONS[1:]},
+    )
     sent = in_one_round(api, *requests)
     assert [len(items) for items, _ in calls] == [3]
-    assert [(number, status, together) for number, status, _, together in sorted(sent)] == [(0, 200, 3), (1, 422, 0), (2, 422, 0), (3, 200, 3)]
+    assert [(number, status, together) for number, status, _, together in sorted(sent)] == [
+        (0, 200, 3),
+        (1, 422, 0),
+        (2, 422, 0),
+        (3, 200, 3),
+    ]
     assert sent[1][2]["detail"].startswith("question 2: none of the candidates is in the document")
 
 
@@ -134,9 +156,18 @@ def test_good_and_wrong_requests_of_a_language_model_and_a_reader(language_model
     """Both servers at once."""
     options = [{}, {"beam_size": 1}, {"max_words": 4, "perplexity": True}]
     texts = [({"text": text, **more}, 200) for text in [*TEXTS, ""] for more in options]
-    texts += [({"text": "a", "max_words": 0}, 400), ({"text": "a " * 13}, 422), ({"txt": "a"}, 400), ({"text": {"a": "b"}}, 400)] * 2
+    texts += [
+        ({"text": "a", "max_words": 0}, 400),
+        ({"text": "a " * 13}, 422),
+        ({"txt": "a"}, 400),
+        ({"text": {"a": "b"}}, 400),
+    ] * 2
     asked = [({"question": question}, 200) for question in QUESTIONS * 6]
-    asked += [({"question": "a"}, 400), ({"question": {"document": DOCUMENT, "query": "a"}}, 422), ({"question": {"doc": "a"}}, 400)] * 2
+    asked += [
+        ({"question": "a"}, 400),
+        ({"question": {"document": DOCUMENT, "query": "a"}}, 422),
+        ({"question": {"doc": "a"}}, 400),
+    ] * 2
     requests = [(client, *request) for client, found in ((language_model, texts), (reader, asked)) for request in found]
     requests = [request for n in range(7) for request in requests[n::7]]
     with ThreadPoolExecutor(16) as pool:
@@ -150,8 +181,12 @@ def test_good_and_wrong_requests_of_a_language_model_and_a_reader(language_model
             continue
         sizes[client].append(int(answer.headers["X-Batch-Size"]))
         if client is reader:
-            want = model.answer(fields["question"]["document"], fields["question"]["query"], fields["question"].get("candidates"))
-            assert answer.body["answer"] == want.answer and answer.body["probabilities"] == near(want.to_dict()["probabilities"])
+            want = model.answer(
+                fields["question"]["document"], fields["question"]["query"], fields["question"].get("candidates")
+            )
+            assert answer.body["answer"] == want.answer and answer.body["probabilities"] == near(
+                want.to_dict()["probabilities"]
+            )
         else:
             want = model.complete(fields["text"], **without(fields, "text", "perplexity"))
             assert answer.body["text"] == want.text and ("perplexity" in answer.body) == ("perplexity" in fields)

@@ -29,7 +29,13 @@ def test_info_and_health(translator, captioner):
         "parameters": sum(p.numel() for p in translator.api.task.model.parameters()),
         "fields": ["text", "texts", "beam_size", "n_best", "length_penalty", "attention"],
         "limits": {
-            "bytes": 20_000, "items": 4, "work": 4000, "work_of_one_text": 500, "tokens": 12, "characters_of_a_word": 1000, "beam_size": 16
+            "bytes": 20_000,
+            "items": 4,
+            "work": 4000,
+            "work_of_one_text": 500,
+            "tokens": 12,
+            "characters_of_a_word": 1000,
+            "beam_size": 16,
         },
         "batch": {"items": 8, "wait_ms": 20.0, "work": 500},
         "card": {"name": "tiny"},
@@ -56,7 +62,11 @@ def test_info_of_a_language_model(language_model):
 def test_info_of_a_reader(reader):
     info = reader.get("/info").body["model"]
     assert info["task"] == "reading" and info["class"] == "AttentionOverAttentionReader"
-    assert info["fields"] == ["question", "questions", "attention"] and info["question"] == ["document", "query", "candidates"]
+    assert info["fields"] == ["question", "questions", "attention"] and info["question"] == [
+        "document",
+        "query",
+        "candidates",
+    ]
     assert info["limits"] == {
         "bytes": 20_000, "items": 4, "work": 4000, "work_of_one_question": 500, "tokens": 20, "characters_of_a_word": 1000, "query_tokens": 20, "candidates": 20
     }  # fmt: skip
@@ -71,18 +81,36 @@ def test_a_model_that_was_not_trained_is_not_served(tmp_path):
 
 def test_a_model_that_answers_nothing_is_not_served(toy_registry, monkeypatch):
     monkeypatch.delattr(Toy, "translate")
-    with pytest.raises(ValueError, match="toy.v2 is a Toy, which does not translate, caption, classify, complete, answer: it cannot be served"):
+    with pytest.raises(
+        ValueError,
+        match="toy.v2 is a Toy, which does not translate, caption, classify, complete, answer: it cannot be served",
+    ):
         loaded("toy.v2")
 
 
 def test_its_files_import_one_way():
     """Each only those before it, so that each can be read without the ones behind it."""
-    order = ["limits", "checks", "images", "base", "tasks", "worker", "child", "pool", "connections", "endpoint", "server", "__init__"]
+    order = [
+        "limits",
+        "checks",
+        "images",
+        "base",
+        "tasks",
+        "worker",
+        "child",
+        "pool",
+        "connections",
+        "endpoint",
+        "server",
+        "__init__",
+    ]
     folder = Path(server.__file__).parent
     assert sorted(order) == sorted(file.stem for file in folder.glob("*.py"))
     for n, name in enumerate(order):
         text = (folder / f"{name}.py").read_text()
-        used = {a or b for a, b in re.findall(r"^ *from zoo\.serving(?:\.(\w+) import| import (\w+))", text, re.MULTILINE)}
+        used = {
+            a or b for a, b in re.findall(r"^ *from zoo\.serving(?:\.(\w+) import| import (\w+))", text, re.MULTILINE)
+        }
         assert used <= set(order[:n]), f"{name} must not import {used - set(order[:n])}"
         assert text.count("\n") <= 260
 
@@ -105,7 +133,9 @@ def test_mistakes(toy_registry, capsys, monkeypatch):
     assert fails(capsys, "toy.v2", "--batch-wait-ms", "-1") == "--batch-wait-ms must be from 0 to 10,000; got -1.0"
     assert fails(capsys, "toy.v2", "--devices", "gpu") == "--devices must be cpu, auto or a number of GPUs; got 'gpu'"
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert fails(capsys, "toy.v2", "--devices", "2").startswith("--devices 2: this machine has 1 GPUs that torch can use")
+    assert fails(capsys, "toy.v2", "--devices", "2").startswith(
+        "--devices 2: this machine has 1 GPUs that torch can use"
+    )
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         message = f"cannot listen on 127.0.0.1 port {port}: Address already in use; choose another --port"
@@ -119,7 +149,10 @@ def test_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert server._devices("auto") == server._devices("cpu") == ["cpu"]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    assert server._devices("auto") == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"] and server._devices("2") == ["cuda:0", "cuda:1"]
+    assert server._devices("auto") == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"] and server._devices("2") == [
+        "cuda:0",
+        "cuda:1",
+    ]
 
 
 def test_help_says_why_other_machines_are_kept_out(capsys):

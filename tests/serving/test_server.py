@@ -26,7 +26,9 @@ class Process(Client):
 
     def wait_until_ready(self):
         line = self.process.stderr.readline()
-        assert line.endswith(f" at http://127.0.0.1:{self.port}/predict; stop with ^C\n"), line + self.process.stderr.read()
+        assert line.endswith(f" at http://127.0.0.1:{self.port}/predict; stop with ^C\n"), (
+            line + self.process.stderr.read()
+        )
         return self
 
     def end(self, number):
@@ -70,13 +72,17 @@ def test_a_served_model_answers_and_stops_in_order(folders):
         server.wait_until_ready()
         assert server.get("/health").body == "ok" and server.get("/info").body["model"]["name"] == "translator"
         with ThreadPoolExecutor(4) as pool:
-            answers = [pool.submit(server.send, json.dumps({"text": text})) for text in TEXTS[:3]] + [pool.submit(server.send, "{")]
+            answers = [pool.submit(server.send, json.dumps({"text": text})) for text in TEXTS[:3]] + [
+                pool.submit(server.send, "{")
+            ]
             time.sleep(1.5)  # the batch still waits
             code, err = server.end(signal.SIGTERM)
         assert (code, err) == (0, "")
         assert [answer.result().status for answer in answers] == [200, 200, 200, 400]
         model = build("translator")
-        assert [answer.result().body["text"] for answer in answers[:3]] == [model.translate(text).text for text in TEXTS[:3]]
+        assert [answer.result().body["text"] for answer in answers[:3]] == [
+            model.translate(text).text for text in TEXTS[:3]
+        ]
         assert {answer.result().headers["X-Batch-Size"] for answer in answers[:3]} == {"3"}
         assert server.all_gone()
         with pytest.raises(ConnectionRefusedError):
@@ -88,7 +94,9 @@ def test_a_served_model_answers_and_stops_in_order(folders):
 def test_every_kind_of_model_is_served(folders, kind):
     with process(folders[kind], "--workers", "2") as server:
         fields = server.wait_until_ready().get("/info").body["model"]["fields"]
-        body = {"text": "a good film", "pair": ["a", "film"], "image": in_base64(IMAGES[0]), "question": QUESTIONS[0]}[fields[0]]
+        body = {"text": "a good film", "pair": ["a", "film"], "image": in_base64(IMAGES[0]), "question": QUESTIONS[0]}[
+            fields[0]
+        ]
         first = server.ask(**{fields[0]: body, "attention": True})
         with ThreadPoolExecutor(8) as pool:
             others = list(pool.map(lambda _: server.ask(**{fields[0]: body, "attention": True}), range(40)))
@@ -144,7 +152,10 @@ def test_a_worker_that_cannot_be_started_again_ends_the_server(tmp_path):
 
 
 def test_a_key_that_is_empty_lets_nobody_in(folders):
-    for name, message in (("ZOO_API_KEY", "ZOO_API_KEY is set but empty"), ("LIT_SERVER_API_KEY", "is not read any more; set ZOO_API_KEY")):
+    for name, message in (
+        ("ZOO_API_KEY", "ZOO_API_KEY is set but empty"),
+        ("LIT_SERVER_API_KEY", "is not read any more; set ZOO_API_KEY"),
+    ):
         with process(folders["texts"], **{name: " "}) as server:
             _, err = server.process.communicate(timeout=60)
             assert server.process.returncode == 2 and message in err and err.count("\n") == 1

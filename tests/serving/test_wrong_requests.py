@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from serving_fakes import DOCUMENT, IMAGES, QUERY, TEXTS, in_base64, loaded, serving
 
-from zoo import images
 from zoo.serving import endpoint
 from zoo.serving.checks import Refused
 from zoo.serving.endpoint import parse
+from zoo.vision import images
 
 DEEP = "a field of the request holds an object, or lists inside lists inside a list; none takes these"
 SURROGATE = "'utf-8' codec can't encode character '\\ud800' in position 12: surrogates not allowed"
@@ -79,7 +79,11 @@ def test_wrong_images(captioner, monkeypatch):
     whole = IMAGES[0]
     for image, status, detail in [
         (5, 400, "image must be a string, the base64 of an image file; got 5"),
-        ("no base64!", 400, "image is not base64 (Only base64 data is allowed); send the bytes of an image file in base64, no path"),
+        (
+            "no base64!",
+            400,
+            "image is not base64 (Only base64 data is allowed); send the bytes of an image file in base64, no path",
+        ),
         ("/etc/passwd", 400, "image is not base64 (Incorrect padding)"),
         ("http://127.0.0.1/a.png", 400, "image is not base64"),
         ("ünicode=", 400, "image is not base64"),
@@ -93,7 +97,11 @@ def test_wrong_images(captioner, monkeypatch):
     assert answer.status == 422 and answer.body["detail"].startswith("image 2: ")
     assert captioner.send(b"GIF89a", Content_Type="image/gif").status == 422
     monkeypatch.setattr(images, "MAX_PIXELS", 100)
-    assert captioner.send(whole, Content_Type="image/png").body["detail"].startswith("image: more pixels than the limit of 100, 20 x 16")
+    assert (
+        captioner.send(whole, Content_Type="image/png")
+        .body["detail"]
+        .startswith("image: more pixels than the limit of 100, 20 x 16")
+    )
 
 
 def test_an_image_is_opened_from_bytes_only(captioner, tmp_path):
@@ -113,7 +121,10 @@ def test_an_image_is_opened_from_bytes_only(captioner, tmp_path):
 def test_other_kinds_of_content(translator, captioner):
     answer = translator.send("text=a", Content_Type="application/x-www-form-urlencoded")
     assert answer.status == 415
-    assert answer.body["detail"] == 'send JSON with the header Content-Type: application/json; got "application/x-www-form-urlencoded"'
+    assert (
+        answer.body["detail"]
+        == 'send JSON with the header Content-Type: application/json; got "application/x-www-form-urlencoded"'
+    )
     assert translator.send(IMAGES[0], Content_Type="image/png").status == 415
     answer = captioner.send("a", Content_Type="text/plain")
     assert answer.status == 415 and "Content-Type: image/jpeg" in answer.body["detail"]
@@ -122,24 +133,36 @@ def test_other_kinds_of_content(translator, captioner):
 
 def test_other_paths_and_methods(translator):
     there = "there are POST /predict, GET /info and GET /health"
-    for method, path, status in [("GET", "/nope", 404), ("GET", "/predict", 405), ("POST", "/info", 405), ("GET", "/docs", 404)]:
+    for method, path, status in [
+        ("GET", "/nope", 404),
+        ("GET", "/predict", 405),
+        ("POST", "/info", 405),
+        ("GET", "/docs", 404),
+    ]:
         answer = translator.send(None, method, path)
         assert (answer.status, answer.body) == (status, {"detail": f'there is no {method} "{path}"; {there}'})
     answer = translator.send('{"text": "a"}', path="/predict?beam_size=3")
-    assert (answer.status, answer.body["detail"]) == (400, "options belong into the JSON object, not behind a ? in the address")
+    assert (answer.status, answer.body["detail"]) == (
+        400,
+        "options belong into the JSON object, not behind a ? in the address",
+    )
 
 
 def test_a_body_without_a_stated_length_has_the_same_limit(translator):
     parts = (b'{"text": "', *[b"a " * 1000] * 15, b'"}')
     answer = translator.send(iter(parts))
-    assert answer.status == 413 and answer.body["detail"].startswith("the request is larger than the limit of 20,000 bytes")
+    assert answer.status == 413 and answer.body["detail"].startswith(
+        "the request is larger than the limit of 20,000 bytes"
+    )
     assert translator.send(iter((b'{"text"', b': "a"}'))).status == 200
 
 
 def test_too_late_or_too_many(folders, monkeypatch):
     with serving(folders["translator"], timeout=0.5) as client:
         with socket.create_connection(("127.0.0.1", client.port)) as slow:
-            slow.sendall(b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
+            slow.sendall(
+                b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+            )
             answer = b""
             while b"\r\n\r\n" not in answer or answer.endswith(b"\r\n\r\n"):  # the body may come for itself
                 answer += slow.recv(10_000)
@@ -155,7 +178,9 @@ def test_too_late_or_too_many(folders, monkeypatch):
         client.endpoint.timeout = 30
         monkeypatch.setattr(endpoint, "MAX_WAITING", 0)
         answer = client.send('{"text": "a"}')
-        assert answer.status == 503 and answer.headers["Retry-After"] == "1" and "try again later" in answer.body["detail"]
+        assert (
+            answer.status == 503 and answer.headers["Retry-After"] == "1" and "try again later" in answer.body["detail"]
+        )
         monkeypatch.setattr(endpoint, "MAX_WAITING", 99)
         monkeypatch.setattr(endpoint, "MAX_WAITING_BYTES", 20)
         gate.clear()
@@ -166,7 +191,9 @@ def test_too_late_or_too_many(folders, monkeypatch):
             assert client.send('{"text": "film"}').status == 503  # 13 bytes wait, 16 more are too many
             gate.set()
             assert first.result()
-        assert client.ask(text="film " * 10) and client.endpoint.held == {}  # a large one is taken if it is the only one
+        assert (
+            client.ask(text="film " * 10) and client.endpoint.held == {}
+        )  # a large one is taken if it is the only one
 
 
 # ---- language models ----
@@ -191,7 +218,11 @@ DRAWN = "temperature must be a number from 0.01 to 100; without it the most prob
         ({"text": "a", "max_words": 201}, 400, "max_words must be a whole number from 1 to 200; got 201"),
         ({"text": "a", "max_words": 2.5}, 400, "max_words must be a whole number from 1 to 200; got 2.5"),
         ({"text": "a", "min_words": -1}, 400, "min_words must be a whole number from 0 to 20, the max_words; got -1"),
-        ({"text": "a", "min_words": 4, "max_words": 3}, 400, "min_words must be a whole number from 0 to 3, the max_words; got 4"),
+        (
+            {"text": "a", "min_words": 4, "max_words": 3},
+            400,
+            "min_words must be a whole number from 0 to 3, the max_words; got 4",
+        ),
         ({"text": "a", "beam_size": 17}, 400, "beam_size must be a whole number from 1 to 16; got 17"),
         ({"text": "a", "n_best": 6}, 400, "n_best must be a whole number from 1 to 5, the beam_size; got 6"),
         ({"text": "a", "n_best": 17, "temperature": 1}, 400, "n_best must be a whole number from 1 to 16; got 17"),
@@ -231,8 +262,16 @@ def question(**fields):
     [
         ({}, 400, 'send either "question" or "questions" (a list); got neither'),
         ({"text": "a"}, 400, 'unknown field "text"; nearest: attention; allowed: question, questions, attention'),
-        ({"document": DOCUMENT, "query": QUERY}, 400, 'unknown field "document"; nearest: question; allowed: question, questions, attention'),
-        ({**question(), "beam_size": 2}, 400, 'unknown field "beam_size"; nearest: question; allowed: question, questions, attention'),
+        (
+            {"document": DOCUMENT, "query": QUERY},
+            400,
+            'unknown field "document"; nearest: question; allowed: question, questions, attention',
+        ),
+        (
+            {**question(), "beam_size": 2},
+            400,
+            'unknown field "beam_size"; nearest: question; allowed: question, questions, attention',
+        ),
         ({**question(), "attention": {"a": 1}}, 400, "attention must be true or false; got an object"),
         ({"question": QUERY}, 400, f'{OBJECT} "{QUERY}"'),
         ({"question": [question()["question"]]}, 400, f"{OBJECT} a list of 1"),
@@ -242,31 +281,63 @@ def question(**fields):
         ({"questions": [question()["question"], 7]}, 400, OBJECT.replace("question ", "question 2 ", 1) + " 7"),
         ({"question": {"query": QUERY}}, 400, f'question has no "document"; {NEEDED}'),
         ({"question": {"document": DOCUMENT}}, 400, f'question has no "query"; {NEEDED}'),
-        (question(candidate=["a"]), 400, 'unknown field "candidate" of question; nearest: candidates; allowed: document, query, candidates'),
+        (
+            question(candidate=["a"]),
+            400,
+            'unknown field "candidate" of question; nearest: candidates; allowed: document, query, candidates',
+        ),
         (question(document=None), 400, "document of question must be a string; got null"),
         (question(query=["XXXXX"]), 400, "query of question must be a string; got a list of 1"),
         (question(document=" \n"), 422, "document of question is empty; send at least one word"),
         (question(query=""), 422, "query of question is empty; send at least one word"),
-        (question(document="a " * 21), 422, "document of question has 21 words; at most 20 tokens are allowed; shorten it"),
+        (
+            question(document="a " * 21),
+            422,
+            "document of question has 21 words; at most 20 tokens are allowed; shorten it",
+        ),
         (question(document=".,;!?" * 5), 422, "document of question has 25 tokens; at most 20 are allowed; shorten it"),
-        (question(query="XXXXX " * 21), 422, "query of question has 21 words; at most 20 tokens are allowed; shorten it"),
-        (question(document="b" * 1001), 422, "document of question has a word of 1,001 characters; at most 1,000 are allowed"),
-        (question(query="Who ran ?"), 422, "question: the query must have XXXXX in place of the missing word; got 'Who ran ?'"),
+        (
+            question(query="XXXXX " * 21),
+            422,
+            "query of question has 21 words; at most 20 tokens are allowed; shorten it",
+        ),
+        (
+            question(document="b" * 1001),
+            422,
+            "document of question has a word of 1,001 characters; at most 1,000 are allowed",
+        ),
+        (
+            question(query="Who ran ?"),
+            422,
+            "question: the query must have XXXXX in place of the missing word; got 'Who ran ?'",
+        ),
         (question(candidates=None), 400, "candidates of question must be a list of strings; got null"),
         (question(candidates="Ann"), 400, 'candidates of question must be a list of strings; got "Ann"'),
         (question(candidates=["Ann", 5]), 400, "candidates of question must be a list of strings; got 5"),
         (question(candidates=[["Ann"]]), 400, "candidates of question must be a list of strings; got a list of 1"),
         (question(candidates=[]), 422, f"candidates of question must hold 1 to 20 words; got 0; {LEAVE}"),
         (question(candidates=["a"] * 21), 422, f"candidates of question must hold 1 to 20 words; got 21; {LEAVE}"),
-        (question(candidates=["a" * 1001]), 422, "candidates of question has a word of 1,001 characters; at most 1,000 are allowed"),
-        (question(candidates=["the dog"]), 422, "question: a candidate must be one word of the document; got 'the dog'"),
+        (
+            question(candidates=["a" * 1001]),
+            422,
+            "candidates of question has a word of 1,001 characters; at most 1,000 are allowed",
+        ),
+        (
+            question(candidates=["the dog"]),
+            422,
+            "question: a candidate must be one word of the document; got 'the dog'",
+        ),
         (question(candidates=[""]), 422, "question: a candidate must be one word of the document; got ''"),
         (
             question(candidates=["Eve", "ann"]),
             422,
             "question: none of the candidates is in the document (upper and lower case differ): 'Eve', 'ann'",
         ),
-        (question(candidates=["b" * 999]), 422, "question: none of the candidates is in the document (upper and lower case differ): ..."),
+        (
+            question(candidates=["b" * 999]),
+            422,
+            "question: none of the candidates is in the document (upper and lower case differ): ...",
+        ),
         (question(document={"a": "b"}), 400, NESTED),
         (question(candidates=[{"a": "b"}]), 400, NESTED),
         (question(candidates=[[["a"]]]), 400, NESTED),
@@ -300,11 +371,18 @@ def test_a_query_is_shorter_than_a_document(folders):
 KIND = {"translator": ("text", "texts"), "language_model": ("text", "texts"), "reader": ("question", "questions")}
 OPTIONS = ["beam_size", "n_best", "length_penalty", "attention", "image", "max_words", "temperature", "perplexity"]
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.sampled_from([*TEXTS, "texts", QUERY]),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=9)
+    | st.sampled_from([*TEXTS, "texts", QUERY]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
     max_leaves=6,
 )
-ASKED = st.fixed_dictionaries({"document": VALUES | st.just(DOCUMENT), "query": VALUES | st.just(QUERY)}, optional={"candidates": VALUES})
+ASKED = st.fixed_dictionaries(
+    {"document": VALUES | st.just(DOCUMENT), "query": VALUES | st.just(QUERY)}, optional={"candidates": VALUES}
+)
 NAMES = st.sampled_from([*KIND["reader"], *KIND["translator"], *OPTIONS]) | st.text(max_size=9)
 REQUESTS = st.dictionaries(NAMES, VALUES | ASKED, max_size=3) | st.fixed_dictionaries({"question": ASKED})
 

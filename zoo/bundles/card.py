@@ -8,20 +8,12 @@ import inspect
 import json
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # importing torch here would make the command line slow
-    from zoo.module import ZooModule
+from zoo.bundles.model import Model
 
 LIBRARY = "attention-zoo"
 MAX_FRONT_MATTER = 2**16  # characters
-TASKS = {  # method of a model -> task on the Hub, example of its use
-    "translate": ("translation", 'model.translate("...").text'),
-    "caption": ("image-to-text", 'model.caption("photo.jpg").text'),
-    "classify": ("text-classification", 'model.classify("...").label'),
-    "complete": ("text-generation", 'model.complete("...").text'),
-    "answer": ("question-answering", 'model.answer("...", "... XXXXX ...").answer'),
-}
 _MARK = "<!-- written by attention-zoo; sha256 of the text above: {} -->"
 
 
@@ -56,17 +48,19 @@ def yaml_text(data: Any) -> bytes:
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000).encode()
 
 
-def for_the_hub(front: dict[str, Any], model: "ZooModule", name: str) -> tuple[dict[str, Any], dict[str, list]]:
+def for_the_hub(front: dict[str, Any], model: Model, name: str) -> tuple[dict[str, Any], dict[str, list]]:
     """The front matter in the words of the Hub, and the scores as files of .eval_results: name -> entries.
 
     What the card says in these words already (e.g. `model-index`) stays as it is.
     """
-    front = {key: value for key, value in front.items() if key not in ("name", "task")}  # model-index, pipeline_tag say it
+    front = {
+        key: value for key, value in front.items() if key not in ("name", "task")
+    }  # model-index, pipeline_tag say it
     scores, data, tags = front.pop("scores", []), _listed(front, "datasets"), _listed(front, "tags")
     ids = [item for item in data if re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", item)]  # all else the Hub refuses
     front |= {
         "library_name": LIBRARY,
-        "pipeline_tag": front.get("pipeline_tag") or _task(model),
+        "pipeline_tag": front.get("pipeline_tag") or model.task.hub,
         "datasets": ids,
         "tags": list(dict.fromkeys([*tags, LIBRARY, "attention", "pytorch-lightning", type(model).__name__])),
     }
@@ -82,9 +76,14 @@ def for_the_hub(front: dict[str, Any], model: "ZooModule", name: str) -> tuple[d
     results = [
         {
             "task": {"type": front.get("pipeline_tag", "other")},
-            "dataset": {"name": dataset, "type": dataset if dataset in ids else re.sub(r"[^\w.]+", "-", dataset), "split": split},
+            "dataset": {
+                "name": dataset,
+                "type": dataset if dataset in ids else re.sub(r"[^\w.]+", "-", dataset),
+                "split": split,
+            },
             "metrics": [
-                {"type": s["metric"], "value": s["value"]} | ({"args": {"signature": s["signature"]}} if s.get("signature") else {})
+                {"type": s["metric"], "value": s["value"]}
+                | ({"args": {"signature": s["signature"]}} if s.get("signature") else {})
                 for s in scores
                 if s["split"] == split
             ],
@@ -105,19 +104,12 @@ def _listed(front: dict[str, Any], key: str) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
-def _task(model: "ZooModule") -> str | None:
-    return next((task for verb, (task, _) in TASKS.items() if hasattr(model, verb)), None)
-
-
-def generated_card(model: "ZooModule", repo_id: str, name: str) -> str:
+def generated_card(model: Model, repo_id: str, name: str) -> str:
     """A card for weights of which only the files are known."""
     cls = type(model)
     defaults = {key: p.default for key, p in inspect.signature(cls.__init__).parameters.items()}
     changed = {key: value for key, value in model.config.items() if defaults[key] != value}
     paper = (sys.modules[cls.__module__].__doc__ or "").strip().splitlines()
-    example = next((text for verb, (_, text) in TASKS.items() if hasattr(model, verb)), "model")
-    if model.config.get("pair"):
-        example = 'model.classify(("...", "...")).label'
     labels = [str(label) for label in getattr(model, "label_names", None) or []]
     table = "".join(f"| `{key}` | `{json.dumps(value)}` |\n" for key, value in changed.items())
     more = " and more" if len(labels) > 50 else ""
@@ -126,9 +118,14 @@ def generated_card(model: "ZooModule", repo_id: str, name: str) -> str:
         f"A `{cls.__name__}` of {LIBRARY} with {sum(p.numel() for p in model.parameters()):,} parameters"
         + (f" ({paper[0].rstrip('.')}).\n" if paper else ".\n"),
         "```python\nimport zoo\n",
-        f'model = zoo.load("hf-hub:{repo_id}@main")  # better: the id of a commit instead of main\nprint({example})\n```\n',
+        f'model = zoo.load("hf-hub:{repo_id}@main")  # better: the id of a commit instead of '
+        f"main\nprint({model.task.example})\n```\n",
         "## Configuration\n",
-        *([f"Arguments that differ from the defaults:\n\n| argument | value |\n|---|---|\n{table}"] if table else ["The defaults.\n"]),
+        *(
+            [f"Arguments that differ from the defaults:\n\n| argument | value |\n|---|---|\n{table}"]
+            if table
+            else ["The defaults.\n"]
+        ),
         *([f"Labels: {', '.join(labels[:50])}{more}.\n"] if labels else []),
         "## Data, scores and licence\n",
         "This card was generated from the files alone: what the model was trained on, how well it does and under\n"
@@ -140,7 +137,9 @@ def generated_card(model: "ZooModule", repo_id: str, name: str) -> str:
 def marked(card: str, repo_id: str) -> str:
     """The card with a line that says that no person wrote it, as long as nobody changes it."""
     if f"hf-hub:{repo_id}" not in card:
-        card += f'\n## From the Hub\n\n`zoo.load("hf-hub:{repo_id}@main")`, or better the id of a commit instead of main.\n'
+        card += (
+            f'\n## From the Hub\n\n`zoo.load("hf-hub:{repo_id}@main")`, or better the id of a commit instead of main.\n'
+        )
     card = card.rstrip() + "\n"
     return f"{card}\n{_MARK.format(hashlib.sha256(card.encode()).hexdigest())}\n"
 

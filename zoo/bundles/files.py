@@ -2,7 +2,7 @@
 
 A bundle holds
 
-    config.json         {"class_path": ..., "init_args": {...}} as in a recipe, the sha256 of the other files, and its own digest
+    config.json         {"class_path": ..., "init_args": {...}} as in a recipe, the sha256 of the others, its own digest
     model.safetensors   the tensors, in fp16 or as they are; tied weights once
     <assets>            what raw input needs, e.g. tokenizer.json
     golden.safetensors  if it was exported: a fixed input and the output for it
@@ -44,11 +44,14 @@ class DamagedError(BundleError):
 
 
 class MisfitError(BundleError):
-    """The files are whole, but no weights that this version of the package can use, or may: nothing but other files will help."""
+    """The files are whole, but no weights that this version of the package can use, or may: nothing but other files
+    will help.
+    """
 
 
 class Bundle:
-    """A folder of weights. Opening it reads config.json; each other file is read and verified when it is first asked for, and kept.
+    """A folder of weights. Opening it reads config.json; each other file is read and verified when it is first asked
+    for, and kept.
 
     Attributes:
         folder: Where it lies.
@@ -73,7 +76,9 @@ class Bundle:
         content = read_file(self.folder, CONFIG, MAX_TEXT_BYTES)
         self.config_sha256 = hashlib.sha256(content).hexdigest()
         if sha256 not in (None, self.config_sha256):
-            raise DamagedError(f"{self.folder / CONFIG} is damaged or was changed: its sha256 is {self.config_sha256}, not {sha256}")
+            raise DamagedError(
+                f"{self.folder / CONFIG} is damaged or was changed: its sha256 is {self.config_sha256}, not {sha256}"
+            )
         config = _config(content, self.folder / CONFIG)
         self.class_path: str = config["class_path"]
         self.init_args: dict[str, Any] = config["init_args"]
@@ -100,7 +105,8 @@ class Bundle:
             content = read_file(self.folder, name, most)
             if (found := hashlib.sha256(content).hexdigest()) != self.sha256[name]:
                 raise DamagedError(
-                    f"{self.folder / name} is damaged or was changed: its sha256 is {found}, not {self.sha256[name]} as {CONFIG} says"
+                    f"{self.folder / name} is damaged or was changed: its sha256 is {found}, not {self.sha256[name]} "
+                    f"as {CONFIG} says"
                 )
             self._contents[name] = content
         return self._contents[name]
@@ -131,7 +137,11 @@ def local_dir(path: str) -> Bundle:
     try:
         folder = Path(path).expanduser()
         (folder / CONFIG).lstat()
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: no such user; ValueError: a zero byte in the name
+    except (
+        OSError,
+        RuntimeError,
+        ValueError,
+    ) as error:  # RuntimeError: no such user; ValueError: a zero byte in the name
         raise DamagedError(f"local-dir:{path} is no folder of weights: it has no {CONFIG}") from error
     return Bundle(folder)
 
@@ -160,15 +170,18 @@ def replaceable(folder: Path) -> set[str]:
         for name in bundle.sha256:
             bundle.read(name, (folder / name).lstat().st_size)
     except (BundleError, OSError) as error:
-        raise ValueError(f"{folder} exists and holds more, or less, than weights: {error}; give a new or an empty folder") from error
+        raise ValueError(
+            f"{folder} exists and holds more, or less, than weights: {error}; give a new or an empty folder"
+        ) from error
     return names
 
 
 def read_file(folder: Path, name: str, most: int) -> bytes:
-    """The content of a file of a bundle: a regular one (reading a pipe or a device would not end) that lies in the folder itself.
+    """The content of a file of a bundle: a regular one (reading a pipe or a device would not end) that lies in the
+    folder itself.
 
-    Links are followed only into the folders where the cache of the Hub keeps files. It is laid out like this, and the last
-    link may be missing: snapshots/COMMIT/NAME -> ../../blobs/HASH -> ../../blobs/AB/HASH.
+    Links are followed only into the folders where the cache of the Hub keeps files. It is laid out like this, and the
+    last link may be missing: snapshots/COMMIT/NAME -> ../../blobs/HASH -> ../../blobs/AB/HASH.
 
     Args:
         folder: The bundle.
@@ -200,7 +213,8 @@ def read_file(folder: Path, name: str, most: int) -> bytes:
     return content
 
 
-# What has become a link or a pipe since it was looked at is not followed, and not waited for; where the system knows these.
+# What has become a link or a pipe since it was looked at is not followed, and not waited for; where the system knows
+# these.
 _SAFELY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
@@ -242,7 +256,9 @@ def decoded(content: bytes, path: Path) -> str:
 
 
 def _config(content: bytes, path: Path) -> dict[str, Any]:
-    """The checked content of a config.json: `class_path`, `init_args` and `sha256`; one without a digest is taken as it is."""
+    """The checked content of a config.json: `class_path`, `init_args` and `sha256`; one without a digest is taken as it
+    is.
+    """
     try:
         config = strict_json.loads(decoded(content, path), MAX_ARGUMENTS)
     except DamagedError:
@@ -252,13 +268,19 @@ def _config(content: bytes, path: Path) -> dict[str, Any]:
     said = config.pop("digest", None) if isinstance(config, dict) else None
     kinds = {"class_path": str, "init_args": dict, "sha256": dict}
     if not isinstance(config, dict) or {key: type(value) for key, value in config.items()} != kinds:
-        raise MisfitError(f"{path} must hold exactly class_path (text), init_args and sha256 (objects), and digest (text) if it was saved")
+        raise MisfitError(
+            f"{path} must hold exactly class_path (text), init_args and sha256 (objects), and digest (text) if it "
+            "was saved"
+        )
     try:
         changed = said is not None and said != digest(config)
     except RecursionError as error:
         raise DamagedError(f"{path} is not valid JSON: it is nested too deeply") from error
     if changed:
-        raise DamagedError(f"{path} is damaged or was changed: its digest does not fit. If the change is yours, delete the line \"digest\"")
+        raise DamagedError(
+            f"{path} is damaged or was changed: its digest does not fit. If the change is yours, delete the line "
+            '"digest"'
+        )
     for name, want in config["sha256"].items():
         if not re.fullmatch(r"\w[\w.-]{0,99}", name):  # no path: nothing outside the folder is ever read
             raise MisfitError(f"{path}: {reprlib.repr(name)} is not a plain file name")
@@ -267,12 +289,16 @@ def _config(content: bytes, path: Path) -> dict[str, Any]:
     if WEIGHTS not in config["sha256"]:
         raise MisfitError(f"{path}: sha256 does not list {WEIGHTS}")
     if len(config["sha256"]) > MAX_FILES:
-        raise MisfitError(f"{path}: sha256 lists {len(config['sha256']):,} files; at most {MAX_FILES} belong to a model")
+        raise MisfitError(
+            f"{path}: sha256 lists {len(config['sha256']):,} files; at most {MAX_FILES} belong to a model"
+        )
     return config
 
 
 def digest(config: Mapping[str, Any]) -> str:
-    """sha256 of what config.json says, however it is laid out: without it damage to a setting such as a beam size would pass."""
+    """sha256 of what config.json says, however it is laid out: without it damage to a setting such as a beam size would
+    pass.
+    """
     return hashlib.sha256(json.dumps({**config}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

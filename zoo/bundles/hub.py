@@ -1,6 +1,7 @@
 """The Hugging Face Hub: bundles are fetched from it and published to it.
 
-The only file of the project that touches the network. Free of torch, so that `zoo list` stays quick. Every wait is bounded: a small
+The only file of the project that touches the network. Free of torch, so that `zoo list` stays quick. Every wait is
+bounded: a small
 request by PATIENCE in all, a transfer by STALL while nothing arrives; nothing is fetched that is larger than it may be.
 """
 
@@ -73,7 +74,9 @@ def download(
     bundle = _verified(repo_id, folder, {}, sha256)
     names = [name for name in bundle.sha256 if golden or name != GOLDEN]
     if others := sorted(name for name in names if not name.endswith(SUFFIXES)):
-        raise MisfitError(f"{repo_id} at revision {revision}: a file must end in {', '.join(SUFFIXES)}; got {', '.join(others)}")
+        raise MisfitError(
+            f"{repo_id} at revision {revision}: a file must end in {', '.join(SUFFIXES)}; got {', '.join(others)}"
+        )
     limits = dict.fromkeys(names, MAX_TEXT_BYTES) | {WEIGHTS: most_weights(bundle)}
     folder = _fetch(repo_id, folder.name, limits)
     return _verified(repo_id, folder, limits, sha256, bundle)
@@ -97,14 +100,18 @@ def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
 
     def cached() -> Path | None:
         try:
-            folder = Path(snapshot_download(repo_id, revision=revision, allow_patterns=[*limits], local_files_only=True))
+            folder = Path(
+                snapshot_download(repo_id, revision=revision, allow_patterns=[*limits], local_files_only=True)
+            )
         except LocalEntryNotFoundError:
             return None
         return None if missing(folder) else folder
 
     folder = cached() if constants.HF_HUB_OFFLINE or _COMMIT.fullmatch(revision) else None
     if folder is None and constants.HF_HUB_OFFLINE:
-        raise FetchError(f"{what} is not in the cache and HF_HUB_OFFLINE is set; unset it, or load a folder with local-dir:PATH")
+        raise FetchError(
+            f"{what} is not in the cache and HF_HUB_OFFLINE is set; unset it, or load a folder with local-dir:PATH"
+        )
     if folder is None:
         try:
             with _explained(f"cannot fetch {what} from the Hugging Face Hub", repo_id, revision):
@@ -123,7 +130,9 @@ def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
             if folder is None:
                 raise
             log.warning("%s; using commit %s of the cache", error, folder.name)
-    blobs = [(parent / "blobs").resolve() for parent in (folder.parents[1], folder.parents[2])]  # of the repository, of all
+    blobs = [
+        (parent / "blobs").resolve() for parent in (folder.parents[1], folder.parents[2])
+    ]  # of the repository, of all
     for path in (folder, *folder.rglob("*")):
         if path.is_symlink() and not any(path.resolve().is_relative_to(root) for root in blobs):
             raise DamagedError(f"{path} is a link to {path.resolve()}, outside the cache; delete it and load again")
@@ -162,7 +171,9 @@ def _too_large(what: str, most: int) -> MisfitError:
     return MisfitError(f"{what} is larger than {most / 2**20:,.3g} MB, the most that belongs there")
 
 
-def _verified(repo_id: str, folder: Path, limits: Mapping[str, int], sha256: str | None, bundle: Bundle | None = None) -> Bundle:
+def _verified(
+    repo_id: str, folder: Path, limits: Mapping[str, int], sha256: str | None, bundle: Bundle | None = None
+) -> Bundle:
     """The bundle of a commit in the cache, with the named files read; what is damaged is fetched once more.
 
     Args:
@@ -189,7 +200,9 @@ def _verified(repo_id: str, folder: Path, limits: Mapping[str, int], sha256: str
         raise DamagedError(f"{first}; {error}; `hf cache rm model/{repo_id}` drops it from the cache") from error
     bundle, problems = _read(folder, limits, sha256)
     if bundle is None or problems:
-        raise DamagedError(f"{next(iter(problems.values()))}; it was fetched twice, so the repository itself is at fault")
+        raise DamagedError(
+            f"{next(iter(problems.values()))}; it was fetched twice, so the repository itself is at fault"
+        )
     return bundle
 
 
@@ -253,7 +266,9 @@ def open_repository(repo_id: str, private: bool, token: str | None) -> tuple[str
             _ask(partial(api.create_repo, repo_id, private=private or None, exist_ok=True))
             info = _ask(partial(api.model_info, repo_id))
     if private and not info.private:
-        raise FetchError(f"{repo_id} exists and is public; make it private in its settings first, or publish without --private")
+        raise FetchError(
+            f"{repo_id} exists and is public; make it private in its settings first, or publish without --private"
+        )
     return info.sha, {file.rfilename for file in info.siblings or ()}
 
 
@@ -263,7 +278,9 @@ def read_remote(repo_id: str, revision: str, name: str, token: str | None) -> by
         return _fetched(repo_id, name, revision, MAX_TEXT_BYTES, token=token).read_bytes()
 
 
-def commit(repo_id: str, parent: str, files: Mapping[str, bytes], delete: Iterable[str], message: str, token: str | None) -> str:
+def commit(
+    repo_id: str, parent: str, files: Mapping[str, bytes], delete: Iterable[str], message: str, token: str | None
+) -> str:
     """Publishes files in one commit on top of `parent`: all of them or none.
 
     Args:
@@ -286,10 +303,14 @@ def commit(repo_id: str, parent: str, files: Mapping[str, bytes], delete: Iterab
         call = partial(api.create_commit, repo_id, operations, commit_message=message, parent_commit=parent)
         done = transfer.run(call).oid
     with _explained(f"published {repo_id} as commit {done}, but cannot check it", repo_id):
-        there = {file.path: file for file in _ask(lambda: [*api.list_repo_tree(repo_id, revision=done, recursive=True)])}
+        there = {
+            file.path: file for file in _ask(lambda: [*api.list_repo_tree(repo_id, revision=done, recursive=True)])
+        }
     wrong = sorted(name for name, content in files.items() if name not in there or not _same(content, there[name]))
     if wrong:
-        raise FetchError(f"commit {done} of {repo_id} lacks or alters {', '.join(wrong)}; a .gitignore there may leave files out")
+        raise FetchError(
+            f"commit {done} of {repo_id} lacks or alters {', '.join(wrong)}; a .gitignore there may leave files out"
+        )
     return done
 
 
@@ -313,8 +334,8 @@ class _TooLargeError(Exception):
 class _Transfer:
     """A call that moves bytes, and that must get further every STALL seconds.
 
-    It runs in a thread, because the client of the Hub waits as long as a server asks for, and tries again for minutes. Once
-    given up, the thread ends at the next byte.
+    It runs in a thread, because the client of the Hub waits as long as a server asks for, and tries again for minutes.
+    Once given up, the thread ends at the next byte.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -344,7 +365,9 @@ class _Transfer:
                     return answer.result()
                 if self.bytes < before + LEAST:
                     self.given_up = True
-                    raise TimeoutError(f"no progress in {stall:g} s; on a slow line set HF_HUB_DOWNLOAD_TIMEOUT to more seconds") from None
+                    raise TimeoutError(
+                        f"no progress in {stall:g} s; on a slow line set HF_HUB_DOWNLOAD_TIMEOUT to more seconds"
+                    ) from None
 
 
 class _Watched(io.BytesIO):
@@ -376,7 +399,9 @@ def _ask(call: Callable[[], T]) -> T:
         except FutureTimeout:
             if answer.done():
                 return answer.result()
-            raise TimeoutError(f"no answer in {patience:g} s; on a slow line set HF_HUB_ETAG_TIMEOUT to more seconds") from None
+            raise TimeoutError(
+                f"no answer in {patience:g} s; on a slow line set HF_HUB_ETAG_TIMEOUT to more seconds"
+            ) from None
         except HfHubHTTPError as error:
             if error.response.status_code not in _PASSING or time.monotonic() + 0.5 >= end:
                 raise
@@ -405,7 +430,9 @@ def _settle(answer: Future, call: Callable[[], Any]) -> None:
         if isinstance(error, (OSError, HFValidationError)):  # some are ValueErrors too
             answer.set_exception(error)
         else:  # the answer was no JSON, or of another form
-            answer.set_exception(ConnectionError("what answers is no Hub; does this network want a login on a web page first?"))
+            answer.set_exception(
+                ConnectionError("what answers is no Hub; does this network want a login on a web page first?")
+            )
     except BaseException as error:  # raised again by the thread that waits
         answer.set_exception(error)
 
@@ -440,7 +467,7 @@ def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterato
         elif isinstance(error, errors.RevisionNotFoundError):
             why = f"it has no revision {revision}; give a commit id, tag or branch that it has"
         elif isinstance(error, errors.RepositoryNotFoundError):
-            why = f"there is no such repository, or it is private and the token may not see it; check the name, and {login}"
+            why = f"there is no such repository, or it is private and not for this token; check the name, and {login}"
         elif isinstance(error, errors.LocalTokenNotFoundError) or status == 401:
             why = f"the token is missing or not valid; {login}"
         elif status == 403:
@@ -450,7 +477,11 @@ def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterato
         elif status:
             why = f"the Hub answered {status}{said or ' ' + first}; try again later"
         elif passing:
-            hint = "a copy on this machine can be loaded with local-dir:PATH" if revision else "publishing again does nothing twice"
+            hint = (
+                "a copy on this machine can be loaded with local-dir:PATH"
+                if revision
+                else "publishing again does nothing twice"
+            )
             why = f"{constants.ENDPOINT} cannot be reached: {first}; check the network and HF_ENDPOINT ({hint})"
         else:
             why = first

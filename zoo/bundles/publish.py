@@ -19,9 +19,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from zoo import __version__
 from zoo.bundles import hub
 from zoo.bundles.card import LIBRARY, for_the_hub, generated_card, is_marked, marked, pictures, split_card, yaml_text
 from zoo.bundles.files import (
@@ -37,9 +35,8 @@ from zoo.bundles.files import (
     read_file,
     read_text,
 )
-
-if TYPE_CHECKING:  # importing torch here would make the command line slow
-    from zoo.module import ZooModule
+from zoo.bundles.model import Model
+from zoo.utils.version import __version__
 
 RESULTS = ".eval_results"
 GOLDEN_ATOL = 2e-3  # another processor sums in another order
@@ -66,7 +63,9 @@ class Package:
         """Name, size in bytes and the first 12 digits of the sha256 of each file, then the front matter of the card."""
         files = {**self.files, MANIFEST: _manifest(self.files)}
         rows = [("FILE", "BYTES", "SHA256")]
-        rows += [(name, f"{len(data):,}", hashlib.sha256(data).hexdigest()[:12]) for name, data in sorted(files.items())]
+        rows += [
+            (name, f"{len(data):,}", hashlib.sha256(data).hexdigest()[:12]) for name, data in sorted(files.items())
+        ]
         rows.append(("total", f"{sum(map(len, files.values())):,}", ""))
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         lines = [f"{name:<{widths[0]}}  {size:>{widths[1]}}  {digest}".rstrip() for name, size, digest in rows]
@@ -94,7 +93,10 @@ class Published:
         return f"hf-hub:{self.repo_id}@{self.commit}"
 
     def __str__(self) -> str:
-        kept = f"kept the {README} of {self.repo_id}, which this package did not write; --replace-card replaces it\n" * self.kept_card
+        kept = (
+            f"kept the {README} of {self.repo_id}, which this package did not write; --replace-card replaces it\n"
+            * self.kept_card
+        )
         return f'published {self.repo_id} as commit {self.commit}\n{kept}zoo.load("{self.source}")'
 
 
@@ -107,7 +109,9 @@ def check_repo_id(repo_id: str) -> None:
         raise ValueError(f"the repository must be ORG/REPO, e.g. my-name/my-model; got '{repo_id}'")
 
 
-def prepare(bundle: Bundle, cls: type["ZooModule"], repo_id: str, name: str | None = None, card: Path | None = None) -> Package:
+def prepare(
+    bundle: Bundle, cls: type[Model], repo_id: str, name: str | None = None, card: Path | None = None
+) -> Package:
     """Collects and checks what is to be published; contacts nothing.
 
     Args:
@@ -118,8 +122,8 @@ def prepare(bundle: Bundle, cls: type["ZooModule"], repo_id: str, name: str | No
         card: Its card. Without, README.md of the folder counts, or one is generated.
 
     Raises:
-        BundleError: The weights are damaged, do not load, or compute something else than when they were saved; or a file that would
-            be sent is a link out of its folder, or none that can be read.
+        BundleError: The weights are damaged, do not load, or compute something else than when they were saved; or a
+            file that would be sent is a link out of its folder, or none that can be read.
         ValueError: A folder with files that do not belong there, or a bad `repo_id` or card.
     """
     check_repo_id(repo_id)
@@ -127,7 +131,11 @@ def prepare(bundle: Bundle, cls: type["ZooModule"], repo_id: str, name: str | No
     own = card is None and os.path.lexists(folder / README)
     card = folder / README if own else card
     text = read_text(card.parent, card.name) if card else None
-    shown = {file: _picture(card.parent, file) for file in pictures(text) if os.path.lexists(card.parent / file)} if card else {}
+    shown = (
+        {file: _picture(card.parent, file) for file in pictures(text) if os.path.lexists(card.parent / file)}
+        if card
+        else {}
+    )
 
     if others := sorted(set(bundle.others()) - {*shown, README, MANIFEST, GOLDEN}):
         raise ValueError(f"{folder} holds files that are not published: {', '.join(others)}; move them elsewhere")
@@ -142,7 +150,11 @@ def prepare(bundle: Bundle, cls: type["ZooModule"], repo_id: str, name: str | No
         text = generated_card(model, repo_id, title)
     front, prose = split_card(text, card or "the card")
     front, results = for_the_hub(front, model, title)
-    files = {CONFIG: bundle.config} | {file: bundle.read(file) for file in bundle.sha256} | ({GOLDEN: golden} if golden else {})
+    files = (
+        {CONFIG: bundle.config}
+        | {file: bundle.read(file) for file in bundle.sha256}
+        | ({GOLDEN: golden} if golden else {})
+    )
     files |= shown | {f"{RESULTS}/{file}": yaml_text(entries) for file, entries in results.items()}
     readme = f"---\n{yaml_text(front).decode()}---\n{prose}"
     files[README] = (readme if own else marked(readme, repo_id)).encode()
@@ -156,7 +168,7 @@ def _picture(folder: Path, name: str) -> bytes:
     return content
 
 
-def check_golden(model: "ZooModule", bundle: Bundle) -> None:
+def check_golden(model: Model, bundle: Bundle) -> None:
     """Raises `BundleError` unless the weights still give the output that was saved beside them."""
     from torch import allclose, equal
 
@@ -174,11 +186,15 @@ def check_golden(model: "ZooModule", bundle: Bundle) -> None:
         if same and want.is_floating_point():
             same = allclose(got, want, rtol=0, atol=GOLDEN_ATOL)
         if not (same and (want.is_floating_point() or equal(got, want))):
-            raise MisfitError(f"{path}: the weights do not give the '{key}' that was saved with them; export them again")
+            raise MisfitError(
+                f"{path}: the weights do not give the '{key}' that was saved with them; export them again"
+            )
 
 
 def _manifest(files: Mapping[str, bytes]) -> bytes:
-    listed = {name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in sorted(files.items())}
+    listed = {
+        name: {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)} for name, data in sorted(files.items())
+    }
     return (json.dumps({"files": listed}, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -186,7 +202,12 @@ def _manifest(files: Mapping[str, bytes]) -> bytes:
 
 
 def publish(
-    package: Package, *, private: bool = False, replace_card: bool = False, token: str | None = None, message: str | None = None
+    package: Package,
+    *,
+    private: bool = False,
+    replace_card: bool = False,
+    token: str | None = None,
+    message: str | None = None,
 ) -> Published:
     """Sends a package in one commit: somebody who loads the repository gets all of the old files or all of the new.
 
@@ -222,7 +243,7 @@ def _of_manifest(data: bytes) -> set[str]:
 
 
 def push(
-    model: "ZooModule",
+    model: Model,
     repo_id: str,
     *,
     private: bool = False,

@@ -1,7 +1,8 @@
-"""From the files of a stranger to a model: arguments of the right types, a model without memory, tensors that fit, then memory.
+"""From the files of a stranger to a model: arguments of the right types, a model without memory, tensors that fit, then
+memory.
 
-The order is the point. `init_args` may ask for any amount of memory, so the model is built without any first and compared with
-the header of model.safetensors. What is allocated then is what the file itself brings.
+The order is the point. `init_args` may ask for any amount of memory, so the model is built without any first and
+compared with the header of model.safetensors. What is allocated then is what the file itself brings.
 """
 
 import math
@@ -20,12 +21,17 @@ import torch
 from safetensors import SafetensorError, deserialize
 from torch import Tensor, nn
 from torch.nn import functional, init
-from torch.nn.modules.module import register_module_buffer_registration_hook, register_module_parameter_registration_hook
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.overrides import TorchFunctionMode
 
 from zoo.bundles.files import BundleError, DamagedError, MisfitError
 
-MAX_TENSORS = 2000  # parameters and buffers of a model; an argument such as a number of layers asks for time, not only for memory
+MAX_TENSORS = (
+    2000  # parameters and buffers of a model; an argument such as a number of layers asks for time, not only for memory
+)
 MAX_HEADER_BYTES = 2**20  # of model.safetensors
 MAX_COUNTED = 2**20  # numbers that a constructor may compute with at once
 LARGEST = 2**31 - 1  # of the numbers among the arguments, in size
@@ -79,7 +85,13 @@ def _in_words(kind: Any) -> str:
     if origin in (list, tuple):
         return f"a list of {' and '.join(_in_words(part) for part in parts if part is not Ellipsis)}"
     limit = f"up to {LARGEST:,}"
-    return {int: f"a whole number {limit}", float: f"a number {limit}", bool: "true or false", str: "text", NoneType: "null"}[kind]
+    return {
+        int: f"a whole number {limit}",
+        float: f"a number {limit}",
+        bool: "true or false",
+        str: "text",
+        NoneType: "null",
+    }[kind]
 
 
 # ---- a model without memory ----
@@ -88,15 +100,22 @@ def _in_words(kind: Any) -> str:
 class _WithoutMemory(TorchFunctionMode):
     """Inside, tensors that are made by their size have a shape only (torch's device "meta"), and so have buffers.
 
-    Numbers that a constructor computes with, such as those of `torch.arange`, stay real, which the device itself would not
-    allow. Functions that only give values, or keep the shape, are passed over: they would have nothing to do.
+    Numbers that a constructor computes with, such as those of `torch.arange`, stay real, which the device itself would
+    not allow. Functions that only give values, or keep the shape, are passed over: they would have nothing to do.
     """
 
     _SIZED = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye}
     _COUNTED = {torch.arange, torch.linspace}
     _FILLING = {init.normal_, init.uniform_, init.constant_, init.kaiming_uniform_}
     _FILLING |= {Tensor.normal_, Tensor.uniform_, Tensor.fill_, Tensor.zero_}
-    _KEEPING = {functional.relu, functional.relu6, functional.silu, functional.gelu, functional.hardswish, functional.hardsigmoid}
+    _KEEPING = {
+        functional.relu,
+        functional.relu6,
+        functional.silu,
+        functional.gelu,
+        functional.hardswish,
+        functional.hardsigmoid,
+    }
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
@@ -143,7 +162,9 @@ def skeleton(cls: type[M], arguments: Mapping[str, Any]) -> M:
         raise ValueError(f"{cls.__name__} cannot be built with these arguments: {_one_line(error)}") from error
     for name, t in model.state_dict().items():
         if not t.numel():
-            raise ValueError(f"{cls.__name__} cannot be built with these arguments: {name} would be empty, of shape {tuple(t.shape)}")
+            raise ValueError(
+                f"{cls.__name__} cannot be built with these arguments: {name} would be empty, of shape {tuple(t.shape)}"
+            )
     return model
 
 
@@ -165,7 +186,9 @@ def _one_line(error: BaseException) -> str:
 
 @contextmanager
 def at_fault(where: Path) -> Iterator[None]:
-    """What the values of a file make a constructor, or the reader of an asset, raise inside becomes a `BundleError` that names the file."""
+    """What the values of a file make a constructor, or the reader of an asset, raise inside becomes a `BundleError`
+    that names the file.
+    """
     try:
         yield
     except BundleError:
@@ -182,7 +205,12 @@ def most_bytes(model: nn.Module) -> int:
 def materialize(model: nn.Module) -> bool:
     """Gives a skeleton memory, without values; False if it holds tensors that no file would fill."""
     saved = {id(t) for t in model.state_dict(keep_vars=True).values()}
-    others = (value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor) and value.is_meta)
+    others = (
+        value
+        for module in model.modules()
+        for value in vars(module).values()
+        if isinstance(value, Tensor) and value.is_meta
+    )
     if next(others, None) is not None or any(id(t) not in saved for t in model.buffers()):
         return False
     made: dict[Tensor, Tensor] = {}  # so that tied tensors stay tied
@@ -220,7 +248,11 @@ class Stored:
         """
         if not isinstance(self.dtype, torch.dtype):
             raise ValueError(f"type {self.code} is not read here")
-        return torch.frombuffer(self.data, dtype=self.dtype).view(self.shape) if self.data else torch.empty(self.shape, dtype=self.dtype)
+        return (
+            torch.frombuffer(self.data, dtype=self.dtype).view(self.shape)
+            if self.data
+            else torch.empty(self.shape, dtype=self.dtype)
+        )
 
 
 def parse(content: bytes, path: Path) -> dict[str, Stored]:
@@ -242,7 +274,9 @@ def parse(content: bytes, path: Path) -> dict[str, Stored]:
     return {name: Stored(tuple(about["shape"]), str(about["dtype"]), about["data"]) for name, about in found}
 
 
-def shape_mismatches(model: nn.Module, stored: Mapping[str, Stored], path: Path, heads: Iterable[str]) -> tuple[str, ...]:
+def shape_mismatches(
+    model: nn.Module, stored: Mapping[str, Stored], path: Path, heads: Iterable[str]
+) -> tuple[str, ...]:
     """Compares the tensors of a file with a model, or with its skeleton.
 
     Returns:
@@ -252,7 +286,7 @@ def shape_mismatches(model: nn.Module, stored: Mapping[str, Stored], path: Path,
         MisfitError: Anything else does not fit.
     """
     state = model.state_dict(keep_vars=True)
-    problems = {name: "is not in the model" for name in stored.keys() - state.keys()}
+    problems = dict.fromkeys(stored.keys() - state.keys(), "is not in the model")
     groups: dict[Tensor, list[str]] = {}
     for name, t in state.items():
         groups.setdefault(t, []).append(name)
@@ -266,7 +300,9 @@ def shape_mismatches(model: nn.Module, stored: Mapping[str, Stored], path: Path,
             shape, dtype = stored[name].shape, stored[name].dtype
             if shape != tuple(t.shape):
                 problems[name] = f"has shape {shape} in the file, {tuple(t.shape)} in the model"
-            elif dtype != t.dtype and not (t.is_floating_point() and isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            elif dtype != t.dtype and not (
+                t.is_floating_point() and isinstance(dtype, torch.dtype) and dtype.is_floating_point
+            ):
                 problems[name] = f"has type {dtype} in the file, {t.dtype} in the model"
 
     reset = tuple(head for head in heads if any(name.startswith(f"{head}.") for name in problems))

@@ -1,14 +1,14 @@
 """Lightning data modules, one class a data set."""
 
-from zoo.data.caption_pairs import CaptionPairs
-from zoo.data.captions import COCO, Flickr8k, Flickr30k, ImageCaptions
-from zoo.data.cloze import CBT, CBTLike, Cloze, CNNDailyMail
-from zoo.data.documents import FDUMTL, IMDB, LabeledText, Reuters, TwentyNewsgroups
-from zoo.data.next_word import NextWord
-from zoo.data.plain_text import PTB, Brown, ChildrensBooks, PlainText, WikiText2
-from zoo.data.sentences import SICK, SST, TREC6
-from zoo.data.synthetic import Dates
-from zoo.data.text_pairs import Multi30k, ParallelText, Tatoeba
+from zoo.data.captioning.photos import COCO, Flickr8k, Flickr30k, ImageCaptions
+from zoo.data.classification.caption_pairs import CaptionPairs
+from zoo.data.classification.documents import FDUMTL, IMDB, LabeledText, Reuters, TwentyNewsgroups
+from zoo.data.classification.next_word import NextWord
+from zoo.data.classification.sentences import SICK, SST, TREC6
+from zoo.data.language_modelling.plain_text import PTB, Brown, ChildrensBooks, PlainText, WikiText2
+from zoo.data.reading.cloze import CBT, CBTLike, Cloze, CNNDailyMail
+from zoo.data.translation.dates import Dates
+from zoo.data.translation.parallel_text import Multi30k, ParallelText, Tatoeba
 
 __all__ = [
     "CBT",
@@ -19,15 +19,15 @@ __all__ = [
     "SICK",
     "SST",
     "TREC6",
-    "CBTLike",
-    "CaptionPairs",
-    "CNNDailyMail",
-    "Cloze",
     "Brown",
+    "CBTLike",
+    "CNNDailyMail",
+    "CaptionPairs",
     "ChildrensBooks",
+    "Cloze",
     "Dates",
-    "Flickr30k",
     "Flickr8k",
+    "Flickr30k",
     "ImageCaptions",
     "LabeledText",
     "Multi30k",

@@ -34,7 +34,8 @@ class GlobalAttention(nn.Module):
         attention_size: K of score "concat"; the query size if not given.
         max_length: L_max of score "location".
         window: D of the local variants.
-        renormalize: local_p variants: divide the weights by their sum after the Gaussian or the gate (off in the paper).
+        renormalize: local_p variants: divide the weights by their sum after the Gaussian or the gate (off in the
+            paper).
     """
 
     def __init__(
@@ -79,8 +80,8 @@ class GlobalAttention(nn.Module):
 
 
 class LocalMonotonicAttention(GlobalAttention):
-    """local-m: a window of D positions on either side of p_t = t (Luong et al. 2015, section 3.2). A target longer than the
-    source keeps looking at the last source position, as in the authors' code."""
+    """local-m: a window of D positions on either side of p_t = t (Luong et al. 2015, section 3.2). A target longer than
+    the source keeps looking at the last source position, as in the authors' code."""
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
         last = (memory.lengths - 1).clamp(min=0).reshape(-1, 1, 1)
@@ -96,8 +97,9 @@ class LocalMonotonicAttention(GlobalAttention):
 
 
 class LocalPredictiveAttention(LocalMonotonicAttention):
-    """local-p: p_t = S sigmoid(v_p^T tanh(W_p h_t)) and weights softmax_window(score) exp(-(s - p_t)^2 / (2 sigma^2)) with
-    sigma = D / 2 (Luong et al. 2015, Eq. 9-10). S is the true length of the sentence; the window is centred at floor(p_t)."""
+    """local-p: p_t = S sigmoid(v_p^T tanh(W_p h_t)) and weights softmax_window(score) exp(-(s - p_t)^2 / (2 sigma^2))
+    with sigma = D / 2 (Luong et al. 2015, Eq. 9-10). S is the true length of the sentence; the window is centred at
+    floor(p_t)."""
 
     def __init__(self, query_size: int, memory_size: int, *args, **kwargs):
         super().__init__(query_size, memory_size, *args, **kwargs)
@@ -117,18 +119,20 @@ class LocalPredictiveAttention(LocalMonotonicAttention):
 
 
 class LocalPredictiveFullAttention(LocalPredictiveAttention):
-    """local-p without truncation: softmax over all real positions, times the same Gaussian around p_t, which alone makes it local
-    (Luong et al. 2015, Eq. 10, taken by itself; ongunuzaymacar/attention-mechanisms)."""
+    """local-p without truncation: softmax over all real positions, times the same Gaussian around p_t, which alone
+    makes it local (Luong et al. 2015, Eq. 10, taken by itself; ongunuzaymacar/attention-mechanisms)."""
 
     def _window(self, centre: Tensor, scores: Tensor) -> Tensor:
         return torch.ones_like(scores, dtype=torch.bool)
 
 
 class LocalPredictiveStarAttention(GlobalAttention):
-    """local-p*: each source position predicts how worth attending it is, p_s = sigmoid(v_p^T tanh(W_p h_s)); attention goes to
+    """local-p*: each source position predicts how worth attending it is, p_s = sigmoid(v_p^T tanh(W_p h_s)); attention
+    goes to
     the D best real positions and is gated: softmax_D(score) p_s. The gate is what trains W_p and v_p.
 
-    A corrected form of the layer of that name in ongunuzaymacar/attention-mechanisms. When D >= S it is gated global attention."""
+    A corrected form of the layer of that name in ongunuzaymacar/attention-mechanisms. When D >= S it is gated global
+    attention."""
 
     def __init__(self, query_size: int, memory_size: int, *args, **kwargs):
         super().__init__(query_size, memory_size, *args, **kwargs)
@@ -148,7 +152,9 @@ class LocalPredictiveStarAttention(GlobalAttention):
 
 def _normalized(weights: Tensor) -> Tensor:
     total = weights.sum(-1, keepdim=True)
-    return weights / total.where(total > torch.finfo(weights.dtype).tiny, 1)  # a row of zeros stays one, with gradient 0
+    return weights / total.where(
+        total > torch.finfo(weights.dtype).tiny, 1
+    )  # a row of zeros stays one, with gradient 0
 
 
 ATTENTIONS = {
@@ -173,7 +179,9 @@ def make_attention(attention: str, query_size: int, memory_size: int, **options)
     return ATTENTIONS[attention](query_size, memory_size, **options)
 
 
-def dot_product_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, causal: bool) -> Tensor:
+def dot_product_attention(
+    queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, causal: bool
+) -> Tensor:
     """softmax(Q K^T / sqrt(d)) V (Vaswani et al. 2017, Eq. 1) by torch's fused kernel.
 
     On a CPU in fp32 at least, as the backward pass of its bf16 kernel takes ten times as long there.

@@ -1,6 +1,7 @@
 """GRU decoders that read a context: the paper's and the conditional GRU (Bahdanau et al. 2015, A.2.2; dl4mt-tutorial).
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses (or 1 target token), E embedding, H hidden, M memory, R readout.
+Shapes: B batch, S source tokens, T target tokens, K hypotheses (or 1 target token), E embedding, H hidden, M memory, R
+readout.
 """
 
 import torch
@@ -14,7 +15,9 @@ from zoo.layers.recurrent import GRUCell
 
 
 class PaperDecoder(nn.Module):
-    """s_i = GRU([y_{i-1}; c_i], s_{i-1}) with c_i attended from s_{i-1}; readout maxout(U_o s_{i-1} + V_o y_{i-1} + C_o c_i)."""
+    """s_i = GRU([y_{i-1}; c_i], s_{i-1}) with c_i attended from s_{i-1}; readout maxout(U_o s_{i-1} + V_o y_{i-1} + C_o
+    c_i).
+    """
 
     def __init__(self, embedding_size: int, hidden_size: int, memory_size: int, readout_size: int):
         super().__init__()
@@ -26,7 +29,9 @@ class PaperDecoder(nn.Module):
         """s_0 = tanh(W_s h_1), h_1 the backward state at the first word: memory (B, S, M) -> (B, H)."""
         return torch.tanh(self.initial(memory[:, 0, memory.size(-1) // 2 :]))
 
-    def step(self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory) -> tuple[Tensor, ...]:
+    def step(
+        self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory
+    ) -> tuple[Tensor, ...]:
         """y_{i-1} (B, K, E), s_{i-1} (B, K, H) -> s_i, c_i, what the readout sees of the state, weights (B, K, S)."""
         context, weights = attention(s, memory)  # a(s_{i-1}, h_j), c_i
         (new,) = self.gru(torch.cat([embedded, context.to(embedded.dtype)], dim=-1), (s,))
@@ -36,7 +41,9 @@ class PaperDecoder(nn.Module):
         """Readouts (..., R), for any number of steps at once."""
         return maxout(self.readout(torch.cat([s, embedded.to(s.dtype), context.to(s.dtype)], dim=-1)))
 
-    def forward(self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory
+    ) -> tuple[Tensor, Tensor]:
         """Teacher forcing: embedded inputs (B, T, E), s_0 (B, H) -> readouts (B, T, R), weights (B, T, S)."""
         s, found = s.unsqueeze(1), []
         with repeated(embedded.size(1), memory.keys, memory.values):
@@ -48,8 +55,8 @@ class PaperDecoder(nn.Module):
 
 
 class ConditionalDecoder(PaperDecoder):
-    """s' = GRU_1(y_{i-1}, s_{i-1}), c_i attended from s', s_i = GRU_2(c_i, s'); readout tanh(W s_i + U y_{i-1} + C c_i);
-    s_0 = tanh(W mean_j h_j + b)."""
+    """s' = GRU_1(y_{i-1}, s_{i-1}), c_i attended from s', s_i = GRU_2(c_i, s'); readout tanh(W s_i + U y_{i-1} + C
+    c_i); s_0 = tanh(W mean_j h_j + b)."""
 
     def __init__(self, embedding_size: int, hidden_size: int, memory_size: int, readout_size: int):
         nn.Module.__init__(self)
@@ -61,7 +68,9 @@ class ConditionalDecoder(PaperDecoder):
     def start(self, memory: Tensor, mask: Tensor) -> Tensor:
         return torch.tanh(self.initial(masked_mean(memory, mask)))
 
-    def step(self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory) -> tuple[Tensor, ...]:
+    def step(
+        self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory
+    ) -> tuple[Tensor, ...]:
         middle = self.gru(embedded, (s,))  # s'
         context, weights = attention(middle[0], memory)
         (new,) = self.gru_context(context, middle)

@@ -12,7 +12,8 @@ from zoo.layers.kernels.cross_entropy import linear_cross_entropy
 
 
 def output_loss(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Summed cross-entropy in nats of an output layer: `cross_entropy(layer(x), labels, label_smoothing=..., reduction="sum")`.
+    """Summed cross-entropy in nats of an output layer: `cross_entropy(layer(x), labels, label_smoothing=...,
+    reduction="sum")`.
 
     Under autocast the products run in its precision and the softmax in fp32.
 
@@ -40,8 +41,9 @@ def output_losses(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: 
 def sampled_output_loss(layer: nn.Linear, x: Tensor, labels: Tensor, sampled: int) -> Tensor:
     """`output_loss` with a part of the vocabulary in the softmax, for training (cf. Jean et al. 2015, arXiv:1412.2007).
 
-    The labels of all rows are in it, the first `sampled // 2` of the vocabulary (so order it by frequency), and as many of the others,
-    drawn at each call. Each of those stands for all others that were not drawn: the sum of the softmax is right on average.
+    The labels of all rows are in it, the first `sampled // 2` of the vocabulary (so order it by frequency), and as many
+    of the others, drawn at each call. Each of those stands for all others that were not drawn: the sum of the softmax
+    is right on average.
 
     Args:
         layer, x, labels: As there.

@@ -1,7 +1,9 @@
 """Sequences of different lengths side by side, without a single pad.
 
-Sequences are *flat*: the items of all sequences in one row, (P, ...), with `lengths` (N,) next to it. A recurrence goes through them
-step after step: at step t it runs the sequences that have an item t, the longest first, so that these are the first rows of the step
+Sequences are *flat*: the items of all sequences in one row, (P, ...), with `lengths` (N,) next to it. A recurrence goes
+through them
+step after step: at step t it runs the sequences that have an item t, the longest first, so that these are the first
+rows of the step
 before. A backward direction does the same and reads each sequence from its end.
 
 Shapes: N sequences, P items of all of them, D directions (1 or 2).
@@ -75,7 +77,9 @@ def step_major(steps: int, rows: int, device: torch.device) -> Packing:
 
 
 def segment_sum(x: Tensor, weights: Tensor, lengths: Tensor) -> Tensor:
-    """Weighted sum over each flat sequence: x (P, D), weights (P,), lengths (N,) -> (N, D); zeros for an empty one. At least fp32."""
+    """Weighted sum over each flat sequence: x (P, D), weights (P,), lengths (N,) -> (N, D); zeros for an empty one. At
+    least fp32.
+    """
     weighted = wide(x) * weights.unsqueeze(-1)
     return weighted.new_zeros(len(lengths), x.size(1)).index_add(0, segment_ids(lengths), weighted)
 

@@ -1,10 +1,13 @@
 """LSTM and GRU cells, and encoders and decoders made of them, whose results never depend on padding.
 
-A layer runs over whole sequences in one of three ways that give the same numbers: the loop over its cells below, torch's own fused
-`torch.lstm` and `torch.gru` (which are cuDNN's on a GPU), or the kernel in zoo/layers/kernels/recurrence.py on a CPU. The loop is the
-reference; it runs where a cell has hooks or was replaced, and under the transforms of torch.func, which the others do not know.
+A layer runs over whole sequences in one of three ways that give the same numbers: the loop over its cells below,
+torch's own fused
+`torch.lstm` and `torch.gru` (which are cuDNN's on a GPU), or the kernel in zoo/layers/kernels/recurrence.py on a CPU.
+The loop is the reference; it runs where a cell has hooks or was replaced, and under the transforms of torch.func, which
+the others do not know.
 
-Shapes: B batch, S or T steps, N sequences, P items of all of them, D directions, I input size, H hidden size, G = 4 H (LSTM) or 3 H (GRU).
+Shapes: B batch, S or T steps, N sequences, P items of all of them, D directions, I input size, H hidden size, G = 4 H
+(LSTM) or 3 H (GRU).
 """
 
 from collections.abc import Sequence
@@ -40,7 +43,9 @@ class LSTMCell(nn.Module):
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__()
         self.input_size, self.hidden_size = input_size, hidden_size
-        self.weight_input = nn.Parameter(torch.empty(self.gates * hidden_size, input_size))  # of i, f, g, o below each other
+        self.weight_input = nn.Parameter(
+            torch.empty(self.gates * hidden_size, input_size)
+        )  # of i, f, g, o below each other
         self.weight_hidden = nn.Parameter(torch.empty(self.gates * hidden_size, hidden_size))
         self.bias = nn.Parameter(torch.zeros(self.gates * hidden_size))
         for block in self.weight_input.detach().chunk(self.gates):
@@ -67,8 +72,8 @@ class LSTMCell(nn.Module):
 
 
 class GRUCell(LSTMCell):
-    """One step of a GRU: h' = (1 - z) n + z h, n = tanh(W x + r (U h)), the reset gate after the product as in cuDNN and in
-    dl4mt-tutorial. Its state is (h,)."""
+    """One step of a GRU: h' = (1 - z) n + z h, n = tanh(W x + r (U h)), the reset gate after the product as in cuDNN
+    and in dl4mt-tutorial. Its state is (h,)."""
 
     kind = "gru"
     gates, state_size = 3, 1
@@ -135,9 +140,13 @@ def run_layer(
 
 
 def _ends(states: Sequence[Tensor], first: Tensor, packing: Packing) -> Tensor:
-    """State of each direction after its last step, the longest sequence first: states D times (P, H) in the order of places -> (D, N, H)."""
+    """State of each direction after its last step, the longest sequence first: states D times (P, H) in the order of
+    places -> (D, N, H).
+    """
     last = packing.last[packing.ranks].unsqueeze(-1)
-    return torch.stack([torch.where(last >= 0, x[last.squeeze(-1).clamp(min=0)], old) for x, old in zip(states, first, strict=True)])
+    return torch.stack(
+        [torch.where(last >= 0, x[last.squeeze(-1).clamp(min=0)], old) for x, old in zip(states, first, strict=True)]
+    )
 
 
 def _by_steps(
@@ -162,12 +171,17 @@ def _by_steps(
     return torch.cat(outputs, dim=-1), finals
 
 
-def _fused(cells: Sequence[LSTMCell], inputs: Tensor, packing: Packing, first: State, weights: Sequence[Tensor]) -> tuple[Tensor, State]:
+def _fused(
+    cells: Sequence[LSTMCell], inputs: Tensor, packing: Packing, first: State, weights: Sequence[Tensor]
+) -> tuple[Tensor, State]:
     """torch's own, which is cuDNN's on a GPU. It has a second bias, which is 0 here."""
     function, running = (torch.lstm if len(first) == 2 else torch.gru), packing.counts[0]
     with torch.autocast(inputs.device.type, enabled=inputs.is_cuda and torch.is_autocast_enabled("cuda")):
         data = inputs if packing.order is None else inputs[packing.order[0]]
-        parts = [[cell.weight_input, w, cell.bias, torch.zeros_like(cell.bias)] for cell, w in zip(cells, weights, strict=True)]
+        parts = [
+            [cell.weight_input, w, cell.bias, torch.zeros_like(cell.bias)]
+            for cell, w in zip(cells, weights, strict=True)
+        ]
         parameters = [x for part in parts for x in part]
         start = tuple(x[:, :running].to(parameters[0].dtype).contiguous() for x in first)
         counts, train = torch.tensor(packing.counts, device="cpu"), torch.is_grad_enabled()
@@ -178,11 +192,18 @@ def _fused(cells: Sequence[LSTMCell], inputs: Tensor, packing: Packing, first: S
 
 
 def _by_kernel(
-    cells: Sequence[LSTMCell], inputs: Tensor, packing: Packing, rows: Tensor | None, first: State, weights: Sequence[Tensor]
+    cells: Sequence[LSTMCell],
+    inputs: Tensor,
+    packing: Packing,
+    rows: Tensor | None,
+    first: State,
+    weights: Sequence[Tensor],
 ) -> tuple[Tensor, State]:
     """All steps of all directions at once; the input half of the gates once for each distinct input."""
     directions = len(cells)
-    gates = functional.linear(inputs, torch.cat([cell.weight_input for cell in cells]), torch.cat([cell.bias for cell in cells]))
+    gates = functional.linear(
+        inputs, torch.cat([cell.weight_input for cell in cells]), torch.cat([cell.bias for cell in cells])
+    )
     if packing.order is None:
         states = recurrence.steps(cells[0].kind, gates, weights[0].unsqueeze(0), first, packing.counts)
         return states[0], tuple(_ends([x], old, packing) for x, old in zip(states, first, strict=True))
@@ -214,7 +235,13 @@ class RecurrentEncoder(nn.Module):
     """
 
     def __init__(
-        self, cell: CellType, input_size: int, hidden_size: int, num_layers: int = 1, bidirectional: bool = True, dropout: float = 0.0
+        self,
+        cell: CellType,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bidirectional: bool = True,
+        dropout: float = 0.0,
     ):
         super().__init__()
         make = _cell_class(cell)
@@ -232,7 +259,8 @@ class RecurrentEncoder(nn.Module):
         Args:
             inputs: (R, I) inputs.
             lengths: (N,) int64 items of each sequence; 0 is allowed.
-            rows: (P,) which of the inputs each item is, if they repeat (the distinct words of a text); without it R = P.
+            rows: (P,) which of the inputs each item is, if they repeat (the distinct words of a text); without it R =
+                P.
 
         Returns:
             memory (P, H * directions), and for each layer its final state, the directions concatenated: h (and c),

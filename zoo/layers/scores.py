@@ -1,9 +1,11 @@
 """Score functions: how well does a query match each memory position?
 
-Every score is a small module with two methods. `project(memory)` does the part that does not depend on the query, once a
-sentence; `forward(query, keys)` does the rest, for any number of queries at once. Nothing is kept on the module in between.
+Every score is a small module with two methods. `project(memory)` does the part that does not depend on the query, once
+a sentence; `forward(query, keys)` does the rest, for any number of queries at once. Nothing is kept on the module in
+between.
 
-Shapes: B batch, T queries (target steps or hypotheses), S memory positions, H query size, M memory size, K attention size.
+Shapes: B batch, T queries (target steps or hypotheses), S memory positions, H query size, M memory size, K attention
+size.
 """
 
 import torch
@@ -16,7 +18,9 @@ from zoo.layers.kernels import additive, wide
 class DotScore(nn.Module):
     """score(h_t, h_s) = h_t . h_s (Luong et al. 2015, section 3.1, dot)."""
 
-    def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
+    def __init__(
+        self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None
+    ):
         super().__init__()
         if query_size != memory_size:
             raise ValueError(
@@ -43,7 +47,9 @@ class ScaledDotScore(DotScore):
 class GeneralScore(nn.Module):
     """score(h_t, h_s) = h_t^T W_a h_s (Luong et al. 2015, section 3.1, general); W_a h_s is the key."""
 
-    def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
+    def __init__(
+        self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None
+    ):
         super().__init__()
         self.w_a = nn.Linear(memory_size, query_size, bias=False)
 
@@ -65,7 +71,9 @@ class ConcatScore(nn.Module):
     """score = v^T tanh(W [h_t; h_s]) (Luong et al. 2015, section 3.1, concat), the same function as the additive score
     v^T tanh(W_a s + U_a h) of Bahdanau et al. 2015 (A.1.2) with W split in two."""
 
-    def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
+    def __init__(
+        self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None
+    ):
         super().__init__()
         size = attention_size or query_size
         self.w_query = nn.Linear(query_size, size, bias=False)
@@ -80,10 +88,12 @@ class ConcatScore(nn.Module):
 
 
 class LocationScore(nn.Module):
-    """scores = W_a h_t, one per position, blind to the memory (Luong et al. 2015, Eq. 8). W_a (L_max, H); a shorter source
-    uses its first S rows, positions beyond L_max are ignored."""
+    """scores = W_a h_t, one per position, blind to the memory (Luong et al. 2015, Eq. 8). W_a (L_max, H); a shorter
+    source uses its first S rows, positions beyond L_max are ignored."""
 
-    def __init__(self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None):
+    def __init__(
+        self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None
+    ):
         super().__init__()
         self.w_a = nn.Linear(query_size, max_length or 100, bias=False)
 

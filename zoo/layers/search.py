@@ -80,8 +80,8 @@ def greedy_search(
         state: initial decoder state, leading dimensions (B, 1).
         memory: what `step` reads of the source, leading dimension B.
         max_length: most tokens, EOS included: one number or (B,) int64, one a sentence.
-        min_length: fewest tokens, EOS included; a smaller `max_length` of a sentence wins over it. One more than `max_length`:
-            no output ends by itself.
+        min_length: fewest tokens, EOS included; a smaller `max_length` of a sentence wins over it. One more than
+            `max_length`: no output ends by itself.
         length_penalty: alpha of lp; it cannot change the greedy choice, only the reported score.
         forbid: token ids never produced, such as UNK. BOS and PAD never are.
         no_repeat_ngram: n > 0 forbids every n-gram that the output already holds.
@@ -234,7 +234,9 @@ def beam_search(
         count = min(2 * beam_size, gains[0].numel())
         values, parents, tokens = _top(gains, log_probs, count)  # (b, count) each, best first
         if rules.is_check(t) and values.isnan().any():  # NaN comes out on top, with a parent that may not exist
-            raise ValueError("the model gives NaN instead of probabilities: its weights are too large, or no longer what was trained")
+            raise ValueError(
+                "the model gives NaN instead of probabilities: its weights are too large, or no longer what was trained"
+            )
 
         is_eos = tokens == eos
         last = t + 1 >= max_length

@@ -1,7 +1,8 @@
 """Attention of every step to the L steps before it, for all steps at once.
 
-What is attended to is one sequence of L + T - 1 steps: the L that came before the first of T queries, then the steps of the queries
-themselves but the last, which no window holds. Distance d = 1 .. L means d steps back; a table of weights has the nearest step first.
+What is attended to is one sequence of L + T - 1 steps: the L that came before the first of T queries, then the steps of
+the queries themselves but the last, which no window holds. Distance d = 1 .. L means d steps back; a table of weights
+has the nearest step first.
 
 Shapes: T queries, B batch, L window, K size of the scores, V size of the values.
 """
@@ -30,13 +31,17 @@ def window_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 
 
 def window_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Weighted sum over each window, at least in fp32: weights (T, B, L), the nearest step first, values (L + T - 1, B, V) -> (T, B, V)."""
+    """Weighted sum over each window, at least in fp32: weights (T, B, L), the nearest step first, values (L + T - 1, B,
+    V) -> (T, B, V).
+    """
     if usable("window", weights, values):
         return kernel.window_sum(weights, values)
     return kernel.plain_window_sum(weights, values)
 
 
 def window_mask(known: Tensor, steps: int, window: int) -> Tensor:
-    """Which steps of each window exist: known (B,) steps that came before the first query -> (T, B, L) bool, the nearest first."""
+    """Which steps of each window exist: known (B,) steps that came before the first query -> (T, B, L) bool, the
+    nearest first.
+    """
     before = torch.arange(steps, device=known.device).unsqueeze(1) + known  # (T, B) steps before each query
     return before.unsqueeze(-1) > torch.arange(window, device=known.device)

@@ -2,16 +2,18 @@
 
 `CaptionScores` gives, as the literature prints them (100 times the number of the evaluation's code, pycocoevalcap),
 
-    bleu_1 ... bleu_4              BLEU of the corpus with the length of the closest reference (the shorter of two) in the
+    bleu_1 ... bleu_4              BLEU of the corpus with the length of the closest reference (the shorter of two) in
+    the
                                    brevity penalty
     bleu_1_no_bp ... bleu_4_no_bp  the same without brevity penalty: which of the two Xu et al. 2015 report is disputed
-    cider_d                        CIDEr-D (Vedantam et al. 2015, arXiv:1411.5726), document frequencies from the references
+    cider_d                        CIDEr-D (Vedantam et al. 2015, arXiv:1411.5726), document frequencies from the
+    references
                                    that are scored; a hundred is not its limit, a thousand is
     rouge_l                        ROUGE-L, mean over the captions
 
-all of them on the words that `caption_tokens` finds. On the same words pycocoevalcap computes the same numbers, the constants
-that it adds to BLEU's fractions included; only an empty caption is scored 0 whatever its references are. `meteor` is a
-function of its own: it needs Java.
+all of them on the words that `caption_tokens` finds. On the same words pycocoevalcap computes the same numbers, the
+constants that it adds to BLEU's fractions included; only an empty caption is scored 0 whatever its references are.
+`meteor` is a function of its own: it needs Java.
 """
 
 import math
@@ -25,13 +27,14 @@ from typing import Any
 
 from torchmetrics import Metric
 
-from zoo.extras import require
 from zoo.metrics.gather import gathered
+from zoo.utils.extras import require
 
 ORDERS = range(1, 5)  # lengths of n-grams
 SIGMA = 6.0  # of CIDEr-D's penalty of a length that differs from the reference's
 BETA = 1.2  # how much more recall weighs than precision in ROUGE-L
-# pycocoevalcap adds these to the numerators and denominators of BLEU. They show only where a corpus has no n-gram of some
+# pycocoevalcap adds these to the numerators and denominators of BLEU. They show only where a corpus has no n-gram of
+# some
 # length at all: BLEU-4 of captions of three words is then a little above 0.
 TINY, SMALL = 1e-15, 1e-9
 
@@ -41,23 +44,27 @@ _SPELLED = str.maketrans(
 )
 _ENTITY = re.compile("&(?:amp|quot|apos|lt|gt);")
 _ABBREVIATIONS = (
-    "mr mrs ms dr prof gen sgt capt col lt rev sen gov rep hon messrs jr sr bros inc ltd co corp dept univ assn st mt ft ave "
-    "blvd rd ct sq bldg est ext al cf vs etc jan feb mar apr jun jul aug sept sep oct nov dec mon tue tues wed thu thurs fri "
+    "mr mrs ms dr prof gen sgt capt col lt rev sen gov rep hon messrs jr sr bros inc ltd co corp dept univ assn st "
+    "mt ft ave "
+    "blvd rd ct sq bldg est ext al cf vs etc jan feb mar apr jun jul aug sept sep oct nov dec mon tue tues wed thu "
+    "thurs fri "
     "calif fla va ga colo wis"
 ).replace(" ", "|")
 _TOKEN = re.compile(
-    "|".join([
-        r"-[lr][rsc]b-",
-        r"https?://\S+|www\.\S+|[\w.+-]+@[\w-]+\.[\w.]*\w|[@#][a-z]\w*",
-        rf"\b(?:{_ABBREVIATIONS}|ph\.d)\.(?!\w)|\bno\.(?=\s*\d)",
-        r"(?<![^\W\d_])[a-z]\.(?:[a-z]\.)*(?![\w.])",  # a.m., the letter p.
-        r"\bcan(?=not\b)|\b(?:gon|wan)(?=na\b(?!-))|\bgot(?=ta\b)|\b(?:lem|gim)(?=me\b)|'t(?=(?:is|was)\b)",
-        r"[^\W\d_]+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m|em|til|cause|\d\ds)\b|'n\b'?",
-        r"\d+(?:[.,:/-]\d+)+(?:-\w+)*|(?<!\S)\.\d+",
-        r"(?-i:[A-Z]+&[A-Z]+)",  # but at&t is three
-        r"(?:\b[dlo]'|\bma'(?=am\b))?\w[\w\u0300-\u036f]*(?:[-./]\w[\w\u0300-\u036f]*)*",
-        r"\*+|[!?]{2,}|[$%&#@^~|\\+=<>/©¥]",
-    ]),
+    "|".join(
+        [
+            r"-[lr][rsc]b-",
+            r"https?://\S+|www\.\S+|[\w.+-]+@[\w-]+\.[\w.]*\w|[@#][a-z]\w*",
+            rf"\b(?:{_ABBREVIATIONS}|ph\.d)\.(?!\w)|\bno\.(?=\s*\d)",
+            r"(?<![^\W\d_])[a-z]\.(?:[a-z]\.)*(?![\w.])",  # a.m., the letter p.
+            r"\bcan(?=not\b)|\b(?:gon|wan)(?=na\b(?!-))|\bgot(?=ta\b)|\b(?:lem|gim)(?=me\b)|'t(?=(?:is|was)\b)",
+            r"[^\W\d_]+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m|em|til|cause|\d\ds)\b|'n\b'?",
+            r"\d+(?:[.,:/-]\d+)+(?:-\w+)*|(?<!\S)\.\d+",
+            r"(?-i:[A-Z]+&[A-Z]+)",  # but at&t is three
+            r"(?:\b[dlo]'|\bma'(?=am\b))?\w[\w\u0300-\u036f]*(?:[-./]\w[\w\u0300-\u036f]*)*",
+            r"\*+|[!?]{2,}|[$%&#@^~|\\+=<>/©¥]",
+        ]
+    ),
     re.IGNORECASE,
 )
 
@@ -65,10 +72,11 @@ _TOKEN = re.compile(
 def caption_tokens(text: str) -> list[str]:
     """Lower-cased words without punctuation, as the COCO caption evaluation finds them, without its Java.
 
-    That is the Penn Treebank tokenisation of Stanford CoreNLP 3.4.1, less the punctuation that the evaluation lists: "don't"
-    is two words and "t-shirt" one. Its slips are kept, since they count: a bracket stays as the word "-lrb-", and so does
-    "!!". The 40,000 captions of Flickr8k and the 32,014 of Multi30k get exactly its words; text that is no English caption
-    (smileys, formulas, other scripts) may not.
+    That is the Penn Treebank tokenisation of Stanford CoreNLP 3.4.1, less the punctuation that the evaluation lists:
+    "don't"
+    is two words and "t-shirt" one. Its slips are kept, since they count: a bracket stays as the word "-lrb-", and so
+    does "!!". The 40,000 captions of Flickr8k and the 32,014 of Multi30k get exactly its words; text that is no English
+    caption (smileys, formulas, other scripts) may not.
 
     Args:
         text: A caption as written.
@@ -95,7 +103,9 @@ class CiderD:
 
     def __init__(self, references: Sequence[Sequence[list[str]]]) -> None:
         if not references:
-            raise ValueError("CIDEr-D needs the references of at least one image for its document frequencies; got none")
+            raise ValueError(
+                "CIDEr-D needs the references of at least one image for its document frequencies; got none"
+            )
         self._frequency: Counter[tuple[str, ...]] = Counter()
         for captions in references:
             self._frequency.update({ngram for tokens in captions for ngram in _ngrams(tokens)})
@@ -143,9 +153,11 @@ class CiderD:
 
 
 def right_words(candidate: Sequence[Hashable], references: Sequence[Sequence[Hashable]]) -> float:
-    """Share of the words of a caption that a reference has, each counted at most as often as there; fit for rewards in training.
+    """Share of the words of a caption that a reference has, each counted at most as often as there; fit for rewards in
+    training.
 
-    The share is of the length of the closest reference if the caption is shorter: BLEU-1 of a single caption with a linear brevity penalty.
+    The share is of the length of the closest reference if the caption is shorter: BLEU-1 of a single caption with a
+    linear brevity penalty.
 
     Args:
         candidate: Tokens of the caption.
@@ -161,8 +173,8 @@ def right_words(candidate: Sequence[Hashable], references: Sequence[Sequence[Has
 class CaptionScores(Metric):
     """BLEU with and without brevity penalty, CIDEr-D and ROUGE-L of captions; see the top of this file.
 
-    Under `torch.distributed` every process scores its own captions and `compute` gathers those of all, so that the result
-    does not depend on how they were sharded. About a second for 1,000 captions with five references each.
+    Under `torch.distributed` every process scores its own captions and `compute` gathers those of all, so that the
+    result does not depend on how they were sharded. About a second for 1,000 captions with five references each.
     """
 
     full_state_update = False
@@ -209,7 +221,9 @@ class CaptionScores(Metric):
         out = {}
         for suffix, penalty in (("", "closest"), ("_no_bp", "none")):
             for n in ORDERS:
-                out[f"bleu_{n}{suffix}"] = f"{before}|corpus|max_n:{n}|bp:{penalty}|smooth:1e-15/1e-9|like:pycocoevalcap"
+                out[f"bleu_{n}{suffix}"] = (
+                    f"{before}|corpus|max_n:{n}|bp:{penalty}|smooth:1e-15/1e-9|like:pycocoevalcap"
+                )
         out["cider_d"] = f"{before}|n:4|sigma:6|df:references|scale:x100|like:pycocoevalcap"
         out["rouge_l"] = f"{before}|beta:1.2|refs:max|like:pycocoevalcap"
         return out
@@ -232,7 +246,8 @@ def meteor(captions: Sequence[str], references: Sequence[Sequence[str]]) -> floa
         references: For each of them one or more captions by people.
 
     Raises:
-        ValueError: Their numbers differ, an image has no reference, there is nothing to score, or pycocoevalcap is missing.
+        ValueError: Their numbers differ, an image has no reference, there is nothing to score, or pycocoevalcap is
+            missing.
         TypeError: The references of an image are a string instead of a list of strings.
         RuntimeError: Java is missing, or did not run.
     """
@@ -240,7 +255,9 @@ def meteor(captions: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     if not captions:
         raise ValueError("there are no captions to score; METEOR needs at least one")
     if not shutil.which("java"):
-        raise RuntimeError("METEOR needs Java, and there is no program `java`; install a Java runtime, or use the other scores")
+        raise RuntimeError(
+            "METEOR needs Java, and there is no program `java`; install a Java runtime, or use the other scores"
+        )
     require("meteor", "METEOR")
     from pycocoevalcap.meteor.meteor import Meteor
 
@@ -253,7 +270,9 @@ def meteor(captions: Sequence[str], references: Sequence[Sequence[str]]) -> floa
         scorer.lock.release()  # else its destructor waits for ever
         with suppress(OSError):
             scorer.meteor_p.stdin.close()
-        raise RuntimeError(f"METEOR's Java program failed ({error}); does `java -version` work, are 2 GB of memory free?") from None
+        raise RuntimeError(
+            f"METEOR's Java program failed ({error}); does `java -version` work, are 2 GB of memory free?"
+        ) from None
 
 
 def _check(captions: Sequence[Any], references: Sequence[Sequence[Any]]) -> None:
@@ -263,7 +282,9 @@ def _check(captions: Sequence[Any], references: Sequence[Sequence[Any]]) -> None
         count = f"{len(captions)} captions and references of {len(references)} images"
         raise ValueError(f"every caption needs the references of its image; got {count}")
     if missing := [n for n, texts in enumerate(references) if not len(texts)]:
-        raise ValueError(f"every image needs at least one reference; got none for {len(missing)}, first at index {missing[0]}")
+        raise ValueError(
+            f"every image needs at least one reference; got none for {len(missing)}, first at index {missing[0]}"
+        )
 
 
 def _ngrams(tokens: list[str]) -> Counter[tuple[str, ...]]:
@@ -272,7 +293,9 @@ def _ngrams(tokens: list[str]) -> Counter[tuple[str, ...]]:
 
 
 def _allowed(references: Sequence[Sequence[Hashable]], counted: Callable[[Any], Counter]) -> Counter:
-    """How often each thing that `counted` counts may occur in a caption: as often as in the reference that has most of it."""
+    """How often each thing that `counted` counts may occur in a caption: as often as in the reference that has most of
+    it.
+    """
     allowed: Counter = Counter()
     for tokens in references:
         allowed |= counted(tokens)
@@ -300,7 +323,9 @@ def _bleu(candidates: Sequence[list[str]], references: Sequence[Sequence[list[st
     for n, hits, of in zip(ORDERS, right, guessed, strict=True):
         product *= (hits + TINY) / (of + SMALL)
         plain[f"bleu_{n}"] = product ** (1 / n) if length else 0.0
-    return {name: penalty * score for name, score in plain.items()} | {f"{name}_no_bp": score for name, score in plain.items()}
+    return {name: penalty * score for name, score in plain.items()} | {
+        f"{name}_no_bp": score for name, score in plain.items()
+    }
 
 
 def _rouge_l(candidate: list[str], references: Sequence[list[str]]) -> float:

@@ -10,7 +10,9 @@ from zoo.metrics.gather import Mean, gathered
 
 
 class Relatedness:
-    """How well predicted numbers agree with people's, over all texts of all processes: Pearson's correlation and mean squared error."""
+    """How well predicted numbers agree with people's, over all texts of all processes: Pearson's correlation and mean
+    squared error.
+    """
 
     def __init__(self) -> None:
         self._pairs: list[tuple[float, float]] = []
@@ -21,7 +23,9 @@ class Relatedness:
         self._pairs += zip(predicted[known].tolist(), wanted[known].tolist(), strict=True)
 
     def compute(self) -> dict[str, float]:
-        """`relatedness_pearson`, NaN where one side does not vary, and `relatedness_mse`; {} without texts. Every process must ask."""
+        """`relatedness_pearson`, NaN where one side does not vary, and `relatedness_mse`; {} without texts. Every
+        process must ask.
+        """
         from torchmetrics.functional import mean_squared_error, pearson_corrcoef  # late: takes a second
 
         pairs = sorted(gathered(self._pairs))  # sorted: the same sum, whichever process has which
@@ -36,7 +40,8 @@ class Relatedness:
 class ClassScores(nn.Module):
     """Scores of a classifier on a scale of 0 to 100, over all texts of all processes.
 
-    One label a text: `accuracy` and `macro_f1` (mean of the classes' F1). Several labels a text: `micro_f1` (over all decisions),
+    One label a text: `accuracy` and `macro_f1` (mean of the classes' F1). Several labels a text: `micro_f1` (over all
+    decisions),
     `macro_f1`, and `exact_match`, the share of the texts whose whole set of labels is right; a label is chosen if
     its probability is above 0.5.
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from torchmetrics import Metric
 
-from zoo.extras import require
 from zoo.metrics.gather import gathered
+from zoo.utils.extras import require
 
 _MOSES_CODES = {"eng": "en", "deu": "de", "fra": "fr", "ces": "cs"}
 

@@ -19,7 +19,9 @@ def gathered(items: list[Item]) -> list[Item]:
 
 
 class Mean:
-    """Mean of a number over the items of all processes, summed in float64: the same, whichever process has which items, or none."""
+    """Mean of a number over the items of all processes, summed in float64: the same, whichever process has which items,
+    or none.
+    """
 
     def __init__(self) -> None:
         self._sums: list[tuple[Tensor | float, int]] = []

@@ -1,12 +1,14 @@
 """Recurrent classifier with any attention of this package over its states: many words in, one answer out.
 
-The attention layers of Luong, Pham and Manning 2015, https://arxiv.org/abs/1508.04025 (scores and global, local-m and local-p
-attention), used many-to-one as in the layers of ongunuzaymacar/attention-mechanisms: the last state asks, all states answer,
-h~ = tanh(W_c [c; h]) (Eq. 5) is classified. The answer may be a class of the text or the word that follows it.
+The attention layers of Luong, Pham and Manning 2015, https://arxiv.org/abs/1508.04025 (scores and global, local-m and
+local-p attention), used many-to-one as in the layers of ongunuzaymacar/attention-mechanisms: the last state asks, all
+states answer, h~ = tanh(W_c [c; h]) (Eq. 5) is classified. The answer may be a class of the text or the word that
+follows it.
 
 Differs from the paper:
 - one query a text instead of one a target word; the query is the end of the run in each direction;
-- local-m looks at the last words of the text, D of them and the one it stands on: its position is that of the last word;
+- local-m looks at the last words of the text, D of them and the one it stands on: its position is that of the last
+  word;
 - AdamW, dropout.
 
 Shapes: B texts, S words, E embedding size, H hidden size of all directions together.
@@ -17,13 +19,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.classification import TextClassifier
-from zoo.labeled_text import TextBatch
+from zoo.batches.classification import TextBatch
 from zoo.layers.attention import make_attention
 from zoo.layers.dropout import Dropout
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
+from zoo.tasks.classification import TextClassifier
 from zoo.text import PAD
 
 
@@ -90,7 +92,13 @@ class AttentionClassifier(TextClassifier):
             cell, embedding_size, hidden_size // (2 if bidirectional else 1), num_layers, bidirectional, dropout
         )
         self.attention = make_attention(
-            attention, hidden_size, hidden_size, score=score, max_length=max_source_length, window=window, renormalize=renormalize
+            attention,
+            hidden_size,
+            hidden_size,
+            score=score,
+            max_length=max_source_length,
+            window=window,
+            renormalize=renormalize,
         )
         self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False)
         self.dropout = Dropout(dropout)
@@ -104,5 +112,7 @@ class AttentionClassifier(TextClassifier):
         memory = self.attention.project(to_padded(self.dropout(states), mask), mask)
         query = self.dropout(finals[-1][0]).unsqueeze(1)  # (B, 1, H)
         context, weights = self.attention(query, memory, mask.size(1))  # local-m: beyond the end means at the last word
-        hidden = torch.tanh(self.w_c(torch.cat([context.to(query.dtype), query], dim=-1))).squeeze(1)  # h~ = tanh(W_c [c; h])  Eq. 5
+        hidden = torch.tanh(self.w_c(torch.cat([context.to(query.dtype), query], dim=-1))).squeeze(
+            1
+        )  # h~ = tanh(W_c [c; h])  Eq. 5
         return self.classifier(self.dropout(hidden)), [weights]

@@ -1,21 +1,24 @@
 """Reading comprehension by pointing: which word of a document is missing in a query?
 
 Cui, Chen, Wei, Wang, Liu and Hu 2017, "Attention-over-Attention Neural Networks for Reading Comprehension", ACL 2017,
-https://arxiv.org/abs/1607.04423 (section 3; section 4, the re-ranking, is zoo/reranking.py), and its baseline, Kadlec, Schmid, Bajgar
-and Kleindienst 2016, "Text Understanding with the Attention Sum Reader Network", https://arxiv.org/abs/1603.01547.
+https://arxiv.org/abs/1607.04423 (section 3; section 4, the re-ranking, is zoo/tasks/reranking.py), and its baseline,
+Kadlec, Schmid, Bajgar and Kleindienst 2016, "Text Understanding with the Attention Sum Reader Network",
+https://arxiv.org/abs/1603.01547.
 
-Both softmaxes see real words only, and the average of beta is taken over the true length of the document, so that the weights of the
-words of a document always sum to 1.
+Both softmaxes see real words only, and the average of beta is taken over the true length of the document, so that the
+weights of the words of a document always sum to 1.
 
 Differs from the papers:
-- names and other words that the vocabulary lacks get embeddings of a pool of `num_unknown` ones, in the order in which they occur and
-  in training shuffled for each example (Hermann et al. 2015 did so to all names beforehand), so that unknown words can be told
-  apart; in training words the vocabulary knows are made unknown at random, with all their occurrences;
+- names and other words that the vocabulary lacks get embeddings of a pool of `num_unknown` ones, in the order in which
+  they occur and in training shuffled for each example (Hermann et al. 2015 did so to all names beforehand), so that
+  unknown words can be told apart; in training words the vocabulary knows are made unknown at random, with all their
+  occurrences;
 - words are compared as they are written, not by their ids, so that unknown words can be answers;
 - `exclude_query_words`: a sentence seldom names somebody twice, but its words look for themselves in the document;
 - AdamW, optional ready word vectors, dropout on the states.
 
-Shapes: B examples, W distinct words in all, P and Q words of all documents and queries, D and L those of the longest, H states of both
+Shapes: B examples, W distinct words in all, P and Q words of all documents and queries, D and L those of the longest, H
+states of both
 directions.
 """
 
@@ -24,14 +27,15 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.cloze_text import BLANK_ID, ClozeBatch
+from zoo.batches.reading import ClozeBatch
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, segment_softmax, to_padded
 from zoo.layers.recurrent import RecurrentEncoder
-from zoo.reading import ReadingModule
+from zoo.tasks.reading import ReadingModule
 from zoo.text import UNK
+from zoo.text.words import BLANK_ID
 
 
 def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,10 +51,16 @@ def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Ten
     """
     scores = wide(scores)
     lowest = torch.finfo(scores.dtype).min
-    alpha = scores.masked_fill(~document_mask.unsqueeze(2), lowest).softmax(1)  # (B, D, L), for each query word over the document
-    beta = scores.masked_fill(~query_mask.unsqueeze(1), lowest).softmax(2)  # (B, D, L), for each document word over the query
+    alpha = scores.masked_fill(~document_mask.unsqueeze(2), lowest).softmax(
+        1
+    )  # (B, D, L), for each query word over the document
+    beta = scores.masked_fill(~query_mask.unsqueeze(1), lowest).softmax(
+        2
+    )  # (B, D, L), for each document word over the query
     share = document_mask.to(scores.dtype) / document_mask.sum(1, keepdim=True).clamp(min=1)  # (B, D)
-    importance = torch.bmm(share.unsqueeze(1), beta).squeeze(1) * query_mask  # (B, L), the masks here are for empty rows
+    importance = (
+        torch.bmm(share.unsqueeze(1), beta).squeeze(1) * query_mask
+    )  # (B, L), the masks here are for empty rows
     return torch.bmm(alpha, importance.unsqueeze(2)).squeeze(2) * document_mask, importance
 
 
@@ -63,7 +73,9 @@ def outside_query(batch: ClozeBatch) -> Tensor:
 
 
 def keep_weights(weights: Tensor, kept: Tensor) -> Tensor:
-    """Weights (B, D) of the words that are `kept`, (B, D) bool, in proportion, with the sum of all; all as they are if none is kept."""
+    """Weights (B, D) of the words that are `kept`, (B, D) bool, in proportion, with the sum of all; all as they are if
+    none is kept.
+    """
     chosen = weights * kept
     total = chosen.sum(1, keepdim=True)
     return torch.where(total > 0, chosen / total.masked_fill(total == 0, 1) * weights.sum(1, keepdim=True), weights)
@@ -74,17 +86,18 @@ class AttentionOverAttentionReader(ReadingModule):
 
     Args:
         vocab_size: V.
-        attention: "over_attention" (Cui et al. 2017), or "sum": the attention-sum reader (Kadlec et al. 2016), whose query is the last
-            states of its encoder.
+        attention: "over_attention" (Cui et al. 2017), or "sum": the attention-sum reader (Kadlec et al. 2016), whose
+            query is the last states of its encoder.
         shared_encoder: one recurrent encoder for document and query; else one each.
         num_unknown: embeddings of unknown words; 0: all unknown words of an example look alike.
         embedding_size: E.
         hidden_size: GRU states of each direction.
         num_layers: GRU layers.
-        exclude_query_words: words that the query has besides the blank are no answers: what they get in the document goes to the others, in
-            proportion. For questions whose answer is never in the rest of the query.
+        exclude_query_words: words that the query has besides the blank are no answers: what they get in the document
+            goes to the others, in proportion. For questions whose answer is never in the rest of the query.
         dropout: on embeddings and states.
-        word_dropout: share of the distinct words of an example that are made unknown in training, in all places where they occur.
+        word_dropout: share of the distinct words of an example that are made unknown in training, in all places where
+            they occur.
         candidate_dropout: the same for the candidates, which are mostly names that later texts do not have.
         learning_rate: peak rate of AdamW, an optimiser step.
         warmup_steps: steps until the peak.
@@ -124,12 +137,17 @@ class AttentionOverAttentionReader(ReadingModule):
                 raise ValueError(f"{name} must be in [0, 1]; got {rate}")
         self.embedding = nn.Embedding(vocab_size + num_unknown, embedding_size)
         nn.init.normal_(self.embedding.weight, std=0.1)
-        encoders = [RecurrentEncoder("gru", embedding_size, hidden_size, num_layers, dropout=dropout) for _ in range(2 - shared_encoder)]
+        encoders = [
+            RecurrentEncoder("gru", embedding_size, hidden_size, num_layers, dropout=dropout)
+            for _ in range(2 - shared_encoder)
+        ]
         self.encoders = nn.ModuleList(encoders)
         self.dropout = Dropout(dropout)
 
     def forward(self, batch: ClozeBatch) -> tuple[Tensor, Tensor | None]:
-        """Weights s of the words of the documents (P,), and of those of the queries (Q,), None for the attention-sum reader."""
+        """Weights s of the words of the documents (P,), and of those of the queries (Q,), None for the attention-sum
+        reader.
+        """
         documents, queries, last = self.encode(batch)
         lengths, query_lengths = batch.document_lengths, batch.query_lengths
         if self.config["attention"] == "sum":
@@ -137,7 +155,9 @@ class AttentionOverAttentionReader(ReadingModule):
             weights, query_weights = segment_softmax(scores, lengths) * (query_lengths > 0)[segment_ids(lengths)], None
         else:
             mask, query_mask = lengths_to_mask(lengths), lengths_to_mask(query_lengths)
-            scores = torch.bmm(to_padded(documents, mask), to_padded(queries, query_mask).transpose(1, 2))  # M (B, D, L), Eq. 4
+            scores = torch.bmm(
+                to_padded(documents, mask), to_padded(queries, query_mask).transpose(1, 2)
+            )  # M (B, D, L), Eq. 4
             with torch.autocast(scores.device.type, enabled=False):  # the probabilities are sums of many small weights
                 weights, query_weights = attend_over_attention(scores, mask, query_mask)
             weights, query_weights = weights[mask], query_weights[query_mask]
@@ -147,7 +167,9 @@ class AttentionOverAttentionReader(ReadingModule):
         return weights, query_weights
 
     def encode(self, batch: ClozeBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """States of the documents (P, H) and of the queries (Q, H), and the last ones of both directions of the queries (B, H)."""
+        """States of the documents (P, H) and of the queries (Q, H), and the last ones of both directions of the queries
+        (B, H).
+        """
         starts = batch.first_words()
         texts = (batch.document, batch.document_lengths), (batch.query, batch.query_lengths)
         tokens = torch.cat([numbers + starts[segment_ids(lengths)] for numbers, lengths in texts])
@@ -158,7 +180,9 @@ class AttentionOverAttentionReader(ReadingModule):
         rows = (seen.cumsum(0) - 1)[ids[tokens]]  # (P + Q,)
         sizes = [len(batch.document), len(batch.query)]
         if len(self.encoders) == 1:
-            states, finals = self.encoders[0].flat(embedded, torch.cat([batch.document_lengths, batch.query_lengths]), rows)
+            states, finals = self.encoders[0].flat(
+                embedded, torch.cat([batch.document_lengths, batch.query_lengths]), rows
+            )
             (documents, queries), last = states.split(sizes), finals[-1][0][len(batch.word_counts) :]
         else:
             of_documents, of_queries = rows.split(sizes)

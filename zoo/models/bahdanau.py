@@ -9,7 +9,8 @@ Differs from the paper:
 * Adam with warm-up and cosine instead of Adadelta; Xavier and orthogonal initial weights; dropout.
 * The readout may share its matrix with the embeddings (`tie_output`).
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H decoder, M memory (both encoder
+Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H decoder, M memory (both
+encoder
 directions), A attention, R readout, V vocabulary.
 """
 
@@ -23,7 +24,7 @@ from zoo.layers.gru_decoders import DECODERS
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentEncoder
-from zoo.translation import Embeddings, TranslationModule
+from zoo.tasks.translation import Embeddings, TranslationModule
 
 
 class BahdanauNMT(TranslationModule):
@@ -81,7 +82,9 @@ class BahdanauNMT(TranslationModule):
         if decoder not in DECODERS:
             raise ValueError(f"decoder must be one of {', '.join(map(repr, DECODERS))}; got {decoder!r}")
         memory_size = 2 * hidden_size
-        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, readout_size)
+        self.embeddings = Embeddings(
+            src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, readout_size
+        )
         self.encoder = RecurrentEncoder("gru", embedding_size, hidden_size, encoder_layers, dropout=dropout)
         self.decoder = DECODERS[decoder](embedding_size, hidden_size, memory_size, readout_size)
         self.attention = GlobalAttention(hidden_size, memory_size, "concat", attention_size)

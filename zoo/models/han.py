@@ -11,7 +11,8 @@ Differs from the paper:
 - the reset gate of the GRU acts after the hidden product, as in cuDNN;
 - `cell: lstm` as an option; several labels a document as an option (a sigmoid for each instead of a softmax).
 
-Shapes: B documents, N sentences and P words of all of them, E embedding size, H hidden size of a direction, K attention size.
+Shapes: B documents, N sentences and P words of all of them, E embedding size, H hidden size of a direction, K attention
+size.
 Everything is flat (zoo/layers/packed.py): there are no pads at either level.
 """
 
@@ -20,12 +21,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.classification import DocumentClassifier
-from zoo.labeled_text import DocumentBatch
+from zoo.batches.classification import DocumentBatch
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.packed import segment_softmax, segment_sum
 from zoo.layers.recurrent import RecurrentEncoder
+from zoo.tasks.classification import DocumentClassifier
 from zoo.text import PAD
 
 
@@ -40,7 +41,9 @@ class ContextAttention(nn.Module):
     def __init__(self, size: int, attention_size: int):
         super().__init__()
         self.project = nn.Linear(size, attention_size)  # W, b
-        self.context = nn.Parameter(torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5))  # u_w, u_s
+        self.context = nn.Parameter(
+            torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5)
+        )  # u_w, u_s
 
     def forward(self, items: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """items (P, D), lengths (N,) -> sums (N, D), zeros for an empty sequence, and weights (P,)."""
@@ -73,7 +76,9 @@ class HAN(DocumentClassifier):
     """
 
     heads = ("classifier",)
-    tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, num_classes=3, embedding_size=6, hidden_size=4, attention_size=5, dropout=0.0)
+    tiny: ClassVar[dict[str, Any]] = dict(
+        vocab_size=12, num_classes=3, embedding_size=6, hidden_size=4, attention_size=5, dropout=0.0
+    )
 
     def __init__(
         self,
@@ -106,7 +111,9 @@ class HAN(DocumentClassifier):
         self.classifier = nn.Linear(2 * hidden_size, num_classes)
 
     def read(self, batch: DocumentBatch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Logits (B, C), word weights (P,) that sum to 1 in each sentence, sentence weights (N,) that do in each document."""
+        """Logits (B, C), word weights (P,) that sum to 1 in each sentence, sentence weights (N,) that do in each
+        document.
+        """
         embedded, rows = self.embed_words(batch.words)  # (R, E), (P,)
         words, _ = self.word_encoder.flat(self.dropout(embedded), batch.sentence_lengths, rows)  # h_it (P, 2H)
         sentences, word_weights = self.word_attention(words, batch.sentence_lengths)  # s_i (N, 2H)

@@ -1,18 +1,24 @@
-"""Mino, Utiyama, Sumita, Tokunaga 2017: Key-value Attention Mechanism for Neural Machine Translation (IJCNLP, I17-2049).
+"""Mino, Utiyama, Sumita, Tokunaga 2017: Key-value Attention Mechanism for Neural Machine Translation (IJCNLP,
+I17-2049).
 
-Additive attention as of Bahdanau et al. 2015 (zoo/models/bahdanau.py), but each annotation is split in two: h_j = [k_j; v_j].
-Scores are made of the keys, e_ij = v_a^T tanh(W_a s_{i-1} + U_a k_j), and contexts of the values, c_i = sum_j alpha_ij v_j.
+Additive attention as of Bahdanau et al. 2015 (zoo/models/bahdanau.py), but each annotation is split in two: h_j = [k_j;
+v_j]. Scores are made of the keys, e_ij = v_a^T tanh(W_a s_{i-1} + U_a k_j), and contexts of the values, c_i = sum_j
+alpha_ij v_j.
 
-With `linear` the annotation is first mixed, h_j = W_e [h_fwd_j; h_bwd_j]; its first entries are then the key. `split: partly_zero`
-is the paper's other experiment: conventional attention, e_ij = v_a^T tanh(W_a s_{i-1} + U_a h_j) and c_i = sum_j alpha_ij h_j, with
-those columns of U_a that meet the value zero at initialisation, so that scores begin as those of the key alone.
+With `linear` the annotation is first mixed, h_j = W_e [h_fwd_j; h_bwd_j]; its first entries are then the key. `split:
+partly_zero` is the paper's other experiment: conventional attention, e_ij = v_a^T tanh(W_a s_{i-1} + U_a h_j) and c_i =
+sum_j alpha_ij h_j, with those columns of U_a that meet the value zero at initialisation, so that scores begin as those
+of the key alone.
 
-What the paper leaves open, and what is done here: without `linear` each direction of the encoder is split alike, so that keys and
-values both know both sides of a word; the decoder sees nothing but values, so its input is smaller than Bahdanau's. The decoder "gru"
-begins with the second half of the first value, which is of the backward direction (with `linear`, what W_e puts there).
-Equal to BahdanauNMT with zero weights for the values in the score and for the keys in the decoder (a test shows it).
+What the paper leaves open, and what is done here: without `linear` each direction of the encoder is split alike, so
+that keys and
+values both know both sides of a word; the decoder sees nothing but values, so its input is smaller than Bahdanau's. The
+decoder "gru" begins with the second half of the first value, which is of the backward direction (with `linear`, what
+W_e puts there). Equal to BahdanauNMT with zero weights for the values in the score and for the keys in the decoder (a
+test shows it).
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H decoder and each encoder direction,
+Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H decoder and each encoder
+direction,
 A attention, R readout, V vocabulary.
 """
 
@@ -27,7 +33,7 @@ from zoo.layers.gru_decoders import DECODERS
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentEncoder
-from zoo.translation import Embeddings, TranslationModule
+from zoo.tasks.translation import Embeddings, TranslationModule
 
 
 class KeyValueNMT(TranslationModule):
@@ -42,7 +48,8 @@ class KeyValueNMT(TranslationModule):
         hidden_size: H of the decoder and of each encoder direction.
         key_size: entries of the 2 H of an annotation that are its key, the others are its value; even; H if not given.
         linear: annotations pass a linear layer W_e (2 H to 2 H, without bias) before they are split.
-        split: "key_value", or "partly_zero": whole annotations are keys and values, with U_a zero for the value part at first.
+        split: "key_value", or "partly_zero": whole annotations are keys and values, with U_a zero for the value part at
+            first.
         attention_size: A; the hidden size if not given.
         readout_size: R, units after the readout.
         encoder_layers: bidirectional GRU layers.
@@ -92,12 +99,16 @@ class KeyValueNMT(TranslationModule):
             raise ValueError(f"decoder must be one of {', '.join(map(repr, DECODERS))}; got {decoder!r}")
         key_size = hidden_size if key_size is None else key_size
         if key_size % 2 or not 0 < key_size < 2 * hidden_size:
-            raise ValueError(f"key_size must be even and between 0 and 2 * hidden_size ({2 * hidden_size}); got {key_size}")
+            raise ValueError(
+                f"key_size must be even and between 0 and 2 * hidden_size ({2 * hidden_size}); got {key_size}"
+            )
         if split not in ("key_value", "partly_zero"):
             raise ValueError(f"split must be one of 'key_value', 'partly_zero'; got {split!r}")
         memory_size = 2 * hidden_size
         self.key_size, whole = key_size, split == "partly_zero"
-        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, readout_size)
+        self.embeddings = Embeddings(
+            src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, readout_size
+        )
         self.encoder = RecurrentEncoder("gru", embedding_size, hidden_size, encoder_layers, dropout=dropout)
         self.linear = nn.Linear(memory_size, memory_size, bias=False) if linear else nn.Identity()  # W_e
         value_size = memory_size if whole else memory_size - key_size
@@ -116,7 +127,9 @@ class KeyValueNMT(TranslationModule):
         return self.attention.project(keys, mask)._replace(values=values), (wide(self.decoder.start(values, mask)),)
 
     def split(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (..., key_size) and values of memory (..., 2 H); without a linear layer each direction is split alike."""
+        """Keys (..., key_size) and values of memory (..., 2 H); without a linear layer each direction is split
+        alike.
+        """
         if self.config["linear"]:
             return memory.split([self.key_size, memory.size(-1) - self.key_size], dim=-1)
         sizes = [self.key_size // 2, memory.size(-1) // 2 - self.key_size // 2]

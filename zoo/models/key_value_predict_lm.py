@@ -1,20 +1,25 @@
-"""Daniluk, Rocktaschel, Welbl, Riedel 2017: Frustratingly Short Attention Spans in Neural Language Modeling (arXiv:1702.04521).
+"""Daniluk, Rocktaschel, Welbl, Riedel 2017: Frustratingly Short Attention Spans in Neural Language Modeling
+(arXiv:1702.04521).
 
-An LSTM language model whose every step looks back at the last L outputs. Here: attention over whole outputs (Eq. 2-6), with the output
-divided into key and value (Eq. 7-9) or key, value and predict (Eq. 10-13), the N-gram RNN that looks without attention (Eq. 14), and
-the plain LSTM.
+An LSTM language model whose every step looks back at the last L outputs. Here: attention over whole outputs (Eq. 2-6),
+with the output
+divided into key and value (Eq. 7-9) or key, value and predict (Eq. 10-13), the N-gram RNN that looks without attention
+(Eq. 14), and the plain LSTM.
 
 Differs from the paper:
-* The window also holds outputs of the batch before (without gradient); at the beginning of a text it holds those that there are, and
-  with none of them the context r is 0. The paper says nothing about either.
-* AdamW with warm-up and cosine and without momentum (Melis et al. 2018, arXiv:1707.05589); the output layer begins with how often each
-  word occurs. With momentum and without this beginning the outputs saturate in the first steps and long stay so.
-* Dropout of words, inputs, outputs and recurrent weights (Merity et al. 2018, arXiv:1708.02182), the same over time; the readout may be
-  projected to the embedding size and share its matrix with the embeddings (`tie_output`).
-* Training may score a sample of the words (`sampled_words`); readouts may be softened when not trained (`evaluation_temperature`).
+* The window also holds outputs of the batch before (without gradient); at the beginning of a text it holds those that
+  there are, and with none of them the context r is 0. The paper says nothing about either.
+* AdamW with warm-up and cosine and without momentum (Melis et al. 2018, arXiv:1707.05589); the output layer begins with
+  how often each word occurs. With momentum and without this beginning the outputs saturate in the first steps and long
+  stay so.
+* Dropout of words, inputs, outputs and recurrent weights (Merity et al. 2018, arXiv:1708.02182), the same over time;
+  the readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
+* Training may score a sample of the words (`sampled_words`); readouts may be softened when not trained
+  (`evaluation_temperature`).
 * More than one layer: the attention sits on the top one.
 
-Shapes: B batch, T steps, L window, K size of a key, O = K, 2K, 3K or (N-1)K output size of the top layer, E embedding, V vocabulary.
+Shapes: B batch, T steps, L window, K size of a key, O = K, 2K, 3K or (N-1)K output size of the top layer, E embedding,
+V vocabulary.
 Inside, steps come first: (T, B, ...).
 """
 
@@ -23,12 +28,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.language_modelling import LanguageModelModule, State, Words
 from zoo.layers.dropout import Dropout, LockedDropout
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import pack, step_major, to_padded
 from zoo.layers.recurrent import LSTMCell, run_layer
 from zoo.layers.window import window_mask, window_score, window_sum
+from zoo.tasks.language_modelling import LanguageModelModule, State, Words
 
 
 class _Plain(nn.Module):
@@ -40,7 +45,9 @@ class _Plain(nn.Module):
         super().__init__()
 
     def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Outputs (length + T, B, O), those remembered first, of which `known` (B,) exist -> readouts (T, B, K), weights or None."""
+        """Outputs (length + T, B, O), those remembered first, of which `known` (B,) exist -> readouts (T, B, K),
+        weights or None.
+        """
         return outputs, None
 
 
@@ -98,7 +105,13 @@ class _KeyValuePredict(_Attention):
     parts = 3
 
 
-READERS = {"none": _Plain, "ngram": _NGram, "attention": _Attention, "key_value": _KeyValue, "key_value_predict": _KeyValuePredict}
+READERS = {
+    "none": _Plain,
+    "ngram": _NGram,
+    "attention": _Attention,
+    "key_value": _KeyValue,
+    "key_value_predict": _KeyValuePredict,
+}
 
 
 class KeyValuePredictLM(LanguageModelModule):
@@ -106,7 +119,8 @@ class KeyValuePredictLM(LanguageModelModule):
 
     Args:
         vocab_size: V.
-        attention: "none" (plain LSTM), "ngram" (N-gram RNN), "attention" over whole outputs, "key_value" or "key_value_predict".
+        attention: "none" (plain LSTM), "ngram" (N-gram RNN), "attention" over whole outputs, "key_value" or
+            "key_value_predict".
         window: L, outputs that the attention sees.
         ngram: N of the N-gram RNN.
         embedding_size: E.
@@ -159,13 +173,18 @@ class KeyValuePredictLM(LanguageModelModule):
         super().__init__()
         if attention not in READERS:
             raise ValueError(f"attention must be one of {', '.join(map(repr, READERS))}; got {attention!r}")
-        for name, value, most in (("window", window, 10_000), ("num_layers", num_layers, 1000)):  # no weight says how many there may be
+        for name, value, most in (
+            ("window", window, 10_000),
+            ("num_layers", num_layers, 1000),
+        ):  # no weight says how many there may be
             if value > most:
                 raise ValueError(f"{name} must be at most {most:,}; got {value:,}")
         self.reader = READERS[attention](hidden_size, window, ngram)
         self.output_size = self.reader.parts * hidden_size
         sizes = [inner_size or self.output_size] * (num_layers - 1) + [self.output_size]
-        self.words = Words(vocab_size, embedding_size, hidden_size, tie_output, word_dropout, sampled_words, evaluation_temperature)
+        self.words = Words(
+            vocab_size, embedding_size, hidden_size, tie_output, word_dropout, sampled_words, evaluation_temperature
+        )
         self.cells = nn.ModuleList(LSTMCell(size, out) for size, out in zip([embedding_size, *sizes], sizes))
         make = LockedDropout if locked_dropout else Dropout
         self.input_dropout, self.inner_dropout, self.dropout = make(input_dropout), make(inner_dropout), make(dropout)
@@ -190,15 +209,23 @@ class KeyValuePredictLM(LanguageModelModule):
             x = self.inner_dropout(x) if n else x
             weight = [self.weight_dropout(cell.weight_hidden)] if self.training and self.weight_dropout.p else None
             flat = x.flatten(0, 1) if lengths is None else x.transpose(0, 1)[mask]
-            flat, final = run_layer([cell], flat, packing, start=tuple(layers[2 * n : 2 * n + 2]), hidden_weights=weight)
+            flat, final = run_layer(
+                [cell], flat, packing, start=tuple(layers[2 * n : 2 * n + 2]), hidden_weights=weight
+            )
             x = flat.unflatten(0, (steps, batch)) if lengths is None else to_padded(flat, mask).transpose(0, 1)
             new += final
         outputs = torch.cat([past.transpose(0, 1), x])  # (length + T, B, O)
-        readouts, weights = self.reader(outputs if isinstance(self.reader, _Plain) else self.inner_dropout(outputs), known)
+        readouts, weights = self.reader(
+            outputs if isinstance(self.reader, _Plain) else self.inner_dropout(outputs), known
+        )
         if lengths is None:
             past = outputs[steps:].transpose(0, 1)
         else:
             rows = torch.arange(len(lengths), device=lengths.device).unsqueeze(1)
             past = outputs[lengths.unsqueeze(1) + torch.arange(length, device=lengths.device), rows]  # (B, length, O)
         known = (known + (steps if lengths is None else lengths)).clamp(max=length)
-        return self.dropout(readouts).transpose(0, 1), None if weights is None else weights.transpose(0, 1), (*new, past, known)
+        return (
+            self.dropout(readouts).transpose(0, 1),
+            None if weights is None else weights.transpose(0, 1),
+            (*new, past, known),
+        )

@@ -1,7 +1,7 @@
 """Cheng, Dong, Lapata 2016: Long Short-Term Memory-Networks for Machine Reading (EMNLP, arXiv:1601.06733).
 
-An LSTM language model with attention inside its memory. Instead of one state it keeps a tape of the last L hidden states
-and cells, and each step starts from a weighted sum of these (section 3):
+An LSTM language model with attention inside its memory. Instead of one state it keeps a tape of the last L hidden
+states and cells, and each step starts from a weighted sum of these (section 3):
 
     a_ti = v^T tanh(W_h h_i + W_x x_t + W_h~ h~_{t-1}),  s_t = softmax(a_t)
     h~_t = sum_i s_ti h_i,  c~_t = sum_i s_ti c_i
@@ -9,8 +9,8 @@ and cells, and each step starts from a weighted sum of these (section 3):
     c_t = f c~_t + i g,  h_t = o tanh(c_t)
 
 Differs from the paper:
-* The tape continues from the batch before (without gradient) and holds the last `window` steps; the paper's holds all of
-  a sentence. With nothing on it, h~ and c~ are 0.
+* The tape continues from the batch before (without gradient) and holds the last `window` steps; the paper's holds all
+  of a sentence. With nothing on it, h~ and c~ are 0.
 * More than one layer: each has its own tape and reads the outputs of the one below; no skip connections.
 * AdamW with warm-up and cosine; the output layer begins with how often each word occurs; dropout on embeddings, between
   layers and on the readout, the same over time; the readout may be projected to the embedding size and share its matrix
@@ -24,13 +24,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from zoo.language_modelling import LanguageModelModule, State, Words
 from zoo.layers.dropout import LockedDropout
 from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import masked_softmax
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
 from zoo.layers.window import window_mask
+from zoo.tasks.language_modelling import LanguageModelModule, State, Words
 
 
 class IntraAttentionLSTM(nn.Module):

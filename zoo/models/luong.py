@@ -1,14 +1,15 @@
 """Luong, Pham, Manning 2015: Effective Approaches to Attention-based Neural Machine Translation (arXiv:1508.04025).
 
-Here: global attention (Eq. 7-8) with scores dot, general, concat and location, local-m and local-p (Eq. 9-10), the attentional
-state (Eq. 5), the output layer (Eq. 6) and input feeding (section 3.3). `attentional_state: false` with score dot and without
-input feeding is the plain form of many textbooks: the output layer reads [c_t; h_t] directly.
+Here: global attention (Eq. 7-8) with scores dot, general, concat and location, local-m and local-p (Eq. 9-10), the
+attentional
+state (Eq. 5), the output layer (Eq. 6) and input feeding (section 3.3). `attentional_state: false` with score dot and
+without input feeding is the plain form of many textbooks: the output layer reads [c_t; h_t] directly.
 
 Differs from the paper:
-* The encoder is bidirectional by default (the paper's is not; `bidirectional: false`), with half of the hidden size each way,
-  so that memory and decoder state have one size and the dot score is defined.
-* The source is not reversed; Adam with warm-up and cosine instead of SGD; score scaled_dot and attention local_p_star are later;
-  local_p_full is local-p whose softmax sees all positions, not only the window.
+* The encoder is bidirectional by default (the paper's is not; `bidirectional: false`), with half of the hidden size
+  each way, so that memory and decoder state have one size and the dot score is defined.
+* The source is not reversed; Adam with warm-up and cosine instead of SGD; score scaled_dot and attention local_p_star
+  are later; local_p_full is local-p whose softmax sees all positions, not only the window.
 * The readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden, V vocabulary.
@@ -24,7 +25,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
-from zoo.translation import Embeddings, TranslationModule
+from zoo.tasks.translation import Embeddings, TranslationModule
 
 
 class LuongNMT(TranslationModule):
@@ -43,8 +44,10 @@ class LuongNMT(TranslationModule):
         bidirectional: encoder in both directions, H/2 each.
         attention: positions attended to.
         score: how query and memory are compared.
-        attentional_state: h~_t = tanh(W_c [c_t; h_t]) goes to the output layer; else [c_t; h_t] itself does, without input feeding.
-        input_feeding: the attentional state of the last step is part of the next input; costs a Python loop in training.
+        attentional_state: h~_t = tanh(W_c [c_t; h_t]) goes to the output layer; else [c_t; h_t] itself does, without
+            input feeding.
+        input_feeding: the attentional state of the last step is part of the next input; costs a Python loop in
+            training.
         window: D of the local attentions.
         renormalize: local_p, local_p_full and local_p_star: weights sum to 1 (not in the paper).
         max_source_length: positions that score "location" knows.
@@ -59,7 +62,9 @@ class LuongNMT(TranslationModule):
         length_penalty: alpha of its length normalisation.
     """
 
-    tiny: ClassVar[dict[str, Any]] = dict(src_vocab_size=12, tgt_vocab_size=11, embedding_size=6, hidden_size=8, dropout=0.0)
+    tiny: ClassVar[dict[str, Any]] = dict(
+        src_vocab_size=12, tgt_vocab_size=11, embedding_size=6, hidden_size=8, dropout=0.0
+    )
 
     def __init__(
         self,
@@ -94,17 +99,27 @@ class LuongNMT(TranslationModule):
         if bidirectional and hidden_size % 2:
             raise ValueError(f"hidden_size must be even for a bidirectional encoder (half each way); got {hidden_size}")
         if input_feeding and not attentional_state:
-            raise ValueError("input feeding feeds the attentional state; set input_feeding to false where attentional_state is false")
+            raise ValueError(
+                "input feeding feeds the attentional state; set input_feeding to false where attentional_state is false"
+            )
         self.input_feeding = input_feeding
         readout_size = hidden_size if attentional_state else 2 * hidden_size
-        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, readout_size)
+        self.embeddings = Embeddings(
+            src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, readout_size
+        )
         self.encoder = RecurrentEncoder(
             cell, embedding_size, hidden_size // (2 if bidirectional else 1), encoder_layers, bidirectional, dropout
         )
         fed_size = hidden_size if input_feeding else 0
         self.decoder = RecurrentDecoder(cell, embedding_size + fed_size, hidden_size, decoder_layers, dropout)
         self.attention = make_attention(
-            attention, hidden_size, hidden_size, score=score, max_length=max_source_length, window=window, renormalize=renormalize
+            attention,
+            hidden_size,
+            hidden_size,
+            score=score,
+            max_length=max_source_length,
+            window=window,
+            renormalize=renormalize,
         )
         self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False) if attentional_state else None
         self.dropout = Dropout(dropout)
@@ -135,7 +150,9 @@ class LuongNMT(TranslationModule):
     def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
         return self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state, memory, t)
 
-    def decoder_step(self, embedded: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+    def decoder_step(
+        self, embedded: Tensor, state: tuple, memory: AttentionMemory, t: int
+    ) -> tuple[Tensor, tuple, Tensor]:
         """y_{t-1} (B, K, E), state -> readout (B, K, H), state, weights (B, K, S)."""
         if self.input_feeding:
             fed, *state = state

@@ -1,12 +1,13 @@
 """The encoder-decoder without attention: the baseline that shows what attention adds.
 
-* `variant: sutskever`: Sutskever, Vinyals, Le 2014, Sequence to Sequence Learning with Neural Networks (arXiv:1409.3215). A
-  deep LSTM reads the REVERSED source; its last states start a deep LSTM that writes the target.
-* `variant: cho`: Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder (arXiv:1406.1078). A GRU's last
-  state becomes a summary c that enters every decoder step and the maxout readout (Eq. 8-9 and appendix A). That paper reads the source
-  from its beginning: set `reverse_source: false` for its form.
+* `variant: sutskever`: Sutskever, Vinyals, Le 2014, Sequence to Sequence Learning with Neural Networks
+  (arXiv:1409.3215). A deep LSTM reads the REVERSED source; its last states start a deep LSTM that writes the target.
+* `variant: cho`: Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder (arXiv:1406.1078). A GRU's
+  last state becomes a summary c that enters every decoder step and the maxout readout (Eq. 8-9 and appendix A). That
+  paper reads the source from its beginning: set `reverse_source: false` for its form.
 
-Differs from the papers: Adam with warm-up and cosine, dropout, the GRU's reset gate after the product, optional tying of the
+Differs from the papers: Adam with warm-up and cosine, dropout, the GRU's reset gate after the product, optional tying
+of the
 output layer; the pads of a reversed source stay at the end, so that the batch does not change the result.
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden, V vocabulary.
@@ -22,7 +23,7 @@ from zoo.layers.kernels import wide
 from zoo.layers.masking import reverse_rows
 from zoo.layers.maxout import maxout
 from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
-from zoo.translation import Embeddings, TranslationModule
+from zoo.tasks.translation import Embeddings, TranslationModule
 
 
 class Summary(NamedTuple):
@@ -55,7 +56,9 @@ class Seq2SeqNMT(TranslationModule):
         length_penalty: alpha of its length normalisation.
     """
 
-    tiny: ClassVar[dict[str, Any]] = dict(src_vocab_size=12, tgt_vocab_size=11, embedding_size=6, hidden_size=8, dropout=0.0)
+    tiny: ClassVar[dict[str, Any]] = dict(
+        src_vocab_size=12, tgt_vocab_size=11, embedding_size=6, hidden_size=8, dropout=0.0
+    )
 
     def __init__(
         self,
@@ -83,8 +86,12 @@ class Seq2SeqNMT(TranslationModule):
             raise ValueError(f"variant must be one of 'sutskever', 'cho'; got {variant!r}")
         self.cho, self.reverse_source = variant == "cho", reverse_source
         cell = "gru" if self.cho else "lstm"
-        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, hidden_size)
-        self.encoder = RecurrentEncoder(cell, embedding_size, hidden_size, num_layers, bidirectional=False, dropout=dropout)
+        self.embeddings = Embeddings(
+            src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, hidden_size
+        )
+        self.encoder = RecurrentEncoder(
+            cell, embedding_size, hidden_size, num_layers, bidirectional=False, dropout=dropout
+        )
         decoder_input = embedding_size + (hidden_size if self.cho else 0)
         self.decoder = RecurrentDecoder(cell, decoder_input, hidden_size, num_layers, dropout)
         if self.cho:
@@ -117,7 +124,9 @@ class Seq2SeqNMT(TranslationModule):
         embedded = self.dropout(self.embeddings.tgt(tokens))
         if not self.cho:
             return embedded
-        return torch.cat([embedded, memory.vector.to(embedded.dtype).unsqueeze(1).expand(-1, tokens.size(1), -1)], dim=-1)
+        return torch.cat(
+            [embedded, memory.vector.to(embedded.dtype).unsqueeze(1).expand(-1, tokens.size(1), -1)], dim=-1
+        )
 
     def _read(self, hidden: Tensor, inputs: Tensor) -> Tensor:
         """Readouts (B, N, H): the hidden state, for Cho maxout(O_h h_t + O_y y_{t-1} + O_c c)."""

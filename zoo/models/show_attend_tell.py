@@ -1,29 +1,34 @@
 """Show, Attend and Tell: image captions with soft (deterministic) or hard (stochastic) attention.
 
-Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel and Bengio 2015, https://arxiv.org/abs/1502.03044: the encoder cut at a
-convolutional layer (section 3.1.1), the LSTM and its initial state (Eq. 1-3), additive attention (Eq. 4-6), the deep output layer
-(Eq. 7), hard attention by REINFORCE (Eq. 8-13), soft attention with the selector gate and the doubly stochastic term (Eq. 14).
+Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel and Bengio 2015, https://arxiv.org/abs/1502.03044: the encoder cut
+at a convolutional layer (section 3.1.1), the LSTM and its initial state (Eq. 1-3), additive attention (Eq. 4-6), the
+deep output layer (Eq. 7), hard attention by REINFORCE (Eq. 8-13), soft attention with the selector gate and the doubly
+stochastic term (Eq. 14).
 
 Where paper and authors' code disagree, this is done:
 - the deep output has the code's tanh; the gated context enters both the LSTM and the deep output, as in the code;
-- the doubly stochastic term is the paper's, lambda sum_i (1 - sum_t alpha_ti)^2 for each caption, real steps only (the code's mean over
-  positions is smaller by the number of positions); hard attention goes without it unless `doubly_stochastic` says otherwise;
-- REINFORCE is the paper's Eq. 12-13 with the log-probability of a whole caption as reward, unbiased (the code's weight depends on batch
-  size and length), and each sampled caption or image decides for itself whether it takes the expected context instead;
-- f_init may have hidden layers before its tanh layers for h_0 and c_0, m <- dropout(ReLU(W m + b)), which the two share as in the code:
-  `init_layers` is the code's `n_layers_init`, 2 in its settings for COCO;
+- the doubly stochastic term is the paper's, lambda sum_i (1 - sum_t alpha_ti)^2 for each caption, real steps only (the
+  code's mean over positions is smaller by the number of positions); hard attention goes without it unless
+  `doubly_stochastic` says otherwise;
+- REINFORCE is the paper's Eq. 12-13 with the log-probability of a whole caption as reward, unbiased (the code's weight
+  depends on batch size and length), and each sampled caption or image decides for itself whether it takes the expected
+  context instead;
+- f_init may have hidden layers before its tanh layers for h_0 and c_0, m <- dropout(ReLU(W m + b)), which the two share
+  as in the code: `init_layers` is the code's `n_layers_init`, 2 in its settings for COCO;
 - `decoding` "expectation" is what the code does at test time.
 
 Differs from the paper:
-- the moving average of the baseline is one of the log-probability of a word; times a caption's words it is that caption's baseline, so
-  that long captions are not punished for their length;
+- the moving average of the baseline is one of the log-probability of a word; times a caption's words it is that
+  caption's baseline, so that long captions are not punished for their length;
 - features may be projected to `feature_size`;
-- `score: bilinear` compares by e_ti = a_i^T W h_{t-1} (the general score of Luong et al. 2015, section 3.1) instead of Eq. 4's MLP;
+- `score: bilinear` compares by e_ti = a_i^T W h_{t-1} (the general score of Luong et al. 2015, section 3.1) instead of
+  Eq. 4's MLP;
 - the first input is the embedding of BOS, not zeros; dropout is inverted, and acts on features and embeddings as well;
 - self-critical training at the end (`self_critical_epoch`), if it is asked for;
 - AdamW with warm-up and cosine; losses are normalised by the number of words of a batch.
 
-Shapes: N images, L positions, D features, K captions (or hypotheses) an image, T steps, E embedding, H hidden, A attention, V vocabulary.
+Shapes: N images, L positions, D features, K captions (or hypotheses) an image, T steps, E embedding, H hidden, A
+attention, V vocabulary.
 """
 
 from collections.abc import Callable
@@ -32,14 +37,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from zoo.captioning import MAX_WORDS, CaptioningModule
-from zoo.images import CaptionBatch
+from zoo.batches.captioning import CaptionBatch
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
+from zoo.tasks.captioning import MAX_WORDS, CaptioningModule
 from zoo.text import BOS, EOS, PAD
 
 Choose = Callable[[Tensor], Tensor]
@@ -119,9 +124,16 @@ class AttendingLSTM(nn.Module):
         return additive_score(query, keys, self.v)
 
     def forward(
-        self, embedded: Tensor, state: tuple[Tensor, Tensor], memory: ImageMemory, choose: Choose | None = None, both: bool = False
+        self,
+        embedded: Tensor,
+        state: tuple[Tensor, Tensor],
+        memory: ImageMemory,
+        choose: Choose | None = None,
+        both: bool = False,
     ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor, Tensor, tuple[Tensor, Tensor] | None]:
-        """One step: E y_{t-1} (N, K, E), (h, c) -> (h, c), gated z, alpha, what was chosen, and if `both` h and z had it been alpha."""
+        """One step: E y_{t-1} (N, K, E), (h, c) -> (h, c), gated z, alpha, what was chosen, and if `both` h and z had
+        it been alpha.
+        """
         weights = torch.softmax(self.score(state[0], memory.keys) * self.temperature, dim=-1)  # alpha_t
         beta = torch.sigmoid(wide(self.gate(state[0])))  # selector, one number a caption
         chosen = weights if choose is None else choose(weights)
@@ -142,10 +154,12 @@ class ShowAttendTell(CaptioningModule):
         vocab_size: V.
         attention: "soft": the expected context; "hard": a sampled position a step, trained by REINFORCE.
         backbone: "efficientnet_lite0", "mobilenet_v2_tf", or the name of a torchvision classification model.
-        layer: where the backbone is cut, e.g. "conv_head", or for torchvision e.g. "features" (mobilenet_v2), "layer4" (resnet101).
-        backbone_weights: what a new training starts from: a .safetensors file (also relative to the data), or the name of weights of
-            torchvision such as "DEFAULT"; None: random.
-        encoder_epoch: epoch from which the backbone is trained too; before it is frozen, and its features are computed once. None: never.
+        layer: where the backbone is cut, e.g. "conv_head", or for torchvision e.g. "features" (mobilenet_v2), "layer4"
+            (resnet101).
+        backbone_weights: what a new training starts from: a .safetensors file (also relative to the data), or the name
+            of weights of torchvision such as "DEFAULT"; None: random.
+        encoder_epoch: epoch from which the backbone is trained too; before it is frozen, and its features are computed
+            once. None: never.
         encoder_learning_rate: peak rate of the backbone.
         image_size: pixels of a side of the square that the backbone sees.
         resize: "squash" the whole frame to the square, or "crop" the middle.
@@ -154,24 +168,29 @@ class ShowAttendTell(CaptioningModule):
         hidden_size: H.
         attention_size: A of the additive score.
         score: "additive", as in the paper, or "bilinear", a_i^T W h_{t-1}.
-        init_layers: layers that make h_0 and c_0 of the mean feature; those before the last are D to D with ReLU (authors' code: 2).
-        dropout: on the hidden layers that make h_0 and c_0, features, embeddings, h_t before the deep output, and the deep output.
+        init_layers: layers that make h_0 and c_0 of the mean feature; those before the last are D to D with ReLU
+            (authors' code: 2).
+        dropout: on the hidden layers that make h_0 and c_0, features, embeddings, h_t before the deep output, and the
+            deep output.
         doubly_stochastic: lambda of sum_i (1 - sum_t alpha_ti)^2; None: 1 for soft, 0 for hard attention.
         samples: Monte-Carlo samples of a caption in training (hard).
         reinforce: lambda_r, weight of the REINFORCE term (hard).
         entropy: lambda_e, weight of the entropy of the attention, in nats (hard).
-        baseline: of the reward (hard): "moving_average" (0.9 of the old, 0.1 of the new value), or "soft_context": for each word the
-            log-probability that it has with the expected context at its step (Deng et al. 2018, arXiv:1807.03756), which has less
-            variance, but leaves out how a choice changes later words.
+        baseline: of the reward (hard): "moving_average" (0.9 of the old, 0.1 of the new value), or "soft_context": for
+            each word the log-probability that it has with the expected context at its step (Deng et al. 2018,
+            arXiv:1807.03756), which has less variance, but leaves out how a choice changes later words.
         expected_share: probability that a sample takes the expected context throughout, and no REINFORCE term (hard).
         temperature: factor on the scores before the softmax.
-        decoding: hard attention after training: context of the "expectation", of the most probable position ("argmax"), or of a "sample".
-        self_critical_epoch: epoch from which the model is trained by the CIDEr-D of captions that it draws itself, one for each caption of an
-            image, against the mean of its others (Rennie et al. 2017, arXiv:1612.00563; baseline of Luo 2020, arXiv:2003.09971), without
-            dropout; hard attention then draws where it looks as well. None: never.
-        right_words: weight of the share of right words (`zoo.metrics.captions.right_words`) in that reward beside CIDEr-D, of which 1 is a
-            high value; above 0 it keeps captions from becoming short.
-        likelihood: weight of -log p of the given captions beside the self-critical term; above 0 it keeps sentences well formed.
+        decoding: hard attention after training: context of the "expectation", of the most probable position ("argmax"),
+            or of a "sample".
+        self_critical_epoch: epoch from which the model is trained by the CIDEr-D of captions that it draws itself, one
+            for each caption of an image, against the mean of its others (Rennie et al. 2017, arXiv:1612.00563; baseline
+            of Luo 2020, arXiv:2003.09971), without dropout; hard attention then draws where it looks as well. None:
+            never.
+        right_words: weight of the share of right words (`zoo.metrics.captions.right_words`) in that reward beside
+            CIDEr-D, of which 1 is a high value; above 0 it keeps captions from becoming short.
+        likelihood: weight of -log p of the given captions beside the self-critical term; above 0 it keeps sentences
+            well formed.
         label_smoothing: share of the target probability spread over the vocabulary.
         learning_rate: peak rate of AdamW.
         warmup_steps: optimiser steps of linear warm-up.
@@ -183,9 +202,18 @@ class ShowAttendTell(CaptioningModule):
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(
-        vocab_size=12, layer="blocks.0", encoder_epoch=0, image_size=6, feature_size=7, embedding_size=8, hidden_size=6, attention_size=4,
-        dropout=0.0, doubly_stochastic=0.001, beam_size=2,
-    )  # fmt: skip
+        vocab_size=12,
+        layer="blocks.0",
+        encoder_epoch=0,
+        image_size=6,
+        feature_size=7,
+        embedding_size=8,
+        hidden_size=6,
+        attention_size=4,
+        dropout=0.0,
+        doubly_stochastic=0.001,
+        beam_size=2,
+    )
 
     def __init__(
         self,
@@ -264,7 +292,9 @@ class ShowAttendTell(CaptioningModule):
         joined = torch.cat([self.dropout(hidden), context.to(hidden.dtype)], dim=-1).to(embedded.dtype)
         return self.dropout(torch.tanh(self.deep_output(joined) + embedded))
 
-    def steps(self, embedded: Tensor, memory: ImageMemory, state: tuple[Tensor, Tensor], choose: Choose | None, both: bool) -> Steps:
+    def steps(
+        self, embedded: Tensor, memory: ImageMemory, state: tuple[Tensor, Tensor], choose: Choose | None, both: bool
+    ) -> Steps:
         """Teacher forcing of the embedded inputs (N, K, T, E)."""
         captions = embedded.size(1)
         state = tuple(x.unsqueeze(1).expand(-1, captions, -1) for x in state)
@@ -340,7 +370,8 @@ class ShowAttendTell(CaptioningModule):
     def hard_loss(
         self, memory: ImageMemory, state: tuple[Tensor, Tensor], tokens: Tensor, labels: Tensor, real: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Surrogate whose gradient is that of Eq. 12-13 for one sample of each caption, and the sum of log p of all words.
+        """Surrogate whose gradient is that of Eq. 12-13 for one sample of each caption, and the sum of log p of all
+        words.
 
         Args:
             memory, state: from `encode`.
@@ -354,7 +385,9 @@ class ShowAttendTell(CaptioningModule):
         embedded = self.dropout(self.embedding(tokens))
         found = self.steps(embedded, memory, state, choose, both)
         nll, words = self.word_losses(self.read(found.hidden[real], found.context[real], embedded[real]), labels[real])
-        log_probs = torch.zeros_like(real, dtype=words.dtype).masked_scatter_(real, -words)  # (N, K, T), log p(y_t | s, y_<t)
+        log_probs = torch.zeros_like(real, dtype=words.dtype).masked_scatter_(
+            real, -words
+        )  # (N, K, T), log p(y_t | s, y_<t)
         if both:
             with torch.no_grad():
                 _, soft = self.word_losses(self.read(*(x[real] for x in found.expected), embedded[real]), labels[real])
@@ -375,10 +408,15 @@ class ShowAttendTell(CaptioningModule):
         return takes_expected, lambda weights: torch.where(takes_expected.unsqueeze(-1), weights, draw(weights))
 
     def self_critical_loss(self, batch: CaptionBatch) -> tuple[Tensor, int]:
-        """-sum of advantage times log-probability of drawn captions (and, of hard attention, of where it looked), and their words."""
+        """-sum of advantage times log-probability of drawn captions (and, of hard attention, of where it looked), and
+        their words.
+        """
         count = batch.captions.size(1)
         if count < 2:
-            raise ValueError(f"self-critical training compares the captions of an image: set captions_per_image to 2 or more; got {count}")
+            raise ValueError(
+                "self-critical training compares the captions of an image: set captions_per_image to 2 or more; got "
+                f"{count}"
+            )
         memory, state = self.encode(batch.images)
         state = tuple(x.unsqueeze(1).expand(-1, count, -1) for x in state)
         tokens = torch.full(batch.captions.shape[:2], BOS, device=self.device)

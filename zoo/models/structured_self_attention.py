@@ -1,10 +1,11 @@
-"""Structured self-attentive sentence embedding: several attention hops over a BiLSTM make a matrix that represents a text.
+"""Structured self-attentive sentence embedding: several attention hops over a BiLSTM make a matrix that represents a
+text.
 
 Lin, Feng, dos Santos, Yu, Xiang, Zhou and Bengio 2017, "A Structured Self-attentive Sentence Embedding", ICLR 2017,
 https://arxiv.org/abs/1703.03130 (Eq. 2-8, the pair encoder of section 4.3, the pruned MLP of appendix A).
 
-The penalty is ||A A^T - I||_F^2, summed over the r x r entries and averaged over the batch. (The authors' code takes the mean over
-the padded n x n entries of A^T A - I instead, which makes its strength depend on the padding.)
+The penalty is ||A A^T - I||_F^2, summed over the r x r entries and averaged over the batch. (The authors' code takes
+the mean over the padded n x n entries of A^T A - I instead, which makes its strength depend on the padding.)
 
 Differs from the paper:
 - dropout on the embeddings as well; optional word dropout; AdamW instead of SGD or AdaGrad;
@@ -20,14 +21,15 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.classification import TextClassifier
-from zoo.labeled_text import TextBatch, collate_texts, groups_of_similar_size
+from zoo.batches.classification import TextBatch, collate_texts
+from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
-from zoo.module import evaluated
+from zoo.tasks.base import evaluated
+from zoo.tasks.classification import TextClassifier
 from zoo.text import PAD
 
 MIDDLE = 3.0  # of the scale of relatedness
@@ -103,8 +105,8 @@ class StructuredSelfAttention(TextClassifier):
         dropout: on embeddings, the score's input and the hidden layer.
         word_dropout: share of the words replaced by the unknown word in training.
         label_smoothing: share of the target probability spread over the classes.
-        relatedness: above 0 the model also tells how related a pair is, 1 to 5, and this is the weight of its squared error in
-            the loss of texts that have a score.
+        relatedness: above 0 the model also tells how related a pair is, 1 to 5, and this is the weight of its squared
+            error in the loss of texts that have a score.
         learning_rate: peak rate of AdamW, an optimiser step.
         warmup_steps: steps until the peak.
         total_steps: steps until the end of the cosine; constant rate if not given.
@@ -115,9 +117,17 @@ class StructuredSelfAttention(TextClassifier):
     heads = ("mlp", "classifier", "relatedness")
     measures = ("overlap",)
     tiny: ClassVar[dict[str, Any]] = dict(
-        vocab_size=12, num_classes=3, embedding_size=6, hidden_size=4, attention_size=5, hops=2, penalty=0.01, pair_size=4,
-        mlp_size=8, dropout=0.0,
-    )  # fmt: skip
+        vocab_size=12,
+        num_classes=3,
+        embedding_size=6,
+        hidden_size=4,
+        attention_size=5,
+        hops=2,
+        penalty=0.01,
+        pair_size=4,
+        mlp_size=8,
+        dropout=0.0,
+    )
 
     def __init__(
         self,
@@ -150,7 +160,10 @@ class StructuredSelfAttention(TextClassifier):
         if hops < 1:
             raise ValueError(f"hops must be at least 1; got {hops}")
         if relatedness and not (relatedness > 0 and pair):
-            raise ValueError(f"relatedness must be 0, or above 0 for a model of pairs; got {relatedness} with pair {str(pair).lower()}")
+            raise ValueError(
+                f"relatedness must be 0, or above 0 for a model of pairs; got {relatedness} with pair "
+                f"{str(pair).lower()}"
+            )
         if bool(row_units) != bool(column_units):
             raise ValueError(f"row_units and column_units go together; got {row_units} and {column_units}")
         self.embedding = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
@@ -160,7 +173,9 @@ class StructuredSelfAttention(TextClassifier):
         size = 2 * hidden_size
         if pair:
             gate = torch.empty(hops, size, pair_size).uniform_(-(size**-0.5), size**-0.5)
-            self.gates = nn.ParameterList([gate, gate.clone()])  # W_fh, W_fp: alike at first, so their product says how alike texts are
+            self.gates = nn.ParameterList(
+                [gate, gate.clone()]
+            )  # W_fh, W_fp: alike at first, so their product says how alike texts are
             size = pair_size if pair_features == "gates" else 2 * pair_size
         if row_units:
             self.mlp, width = PrunedMLP(hops, size, row_units, column_units), hops * row_units + size * column_units
@@ -182,7 +197,11 @@ class StructuredSelfAttention(TextClassifier):
         """As `read`, and the relatedness (B,), not clipped; the hidden layer reaches it without dropout."""
         hidden, weights = self.hidden(batch)
         logits = self.classifier(self.dropout(hidden))
-        return logits, weights, wide(self.relatedness(hidden).squeeze(-1)) + MIDDLE if self.config["relatedness"] else None
+        return (
+            logits,
+            weights,
+            wide(self.relatedness(hidden).squeeze(-1)) + MIDDLE if self.config["relatedness"] else None,
+        )
 
     def hidden(self, batch: TextBatch) -> tuple[Tensor, list[Tensor]]:
         """The last hidden layer (B, H) and A (B, r, S) of each text."""
@@ -194,7 +213,9 @@ class StructuredSelfAttention(TextClassifier):
         return self.mlp(m), list(weights)
 
     def loss(self, batch: TextBatch) -> tuple[Tensor, int]:
-        """As of all classifiers, and of each text with a score the squared error of its relatedness, times its weight."""
+        """As of all classifiers, and of each text with a score the squared error of its relatedness, times its
+        weight.
+        """
         logits, attention, found = self.read_related(batch)
         loss = self._classification_loss(logits, batch.labels, self.config["label_smoothing"]) + self.penalty(attention)
         if found is not None:
@@ -218,11 +239,15 @@ class StructuredSelfAttention(TextClassifier):
         return self.attention(states, mask)
 
     def penalty(self, attention: list[Tensor]) -> Tensor | float:
-        """Coefficient times ||A A^T - I||_F^2 (Eq. 8), summed over texts: attention holds (B, r, S) for each text of a pair."""
+        """Coefficient times ||A A^T - I||_F^2 (Eq. 8), summed over texts: attention holds (B, r, S) for each text of a
+        pair.
+        """
         if not self.config["penalty"]:
             return 0.0
         identity = torch.eye(self.config["hops"], device=attention[0].device, dtype=attention[0].dtype)
-        return self.config["penalty"] * sum((torch.bmm(a, a.transpose(1, 2)) - identity).square().sum() for a in attention)
+        return self.config["penalty"] * sum(
+            (torch.bmm(a, a.transpose(1, 2)) - identity).square().sum() for a in attention
+        )
 
     def measure(self, attention: list[Tensor]) -> dict[str, Tensor]:
         """Overlap of the hops of each text, (B,): the mean over pairs of hops i < j of sum_s min(a_is, a_js).

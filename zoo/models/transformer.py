@@ -7,11 +7,13 @@ Differs from the paper:
 * `norm: pre` normalises the input of each sub-layer (Xiong et al. 2020, arXiv:2002.04745) instead of its sum with the
   output, and once more at the end.
 * AdamW with warm-up and cosine instead of Adam with warm-up and inverse square root.
-* `key_size` sets d_k apart from D / H, and `output_projection: false` leaves out W^O: with one head this is the attention that
-  textbooks draw, softmax(Q K^T / sqrt(d_k)) V with d_k = 64 of D = 512 (3.2.1), whose values have the size of the model.
+* `key_size` sets d_k apart from D / H, and `output_projection: false` leaves out W^O: with one head this is the
+  attention that textbooks draw, softmax(Q K^T / sqrt(d_k)) V with d_k = 64 of D = 512 (3.2.1), whose values have the
+  size of the model.
 * Dropout on attention weights and inside feed-forward layers is an option of its own, off unless asked for.
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, D model, H heads, d_k size of a key, V vocabulary.
+Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, D model, H heads, d_k size of a key, V
+vocabulary.
 """
 
 import math
@@ -26,13 +28,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from zoo.batches.translation import PairBatch, pad_batch
 from zoo.layers.attention import dot_product_attention
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
-from zoo.module import evaluated
-from zoo.text import EOS, PAD, PairBatch, pad_batch
-from zoo.translation import Embeddings, TranslationModule
+from zoo.tasks.base import evaluated
+from zoo.tasks.translation import Embeddings, TranslationModule
+from zoo.text import EOS, PAD
 
 
 class TransformerMemory(NamedTuple):
@@ -68,7 +71,9 @@ class Look:
     source_tokens: list[str]
     target_tokens: list[str]  # what was written, the end of the sentence included
     encoder: Tensor  # (layers, H, S, S) each source token to the source
-    decoder: Tensor  # (layers, H, T, T) each step to what had been written before it, the beginning of the sentence first
+    decoder: (
+        Tensor  # (layers, H, T, T) each step to what had been written before it, the beginning of the sentence first
+    )
     cross: Tensor  # (layers, H, T, S) each step to the source
 
     def plot(
@@ -98,7 +103,11 @@ class Look:
         if not isinstance(layer, int) or not -count <= layer < count:
             raise ValueError(f"layer must be a whole number from 0 to {count - 1}, or negative; got {layer!r}")
         chosen = range(number) if heads is None else heads
-        if not isinstance(chosen, Sequence) or not chosen or any(not isinstance(head, int) or not 0 <= head < number for head in chosen):
+        if (
+            not isinstance(chosen, Sequence)
+            or not chosen
+            or any(not isinstance(head, int) or not 0 <= head < number for head in chosen)
+        ):
             raise ValueError(f"heads must be a list of whole numbers from 0 to {number - 1}; got {heads!r}")
         rows = self.source_tokens if part == "encoder" else self.target_tokens
         columns = ["<s>", *self.target_tokens[:-1]] if part == "decoder" else self.source_tokens
@@ -139,7 +148,13 @@ class MultiHeadAttention(nn.Module):
         return self.split(keys), self.split(values)
 
     def forward(
-        self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None, causal: bool = False, show: bool = False
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        show: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Attends from x (B, N, D) to keys (B, H, M, d_k) and values (B, H, M, D / H).
 
@@ -187,13 +202,18 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2)."""
 
-    def __init__(self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]):
+    def __init__(
+        self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]
+    ):
         super().__init__()
         dropout, feedforward_dropout = dropouts
         self.self_attention = attention()
         self.after_self = Residual(size, norm, dropout)
         self.feedforward = nn.Sequential(
-            nn.Linear(size, feedforward_size), nn.ReLU(), Dropout(feedforward_dropout), nn.Linear(feedforward_size, size)
+            nn.Linear(size, feedforward_size),
+            nn.ReLU(),
+            Dropout(feedforward_dropout),
+            nn.Linear(feedforward_size, size),
         )
         self.after_feedforward = Residual(size, norm, dropout)
 
@@ -208,7 +228,9 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(EncoderLayer):
     """Self-attention to what is written, attention to the source, and FFN."""
 
-    def __init__(self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]):
+    def __init__(
+        self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]
+    ):
         super().__init__(size, attention, feedforward_size, norm, dropouts)
         self.cross_attention = attention()
         self.after_cross = Residual(size, norm, dropouts[0])
@@ -216,7 +238,9 @@ class DecoderLayer(EncoderLayer):
     def forward(
         self, x: Tensor, source: tuple[Tensor, Tensor, Tensor], show_self: bool = False, show_cross: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Teacher forcing: x (B, T, D), keys, values and mask of the source -> (B, T, D), weights (B, H, T, T) and (B, H, T, S)."""
+        """Teacher forcing: x (B, T, D), keys, values and mask of the source -> (B, T, D), weights (B, H, T, T) and (B,
+        H, T, S).
+        """
         y = self.after_self.before(x)
         found, own = self.self_attention(y, *self.self_attention.project(y), causal=True, show=show_self)
         x, cross = self.attend_source(self.after_self(x, found), source, show_cross)
@@ -225,7 +249,9 @@ class DecoderLayer(EncoderLayer):
     def step(
         self, x: Tensor, past: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor, Tensor], show: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
-        """One position x (B, K, D) of each hypothesis, its keys and values so far (B, K, t, ...) -> (B, K, D), (B, K, t + 1, ...), weights."""
+        """One position x (B, K, D) of each hypothesis, its keys and values so far (B, K, t, ...) -> (B, K, D), (B, K, t
+        + 1, ...), weights.
+        """
         y = self.after_self.before(x)
         new = self.self_attention.keys_and_values(y)  # (B, K, H * d_k) and (B, K, D)
         past = tuple(torch.cat([old, part.unsqueeze(2)], dim=2) for old, part in zip(past, new, strict=True))
@@ -234,7 +260,9 @@ class DecoderLayer(EncoderLayer):
         x, cross = self.attend_source(self.after_self(x, found.view_as(x)), source, show)
         return x, past, cross
 
-    def attend_source(self, x: Tensor, source: tuple[Tensor, Tensor, Tensor], show: bool) -> tuple[Tensor, Tensor | None]:
+    def attend_source(
+        self, x: Tensor, source: tuple[Tensor, Tensor, Tensor], show: bool
+    ) -> tuple[Tensor, Tensor | None]:
         """The second and the third sub-layer: x (B, N, D) -> (B, N, D), weights (B, H, N, S)."""
         found, weights = self.cross_attention(self.after_cross.before(x), *source, show=show)
         x = self.after_cross(x, found)
@@ -242,7 +270,9 @@ class DecoderLayer(EncoderLayer):
 
 
 def positions(count: int, size: int, first: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos(the same): (count, D) of positions `first` and later."""
+    """PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos(the same): (count, D) of positions `first` and
+    later.
+    """
     rates = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10000) / size))
     angles = (torch.arange(count, device=device) + first).unsqueeze(1) * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :size]
@@ -258,7 +288,8 @@ class TransformerNMT(TranslationModule):
         tie_output: the output layer is the target embedding matrix.
         model_size: D, also of the embeddings (paper: 512).
         num_heads: H; must divide `model_size` (paper: 8); 1 is single-head attention.
-        key_size: d_k, size of a query and of a key in each head (paper: D / H, 64); D / H if not given. Values keep D / H.
+        key_size: d_k, size of a query and of a key in each head (paper: D / H, 64); D / H if not given. Values keep D /
+            H.
         output_projection: the heads side by side pass W^O, as in the paper.
         feedforward_size: hidden units of the feed-forward layers (paper: 2048).
         encoder_layers: layers of the encoder (paper: 6).
@@ -267,8 +298,9 @@ class TransformerNMT(TranslationModule):
         dropout: on embeddings and on the output of each sub-layer.
         attention_dropout: on attention weights.
         feedforward_dropout: on the hidden units of the feed-forward layers.
-        consistency: weight of the divergence between what two passes with different dropout predict, (KL(p|q) + KL(q|p)) / 2, beside their
-            mean loss, in training (R-Drop, Liang et al. 2021, arXiv:2106.14448, whose alpha is twice this); costs a second pass.
+        consistency: weight of the divergence between what two passes with different dropout predict, (KL(p|q) +
+            KL(q|p)) / 2, beside their mean loss, in training (R-Drop, Liang et al. 2021, arXiv:2106.14448, whose alpha
+            is twice this); costs a second pass.
         shown_layer: decoder layer whose attention to the source is shown; negative counts from the last.
         shown_head: the head of it that is shown; None: the mean over all heads.
         label_smoothing: share of the target probability spread over the vocabulary.
@@ -282,9 +314,15 @@ class TransformerNMT(TranslationModule):
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(
-        src_vocab_size=12, tgt_vocab_size=11, model_size=8, num_heads=2, feedforward_size=12, encoder_layers=1, decoder_layers=1,
+        src_vocab_size=12,
+        tgt_vocab_size=11,
+        model_size=8,
+        num_heads=2,
+        feedforward_size=12,
+        encoder_layers=1,
+        decoder_layers=1,
         dropout=0.0,
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -334,7 +372,9 @@ class TransformerNMT(TranslationModule):
         for matrix in self.parameters():
             if matrix.dim() == 2:
                 nn.init.xavier_uniform_(matrix)
-        self.encoder_norm, self.decoder_norm = (nn.LayerNorm(model_size) if norm == "pre" else nn.Identity() for _ in range(2))
+        self.encoder_norm, self.decoder_norm = (
+            nn.LayerNorm(model_size) if norm == "pre" else nn.Identity() for _ in range(2)
+        )
         self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, model_size, shared_vocab, tie_output, model_size)
         if tie_output:
             self.embeddings.bridge = nn.Identity()  # readouts have the size of the embeddings
@@ -362,7 +402,9 @@ class TransformerNMT(TranslationModule):
 
     def _embed(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Embeddings (B, N, D) with the positions from `first` on."""
-        return self.dropout(embedded + positions(embedded.size(1), embedded.size(-1), first, embedded.device).to(embedded.dtype))
+        return self.dropout(
+            embedded + positions(embedded.size(1), embedded.size(-1), first, embedded.device).to(embedded.dtype)
+        )
 
     def _encode(self, src: Tensor, src_lengths: Tensor, show: bool) -> tuple[TransformerMemory, list[Tensor | None]]:
         mask = lengths_to_mask(src_lengths, src.size(1))[:, None, None]
@@ -383,7 +425,9 @@ class TransformerNMT(TranslationModule):
     def _decode(
         self, tgt: Tensor, memory: TransformerMemory, show_cross: Callable[[int], bool], show_self: bool
     ) -> tuple[Tensor, list[Tensor | None], list[Tensor | None]]:
-        """Teacher forcing: readouts, and for each layer its weights (B, H, T, T) and (B, H, T, S), where they are shown."""
+        """Teacher forcing: readouts, and for each layer its weights (B, H, T, T) and (B, H, T, S), where they are
+        shown.
+        """
         x, own, cross = self._embed(self.embeddings.tgt(tgt)), [], []
         for n, layer in enumerate(self.decoder):
             x, *weights = layer(x, memory.source(n), show_self, show_cross(n))
@@ -392,7 +436,9 @@ class TransformerNMT(TranslationModule):
         return self.decoder_norm(x), own, cross
 
     def step(self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
-        """A step whose state holds the keys (B, K, t, H * d_k) and values (B, K, t, D) of what is written, of each layer in turn."""
+        """A step whose state holds the keys (B, K, t, H * d_k) and values (B, K, t, D) of what is written, of each
+        layer in turn.
+        """
         embedded = self.embeddings.tgt(tokens)  # (B, K, D)
         x = self.dropout(embedded + positions(1, embedded.size(-1), t, tokens.device).to(embedded.dtype))
         shown, written, seen = self.config["shown_layer"] % len(self.decoder), (), None
@@ -427,7 +473,9 @@ class TransformerNMT(TranslationModule):
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         for text in (source, "" if target is None else target):
             if not isinstance(text, str):
-                raise TypeError(f"look takes one sentence and, if wanted, its translation, strings; got {type(text).__name__}")
+                raise TypeError(
+                    f"look takes one sentence and, if wanted, its translation, strings; got {type(text).__name__}"
+                )
         if target is None:
             target = self.translate(source).text
         src, tgt = self.src_tokenizer.encode(source), self.tgt_tokenizer.encode(target)

@@ -1,17 +1,23 @@
-"""The decoder of the widely taught "Translation with a Sequence to Sequence Network and Attention" (S. Robertson, pytorch.org), in the
-form that was taught for years, `AttnDecoderRNN` with `max_length`; later versions of that page have additive attention instead.
+"""The decoder of the widely taught "Translation with a Sequence to Sequence Network and Attention" (S. Robertson,
+pytorch.org), in the form that was taught for years, `AttnDecoderRNN` with `max_length`; later versions of that page
+have additive attention instead.
 
-alpha_t = softmax(W_a [e_t; s_{t-1}]) has one entry for each of the first `max_length` source positions and never looks at the
-source: attention by location only. c_t = sum_j alpha_tj h_j; x_t = relu(W_c [e_t; c_t]); s_t = GRU(x_t, s_{t-1}); the output
+alpha_t = softmax(W_a [e_t; s_{t-1}]) has one entry for each of the first `max_length` source positions and never looks
+at the
+source: attention by location only. c_t = sum_j alpha_tj h_j; x_t = relu(W_c [e_t; c_t]); s_t = GRU(x_t, s_{t-1}); the
+output
 layer reads s_t. Encoder: a GRU, s_0 is its last state.
 
-`attention: none` is the decoder that the tutorial has before it, `DecoderRNN`: x_t = relu(e_t), s_t = GRU(x_t, s_{t-1}).
+`attention: none` is the decoder that the tutorial has before it, `DecoderRNN`: x_t = relu(e_t), s_t = GRU(x_t,
+s_{t-1}).
 
 Differs from the tutorial:
 * W_a has no bias, of which the tutorial's has one for each position.
-* Positions behind the end of a source get no weight (there they draw weight from real words to zeros), so padding changes nothing.
-* Batches, AdamW with warm-up and cosine and always the right words as input, instead of single sentences, SGD and the model's own words
-  in half of them; embeddings scaled by sqrt(E), tied if asked for; dropout in more places (see `dropout`).
+* Positions behind the end of a source get no weight (there they draw weight from real words to zeros), so padding
+  changes nothing.
+* Batches, AdamW with warm-up and cosine and always the right words as input, instead of single sentences, SGD and the
+  model's own words in half of them; embeddings scaled by sqrt(E), tied if asked for; dropout in more places (see
+  `dropout`).
 * A source longer than `max_length` is refused, as the decoder would not see its end; the tutorial filters its data.
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden.
@@ -27,7 +33,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import GRUCell, RecurrentEncoder
-from zoo.translation import Embeddings, TranslationModule
+from zoo.tasks.translation import Embeddings, TranslationModule
 
 
 class Summary(NamedTuple):
@@ -91,26 +97,38 @@ class TutorialAttentionNMT(TranslationModule):
         self.attends = attention == "location"
         if self.attends:
             self.max_source_tokens = max_length - 1  # EOS is a token too
-        self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, hidden_size)
+        self.embeddings = Embeddings(
+            src_vocab_size, tgt_vocab_size, embedding_size, shared_vocab, tie_output, hidden_size
+        )
         self.encoder = RecurrentEncoder("gru", embedding_size, hidden_size, bidirectional=False)
         if self.attends:
-            self.attention = GlobalAttention(embedding_size + hidden_size, hidden_size, "location", max_length=max_length)
+            self.attention = GlobalAttention(
+                embedding_size + hidden_size, hidden_size, "location", max_length=max_length
+            )
             self.w_c = nn.Linear(embedding_size + hidden_size, hidden_size)
         self.gru = GRUCell(hidden_size if self.attends else embedding_size, hidden_size)
         self.dropout = Dropout(dropout)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[AttentionMemory | Summary, tuple[Tensor, ...]]:
-        if self.attends and src.size(1) > (most := self.config["max_length"]) and (longest := int(src_lengths.max())) > most:
+        if (
+            self.attends
+            and src.size(1) > (most := self.config["max_length"])
+            and (longest := int(src_lengths.max())) > most
+        ):
             raise ValueError(
-                f"a source has {longest} tokens, its end included, and the model attends to the first {most}: leave longer ones out "
-                f"(in training max_length {most - 1} of the data does so), or train with a larger max_length of the model"
+                f"a source has {longest} tokens, its end included, and the model attends to the first {most}: leave "
+                "longer ones out "
+                f"(in training max_length {most - 1} of the data does so), or train with a larger max_length of the "
+                "model"
             )
         memory, finals = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)  # (B, S, H)
         if not self.attends:
             return Summary(finals[0][0]), finals[0]
         return self.attention.project(self.dropout(memory), lengths_to_mask(src_lengths, src.size(1))), finals[0]
 
-    def decode(self, tgt: Tensor, memory: AttentionMemory | Summary, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
+    def decode(
+        self, tgt: Tensor, memory: AttentionMemory | Summary, state: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor | None]:
         embedded = self.dropout(self.embeddings.tgt(tgt))  # (B, T, E)
         s, found = state[0].unsqueeze(1), []
         with repeated(tgt.size(1), *([memory.values] if self.attends else [])):
@@ -120,14 +138,20 @@ class TutorialAttentionNMT(TranslationModule):
         states, weights = zip(*found, strict=True)
         return self.dropout(torch.cat(states, dim=1)), torch.cat(weights, dim=1) if self.attends else None
 
-    def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory | Summary, t: int) -> tuple[Tensor, tuple, Tensor | None]:
+    def step(
+        self, tokens: Tensor, state: tuple, memory: AttentionMemory | Summary, t: int
+    ) -> tuple[Tensor, tuple, Tensor | None]:
         s, weights = self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state[0], memory)
         return self.dropout(s), (s,), weights
 
-    def decoder_step(self, embedded: Tensor, s: Tensor, memory: AttentionMemory | Summary) -> tuple[Tensor, Tensor | None]:
+    def decoder_step(
+        self, embedded: Tensor, s: Tensor, memory: AttentionMemory | Summary
+    ) -> tuple[Tensor, Tensor | None]:
         """e_t (B, K, E), s_{t-1} (B, K, H) -> s_t, alpha_t (B, K, S) or None."""
         if not self.attends:
             return self.gru(torch.relu(embedded), (s,))[0], None  # x_t = relu(e_t)
         context, weights = self.attention(torch.cat([embedded, s.to(embedded.dtype)], dim=-1), memory)  # c_t, alpha_t
-        x = torch.relu(self.w_c(torch.cat([embedded, context.to(embedded.dtype)], dim=-1)))  # x_t = relu(W_c [e_t; c_t])
+        x = torch.relu(
+            self.w_c(torch.cat([embedded, context.to(embedded.dtype)], dim=-1))
+        )  # x_t = relu(W_c [e_t; c_t])
         return self.gru(x, (s,))[0], weights

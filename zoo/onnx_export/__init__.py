@@ -1,15 +1,16 @@
 """`zoo export --format onnx`: a model as ONNX graphs, to be run without torch and without this package.
 
-A translator or a captioner becomes an encoder and one step of its decoder (encoder_decoder.py), a language model a step that reads any
-number of words (language_models.py), a classifier (classifiers.py) or a reader (readers.py) one graph. Loops around them are the user's:
-examples/onnx_translate.py, onnx_complete.py and onnx_answer.py are some. Batch, length and number of hypotheses are free. `onnx.json`
-says what goes in and what comes out, which tokens are special, how this package would search, and the sha256 of every other file.
+A translator or a captioner becomes an encoder and one step of its decoder (encoder_decoder.py), a language model a step
+that reads any number of words (language_models.py), a classifier (classifiers.py) or a reader (readers.py) one graph.
+Loops around them are the user's: examples/onnx_translate.py, onnx_complete.py and onnx_answer.py are some. Batch,
+length and number of hypotheses are free. `onnx.json` says what goes in and what comes out, which tokens are special,
+how this package would search, and the sha256 of every other file.
 
 What is traced is the models' own code, but for two things (tracing.py):
 
-* Recurrences, which run without pads here (zoo/layers/packed.py) or all steps at once (zoo/layers/scan.py), become ONNX's LSTM and GRU.
-  Those take the lengths of the rows: pads change nothing, and the backward direction begins where a row ends. Classifiers and
-  readers, whose words lie flat, are read padded instead.
+* Recurrences, which run without pads here (zoo/layers/packed.py) or all steps at once (zoo/layers/scan.py), become
+  ONNX's LSTM and GRU. Those take the lengths of the rows: pads change nothing, and the backward direction begins where
+  a row ends. Classifiers and readers, whose words lie flat, are read padded instead.
 * Functions with a hand-written gradient become what they compute.
 """
 
@@ -23,22 +24,20 @@ from typing import Any
 
 import torch
 
-from zoo import __version__
 from zoo.bundles.files import PICTURES, README, file_hashes
-from zoo.captioning import CaptioningModule
-from zoo.extras import require
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
-from zoo.module import ZooModule
 from zoo.onnx_export.classifiers import CLASSIFIERS, write_classifier
 from zoo.onnx_export.encoder_decoder import write_encoder_decoder
 from zoo.onnx_export.graphs import OPSET, no_form
 from zoo.onnx_export.language_models import write_language_model
 from zoo.onnx_export.readers import write_reader
 from zoo.onnx_export.tracing import traceable
-from zoo.translation import TranslationModule
+from zoo.tasks.base import ZooModule
 from zoo.utils import strict_json
 from zoo.utils.atomic import new_folder, target_folder
+from zoo.utils.extras import require
+from zoo.utils.version import __version__
 
 MANIFEST = "onnx.json"
 
@@ -52,8 +51,8 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Pat
         source: where the model comes from; noted in onnx.json.
 
     Raises:
-        ValueError: a package is missing, the model has no ONNX form, `folder` holds something else, or onnxruntime gives other numbers
-            than torch.
+        ValueError: a package is missing, the model has no ONNX form, `folder` holds something else, or onnxruntime
+            gives other numbers than torch.
     """
     require("onnx", "export to ONNX")
     folder = Path(folder).absolute()
@@ -66,13 +65,16 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Pat
         for name, text in model.assets().items():
             (new / name).write_bytes(text.encode())
         about = {"source": source, "class": type(model).__name__, "attention_zoo": __version__, "opset": OPSET}
-        text = json.dumps({**about, **manifest, "sha256": file_hashes(new)}, indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(
+            {**about, **manifest, "sha256": file_hashes(new)}, indent=2, ensure_ascii=False, allow_nan=False
+        )
         (new / MANIFEST).write_bytes(f"{text}\n".encode())
     return folder
 
 
 def replaceable_graphs(folder: Path) -> set[str]:
-    """Names of the files of an earlier export that a new one may replace; README.md and pictures are not among them and stay.
+    """Names of the files of an earlier export that a new one may replace; README.md and pictures are not among them and
+    stay.
 
     Raises:
         ValueError: The folder is no whole export, or holds anything else.
@@ -84,7 +86,11 @@ def replaceable_graphs(folder: Path) -> set[str]:
         foreign = {file.name for file in folder.iterdir()} - names - kept
         if foreign := sorted(foreign | {name for name in names if not name.endswith((".json", ".onnx"))}):
             raise ValueError(f"it also holds {', '.join(map(repr, foreign[:5]))}")
-        found = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in listed if _is_plain(folder / name)}
+        found = {
+            name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            for name in listed
+            if _is_plain(folder / name)
+        }
         if found != listed or not all(map(_is_plain, (folder / name for name in kept | {MANIFEST}))):
             raise ValueError(f"its files are not those that {MANIFEST} lists")
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -99,7 +105,7 @@ def _is_plain(file: Path) -> bool:
 
 def _writer(model: ZooModule) -> Callable[[Any, Any, Path], dict[str, Any]]:
     """What writes the graphs of a model and gives what onnx.json says of them."""
-    if isinstance(model, (TranslationModule, CaptioningModule)):
+    if model.task.name in ("translation", "captioning"):
         return write_encoder_decoder
     writers = dict.fromkeys(CLASSIFIERS, write_classifier)
     writers |= {KeyValuePredictLM: write_language_model, AttentionOverAttentionReader: write_reader}

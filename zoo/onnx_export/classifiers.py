@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.labeled_text import DocumentBatch, TextBatch
+from zoo.batches.classification import DocumentBatch, TextBatch
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import to_padded
 from zoo.models.attention_classifier import AttentionClassifier
@@ -33,7 +33,9 @@ def _read_with_query(model: AttentionClassifier, tokens: Tensor, lengths: Tensor
 
 
 def _read_hops(model: StructuredSelfAttention, tokens: Tensor, lengths: Tensor, **second: Tensor) -> tuple[Tensor, ...]:
-    """tokens (B, S), lengths (B,), and of a pair tokens2, lengths2 -> logits (B, C), weights (B, hops, S) of each text."""
+    """tokens (B, S), lengths (B,), and of a pair tokens2, lengths2 -> logits (B, C), weights (B, hops, S) of each
+    text.
+    """
     model.embed_text = partial(_embed_padded, model)
     logits, weights = model.read(TextBatch(tokens, lengths, None, **second))
     return logits, *weights
@@ -63,7 +65,9 @@ def _attend(attention: ContextAttention, items: Tensor, mask: Tensor) -> tuple[T
 
 
 def padded_documents(batch: DocumentBatch) -> Tensors:
-    """What the graph of a document classifier takes: tokens (B, N, W), lengths (B, N) words of each sentence, 0 behind the last."""
+    """What the graph of a document classifier takes: tokens (B, N, W), lengths (B, N) words of each sentence, 0 behind
+    the last.
+    """
     real = lengths_to_mask(batch.document_lengths)
     rows = to_padded(batch.words, lengths_to_mask(batch.sentence_lengths))  # (sentences, W)
     return {"tokens": to_padded(rows, real), "lengths": to_padded(batch.sentence_lengths, real)}
@@ -77,7 +81,10 @@ def write_classifier(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
         logits, weights = model.read(batch)
         if isinstance(model, HAN):
             return padded_documents(batch), (logits,)
-        return {name: x for name, x in batch._asdict().items() if x is not None and name != "labels"}, (logits, *weights)
+        return {name: x for name, x in batch._asdict().items() if x is not None and name != "labels"}, (
+            logits,
+            *weights,
+        )
 
     (inputs, _), (others, expected) = example(6), example(4)
     if isinstance(model, HAN):
@@ -85,7 +92,12 @@ def write_classifier(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
         axes = {"tokens": ("batch", "sentences", "words"), "lengths": ("batch", "sentences")}
     else:
         outputs = ["logits", "attention", "attention2"][: len(expected)]
-        axes = {"tokens": ("batch", "length"), "lengths": ("batch",), "tokens2": ("batch", "length2"), "lengths2": ("batch",)}
+        axes = {
+            "tokens": ("batch", "length"),
+            "lengths": ("batch",),
+            "tokens2": ("batch", "length2"),
+            "lengths2": ("batch",),
+        }
     graph = write_graph(folder / "classifier.onnx", Graph(traced, CLASSIFIERS[type(model)]), inputs, axes, outputs)
     check_graph(folder / "classifier.onnx", others, expected)
     found = {"task": "classification", "special_tokens": {"pad": PAD, "unk": UNK}, "labels": model.label_names}

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zoo.captioning import MAX_WORDS, CaptioningModule
 from zoo.onnx_export.graphs import Tensors, check_graph, no_form, write_graph
+from zoo.tasks.captioning import MAX_WORDS, CaptioningModule
+from zoo.tasks.translation import TranslationModule
 from zoo.text import BOS, EOS, PAD, UNK
-from zoo.translation import TranslationModule
 
 
 class _Encoder(nn.Module):
@@ -31,7 +31,8 @@ class _Encoder(nn.Module):
 
 
 class _Step(nn.Module):
-    """tokens (B, K), position (), memory, state -> log-probabilities (B, K, V), state, weights (B, K, S) if there is attention.
+    """tokens (B, K), position (), memory, state -> log-probabilities (B, K, V), state, weights (B, K, S) if there is
+    attention.
 
     Args:
         model: translator or captioner.
@@ -42,7 +43,9 @@ class _Step(nn.Module):
         super().__init__()
         self.model, self.kind = model, type(memory)
         names = {id(x): name for name, x in _named(memory).items()}
-        self.parts = [names[id(x)] if isinstance(x, Tensor) else [names[id(y)] for y in x] for x in memory]  # the input that each is
+        self.parts = [
+            names[id(x)] if isinstance(x, Tensor) else [names[id(y)] for y in x] for x in memory
+        ]  # the input that each is
 
     def forward(self, inputs: Tensors) -> tuple[Tensor, ...]:
         memory = self.kind(*(inputs[x] if isinstance(x, str) else tuple(inputs[y] for y in x) for x in self.parts))
@@ -54,10 +57,16 @@ class _Step(nn.Module):
 
 
 def _named(memory: Any) -> Tensors:
-    """The parts of a memory, tensors or tuples of tensors, by name; a tensor that is two parts goes by the name of the first."""
+    """The parts of a memory, tensors or tuples of tensors, by name; a tensor that is two parts goes by the name of the
+    first.
+    """
     found: dict[int, tuple[str, Tensor]] = {}
     for field, part in memory._asdict().items():
-        parts = {f"memory_{field}": part} if isinstance(part, Tensor) else {f"memory_{field}_{n}": x for n, x in enumerate(part)}
+        parts = (
+            {f"memory_{field}": part}
+            if isinstance(part, Tensor)
+            else {f"memory_{field}_{n}": x for n, x in enumerate(part)}
+        )
         for name, x in parts.items():
             found.setdefault(id(x), (name, x))
     return dict(found.values())
@@ -69,9 +78,15 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
         raise no_form(model, "decoding 'sample' draws where it looks; load it with decoding 'expectation' or 'argmax'")
 
     def example(size: int, hypotheses: int, written: int) -> tuple[Tensors, Tensors, Any]:
-        """Inputs of the encoder, those of a step (if the state grows, the one after `written` others), and the memory."""
+        """Inputs of the encoder, those of a step (if the state grows, the one after `written` others), and the
+        memory.
+        """
         batch = model.example_batch(size)
-        inputs = {"images": batch.images} if isinstance(model, CaptioningModule) else {"tokens": batch.src, "lengths": batch.src_lengths}
+        inputs = (
+            {"images": batch.images}
+            if isinstance(model, CaptioningModule)
+            else {"tokens": batch.src, "lengths": batch.src_lengths}
+        )
         memory, state = model.encode(*inputs.values())
         tokens = (torch.arange(size * hypotheses) % 3 + BOS).view(size, hypotheses)
         state, step = tuple(x.unsqueeze(1).repeat_interleave(hypotheses, 1) for x in state), model.step
@@ -87,7 +102,11 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
     parts, states = list(_named(memory)), [name for name in given if name.startswith("state_")]
     expected = _Step(model, memory)(other_given)
 
-    axes = {"tokens": ("batch", "beam"), "position": (), **{part: _axes(given[part], other_given[part], "batch") for part in parts}}
+    axes = {
+        "tokens": ("batch", "beam"),
+        "position": (),
+        **{part: _axes(given[part], other_given[part], "batch") for part in parts},
+    }
     axes |= {name: _axes(given[name], other_given[name], "batch", "beam", grows="written") for name in states}
     after = [f"next_{name}" for name in states]
     outputs = ["log_probs", *after, "attention"][: len(expected)]
@@ -109,18 +128,26 @@ def _axes(x: Tensor, other: Tensor, *first: str, grows: str = "length") -> tuple
 
 
 def _search_settings(model: Any) -> dict[str, Any]:
-    """How this package searches: for at most source tokens * per_source_token (rounded down) + more tokens, EOS counted in both;
-    `max_source_tokens` is without EOS."""
+    """How this package searches: for at most source tokens * per_source_token (rounded down) + more tokens, EOS counted
+    in both; `max_source_tokens` is without EOS."""
     if isinstance(model, CaptioningModule):
         task, never, limit = "captioning", model.forbidden(), {"per_source_token": 0, "more": MAX_WORDS}
     else:
         size = model.config["tgt_vocab_size"]
         unused = range(len(model.tgt_tokenizer) if model.tgt_tokenizer else size, size)
         task, never, limit = "translation", [PAD, UNK, BOS, *unused], {"per_source_token": 1.5, "more": 10}
-    search = {"beam_size": model.config["beam_size"], "length_penalty": model.config["length_penalty"], "never": never, "max_length": limit}
+    search = {
+        "beam_size": model.config["beam_size"],
+        "length_penalty": model.config["length_penalty"],
+        "never": never,
+        "max_length": limit,
+    }
     found = {"task": task, "special_tokens": {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}, "search": search}
     if task == "translation":
         found["search"]["max_source_tokens"] = model.max_source_tokens
     else:
-        found["images"] = "RGB; cut as preprocessing.json says under resize, then bicubic to size x size pixels; the graph normalises them"
+        found["images"] = (
+            "RGB; cut as preprocessing.json says under resize, then bicubic to size x size pixels; the graph "
+            "normalises them"
+        )
     return found

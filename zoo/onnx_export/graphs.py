@@ -49,14 +49,25 @@ def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outp
     dims = {name: Dim(name) for row in axes.values() for name in row if name}
     dynamic = {name: {n: dims[axis] for n, axis in enumerate(axes[name]) if axis} for name in inputs}
     with plain(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*(LeafSpec|axis name)")  # torch's own affairs; a name may stand for several axes
+        warnings.filterwarnings(
+            "ignore", message=".*(LeafSpec|axis name)"
+        )  # torch's own affairs; a name may stand for several axes
         try:
             program = torch.onnx.export(
-                module.eval(), (), kwargs={"inputs": inputs}, dynamic_shapes={"inputs": dynamic}, input_names=[*inputs], output_names=outputs,
-                dynamo=True, opset_version=OPSET, verbose=False,
-            )  # fmt: skip
+                module.eval(),
+                (),
+                kwargs={"inputs": inputs},
+                dynamic_shapes={"inputs": dynamic},
+                input_names=[*inputs],
+                output_names=outputs,
+                dynamo=True,
+                opset_version=OPSET,
+                verbose=False,
+            )
         except torch.onnx.OnnxExporterError as error:
-            raise no_form(module.model, f"torch cannot trace it ({str(error.__cause__).strip().splitlines()[0]})") from error
+            raise no_form(
+                module.model, f"torch cannot trace it ({str(error.__cause__).strip().splitlines()[0]})"
+            ) from error
     graph = program.model.graph
     for value in [value for value in graph.inputs if not value.uses()]:
         graph.inputs.remove(value)
@@ -85,4 +96,6 @@ def check_graph(path: Path, inputs: Tensors, expected: tuple[Tensor, ...]) -> No
         same = got.shape == want.shape
         difference = np.abs(got.astype(np.float64) - want.double().numpy()).max(initial=0) if same else math.inf
         if not difference <= TOLERANCE:  # nor NaN
-            raise ValueError(f"{path.name}: {value.name} differs from torch by {difference:.1e}; at most {TOLERANCE:.0e} is allowed")
+            raise ValueError(
+                f"{path.name}: {value.name} differs from torch by {difference:.1e}; at most {TOLERANCE:.0e} is allowed"
+            )

@@ -22,11 +22,12 @@ def _read(model: Any, tokens: Tensor, lengths: Tensor, **state: Tensor) -> tuple
         model: what `traceable` made of one.
         tokens: (B, T).
         lengths: (B,) words of each row that count.
-        state: hidden and cell state of each layer (B, H); the last outputs `past` (B, L, O) and how many of them exist, `known` (B,).
+        state: hidden and cell state of each layer (B, H); the last outputs `past` (B, L, O) and how many of them exist,
+            `known` (B,).
 
     Returns:
-        log-probabilities (B, T, V) of the word that follows each, 0 behind the lengths; the state after the words that count; with
-        attention weights (B, T, L) on what was read 1, 2, ... L words before each.
+        log-probabilities (B, T, V) of the word that follows each, 0 behind the lengths; the state after the words that
+        count; with attention weights (B, T, L) on what was read 1, 2, ... L words before each.
     """
     layers = tuple(x for name, x in state.items() if name.startswith(("hidden", "cell")))
     x, finals = model.cells(model.words(tokens), lengths, layers)  # (B, T, O)
@@ -39,11 +40,15 @@ def _read(model: Any, tokens: Tensor, lengths: Tensor, **state: Tensor) -> tuple
     if known is not None:
         after.append((known + lengths).clamp(max=window))
     readouts, weights = model.reader(x.transpose(0, 1), known)
-    log_probs, shown = _as_outputs(model, readouts.transpose(0, 1), weights if weights is None else weights.transpose(0, 1), lengths)
+    log_probs, shown = _as_outputs(
+        model, readouts.transpose(0, 1), weights if weights is None else weights.transpose(0, 1), lengths
+    )
     return log_probs, *after, *shown
 
 
-def _as_outputs(model: Any, readouts: Tensor, weights: Tensor | None, lengths: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _as_outputs(
+    model: Any, readouts: Tensor, weights: Tensor | None, lengths: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     real = lengths_to_mask(lengths, readouts.size(1)).unsqueeze(-1)
     log_probs = model.words.logits(readouts).log_softmax(-1) * real
     return log_probs, () if weights is None else (weights * real,)
@@ -75,7 +80,10 @@ def write_language_model(model: KeyValuePredictLM, traced: Any, folder: Path) ->
 
     (inputs, expected), (others, wanted) = example(6, 5), example(4, 3)
     first = named(model.start(1))
-    axes = {"tokens": ("batch", "words"), **{name: ("batch",) + (None,) * (x.dim() - 1) for name, x in inputs.items() if name != "tokens"}}
+    axes = {
+        "tokens": ("batch", "words"),
+        **{name: ("batch",) + (None,) * (x.dim() - 1) for name, x in inputs.items() if name != "tokens"},
+    }
     after = {name: f"next_{name}" for name in first}
     outputs = ["log_probs", *after.values(), "attention"][: len(expected)]
     graph = write_graph(folder / "step.onnx", Graph(traced, _read), inputs, axes, outputs)
@@ -92,10 +100,12 @@ def write_language_model(model: KeyValuePredictLM, traced: Any, folder: Path) ->
             tokens="words; eos stands at the end of each line and before the first one",
             lengths="words of each row that count, from none to all; the others come behind them",
             log_probs="of the word that follows each; 0 behind the lengths",
-            attention="weights on what was read 1, 2, ... words before each; 0 where nothing was, and behind the lengths",
+            attention="weights on what was read 1, 2, ... words before; 0 where nothing was, and behind the lengths",
         ),
         "state": after,
-        "first_state": {name: {"type": str(x.numpy().dtype), "zeros": ["batch", *x.shape[1:]]} for name, x in first.items()},
+        "first_state": {
+            name: {"type": str(x.numpy().dtype), "zeros": ["batch", *x.shape[1:]]} for name, x in first.items()
+        },
         "search": {"never": [PAD, UNK, BOS, *unused], "max_words": 20, "min_words": 1, "length_penalty": 1.0},
         "graphs": {"step.onnx": graph},
     }

@@ -9,23 +9,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.cloze_text import BLANK, BLANK_ID, ClozeBatch
+from zoo.batches.reading import ClozeBatch
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import segment_ids, to_padded
-from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention, keep_weights, outside_query
+from zoo.models.attention_over_attention import (
+    AttentionOverAttentionReader,
+    attend_over_attention,
+    keep_weights,
+    outside_query,
+)
 from zoo.onnx_export.graphs import Graph, Tensors, check_graph, meaning, write_graph
 from zoo.text import PAD, UNK
+from zoo.text.words import BLANK, BLANK_ID
 
 
 def _read(
-    model: Any, document: Tensor, document_lengths: Tensor, query: Tensor, query_lengths: Tensor, not_in_query: Tensor | None = None
+    model: Any,
+    document: Tensor,
+    document_lengths: Tensor,
+    query: Tensor,
+    query_lengths: Tensor,
+    not_in_query: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), rows of the embedding, and for a model that excludes
-    words of the query not_in_query (B, D) bool -> weights (B, D) of the words of the documents, and but for the attention-sum reader
-    those of the queries (B, L); 0 behind the lengths."""
+    """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), rows of the embedding, and for a model
+    that excludes words of the query not_in_query (B, D) bool -> weights (B, D) of the words of the documents, and but
+    for the attention-sum reader those of the queries (B, L); 0 behind the lengths."""
     documents, _ = model.encoders[0](model.embedding(document), document_lengths)
     queries, finals = model.encoders[-1](model.embedding(query), query_lengths)
-    mask, query_mask = lengths_to_mask(document_lengths, document.size(1)), lengths_to_mask(query_lengths, query.size(1))
+    mask, query_mask = (
+        lengths_to_mask(document_lengths, document.size(1)),
+        lengths_to_mask(query_lengths, query.size(1)),
+    )
     if model.config["attention"] == "sum":
         scores = torch.matmul(documents, finals[-1][0].unsqueeze(2)).squeeze(2)
         weights, others = masked_softmax(scores, mask) * (query_lengths > 0).unsqueeze(1), ()
@@ -52,11 +66,18 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
     def example(size: int) -> tuple[Tensors, tuple[Tensor, ...]]:
         batch = model.example_batch(size)
         lengths = batch.document_lengths, batch.query_lengths
-        weights = [to_padded(x, lengths_to_mask(n)) for x, n in zip(model(batch), lengths, strict=True) if x is not None]
+        weights = [
+            to_padded(x, lengths_to_mask(n)) for x, n in zip(model(batch), lengths, strict=True) if x is not None
+        ]
         return padded_questions(model, batch), tuple(weights)
 
     (inputs, expected), (others, wanted) = example(6), example(4)
-    axes = {"document": ("batch", "words"), "query": ("batch", "query_words"), "document_lengths": ("batch",), "query_lengths": ("batch",)}
+    axes = {
+        "document": ("batch", "words"),
+        "query": ("batch", "query_words"),
+        "document_lengths": ("batch",),
+        "query_lengths": ("batch",),
+    }
     if "not_in_query" in inputs:
         axes["not_in_query"] = axes["document"]
     outputs = ["weights", "query_weights"][: len(expected)]
@@ -71,12 +92,14 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
         "unknown_words": {"first_id": model.config["vocab_size"], "count": model.config["num_unknown"]},
         "meaning": meaning(
             graph,
-            document=f"{BLANK} is special_tokens.blank, a word of tokenizer.json has its id there; the other words of an example, told "
-            "apart as they are written and numbered from 0 in the order in which they occur in its document and then in its query, are "
+            document=f"{BLANK} is special_tokens.blank, a word of tokenizer.json has its id there; the other words of an "
+            "example, told "
+            "apart as they are written and numbered from 0 in the order in which they occur in its document and then "
+            "in its query, are "
             "unknown_words.first_id + number % count, or special_tokens.unk if count is 0",
             query=f"as the document, with {BLANK} in place of the missing word",
             not_in_query="true on the words of the document that its query does not have, compared as they are written",
-            weights="the answer is the candidate, or word of the document, whose places have the largest sum; 0 behind the lengths",
+            weights="the answer is the candidate, or word of the document, whose places have the largest sum; 0 behind them",
             query_weights="how much each word of the query counts; 0 behind the lengths",
         ),
         "graphs": {"reader.onnx": graph},

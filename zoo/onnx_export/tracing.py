@@ -15,7 +15,7 @@ from zoo.layers.attention import AttentionMemory, LocalPredictiveStarAttention
 from zoo.layers.masking import masked_softmax
 from zoo.layers.window import window_mask
 from zoo.models import key_value_predict_lm as language_models
-from zoo.module import ZooModule
+from zoo.tasks.base import ZooModule
 
 State = tuple[Tensor, ...]
 
@@ -40,7 +40,9 @@ class Recurrence(nn.Module):
         for layer in layers:
             self.weights.append(torch.stack([gates(cell.weight_input) for cell in layer]))
             self.weights.append(torch.stack([gates(cell.weight_hidden) for cell in layer]))
-            self.weights.append(torch.stack([torch.cat([gates(cell.bias), torch.zeros_like(cell.bias)]) for cell in layer]))
+            self.weights.append(
+                torch.stack([torch.cat([gates(cell.bias), torch.zeros_like(cell.bias)]) for cell in layer])
+            )
         self.requires_grad_(False)
 
     def forward(self, inputs: Tensor, lengths: Tensor, state: State = ()) -> tuple[Tensor, list[State]]:
@@ -52,11 +54,13 @@ class Recurrence(nn.Module):
             state: of one direction: h (and c) of each layer in turn, (B, H) each; zeros if not given.
 
         Returns:
-            (B, S, H), zero behind the lengths unless a row has none, and h (and c) of each layer after the last step, (B, H) each.
+            (B, S, H), zero behind the lengths unless a row has none, and h (and c) of each layer after the last step,
+            (B, H) each.
         """
         x, finals, real = inputs, [], lengths.unsqueeze(1) > 0
         kind, width = ("GRU", 1) if self.gru else ("LSTM", 2)
-        # of a row without any step onnxruntime may leave the memory as it found it: it is given one, which is then forgotten
+        # of a row without any step onnxruntime may leave the memory as it found it: it is given one, which is then
+        # forgotten
         steps = lengths.clamp(min=1).int()
         for n in range(len(self.weights) // 3):
             weights, before = [self.weights[3 * n + i] for i in range(3)], state[width * n : width * (n + 1)]
@@ -72,7 +76,11 @@ class Recurrence(nn.Module):
             )
             x = outputs.permute(2, 0, 1, 3).flatten(2)  # from (S, directions, B, H of one)
             final = [y.transpose(0, 1).flatten(1) for y in final]
-            finals.append(tuple(torch.where(real, y, old) for y, old in zip(final, before)) if before else tuple(y * real for y in final))
+            finals.append(
+                tuple(torch.where(real, y, old) for y, old in zip(final, before))
+                if before
+                else tuple(y * real for y in final)
+            )
         return x, finals
 
 
@@ -112,7 +120,9 @@ class _Attention(language_models._Attention):
         steps = outputs.size(0) - window
         seen = torch.arange(steps).unsqueeze(1) + torch.arange(window - 1, -1, -1)  # (T, L), the nearest step first
         hidden = torch.tanh(self.w_h(key[window:]).unsqueeze(1) + self.w_y(key)[seen])  # (T, L, B, K)
-        weights = masked_softmax(torch.matmul(hidden, self.w).transpose(1, 2), window_mask(known, steps, window))  # (T, B, L)
+        weights = masked_softmax(
+            torch.matmul(hidden, self.w).transpose(1, 2), window_mask(known, steps, window)
+        )  # (T, B, L)
         context = (weights.transpose(1, 2).unsqueeze(-1) * value[seen]).sum(1)
         return torch.tanh(self.w_r(context) + self.w_x(predict[window:])), weights
 
@@ -121,7 +131,9 @@ _TRACEABLE = {
     scores.LocationScore: _LocationScore,
     LocalPredictiveStarAttention: _LocalPredictiveStarAttention,
     language_models._NGram: _NGram,
-    **dict.fromkeys((language_models._Attention, language_models._KeyValue, language_models._KeyValuePredict), _Attention),
+    **dict.fromkeys(
+        (language_models._Attention, language_models._KeyValue, language_models._KeyValuePredict), _Attention
+    ),
 }
 
 

@@ -1,6 +1,7 @@
 """Pictures and HTML pages of attention: who attends to whom, and what a classifier looked at.
 
-One visual language for all text: white is no attention, the darker the blue the more, and a scale says how much. Photos are
+One visual language for all text: white is no attention, the darker the blue the more, and a scale says how much. Photos
+are
 bright where the attention is.
 """
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from zoo.extras import require
 from zoo.plots.style import COLOURS, DPI, GRID, INK, MAX_PIXELS
+from zoo.utils.extras import require
 
 CELL, GAP, COLUMNS = 0.32, 0.45, 4  # inches, inches, maps in a row
 
@@ -35,7 +35,8 @@ def alignment_heatmap(
         `path`.
 
     Raises:
-        ValueError: The shape of `attention` does not match the labels, there is nothing to draw, or matplotlib is missing.
+        ValueError: The shape of `attention` does not match the labels, there is nothing to draw, or matplotlib is
+            missing.
     """
     t, s = len(target_tokens), len(source_tokens)
     if tuple(attention.shape) != (t, s):
@@ -47,7 +48,11 @@ def alignment_heatmap(
 
 
 def heads_heatmap(
-    path: str | PathLike, source_tokens: Sequence[str], target_tokens: Sequence[str], attention: Tensor, titles: Sequence[str]
+    path: str | PathLike,
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    attention: Tensor,
+    titles: Sequence[str],
 ) -> Path:
     """Draws several heat maps of the same tokens beside each other, at most four in a row.
 
@@ -74,7 +79,9 @@ def heads_heatmap(
     columns = min(len(titles), COLUMNS)
     rows = -(-len(titles) // columns)
     longest = max(map(len, source_tokens))
-    above = (0.35 + 0.07 * longest if longest > 2 else 0.35) + (0.35 if any(titles) else 0)  # inches that labels and heading take
+    above = (0.35 + 0.07 * longest if longest > 2 else 0.35) + (
+        0.35 if any(titles) else 0
+    )  # inches that labels and heading take
     step_x, step_y = width + GAP, height + above + GAP
     whole = (columns * step_x - GAP, rows * step_y - GAP)
     dpi = min(DPI, MAX_PIXELS / max(whole))  # an absurdly long text must not eat the memory
@@ -82,7 +89,12 @@ def heads_heatmap(
     FigureCanvasAgg(figure)
     for n, (title, weights) in enumerate(zip(titles, attention.detach().float().cpu().numpy(), strict=True)):
         row, column = divmod(n, columns)
-        place = (column * step_x, whole[1] - row * step_y - above - height, width, height)  # savefig makes room for what is around it
+        place = (
+            column * step_x,
+            whole[1] - row * step_y - above - height,
+            width,
+            height,
+        )  # savefig makes room for what is around it
         axes = figure.add_axes((place[0] / whole[0], place[1] / whole[1], width / whole[0], height / whole[1]))
         image = _draw(axes, source_tokens, target_tokens if column == 0 else [], weights)
         if title:

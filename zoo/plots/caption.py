@@ -12,17 +12,20 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from zoo.extras import require
 from zoo.plots.html import NIGHT, NIGHT_GRID, NIGHT_INK, NIGHT_MUTED
 from zoo.plots.page import HEADING, MARGIN, Page, clean, measure, shorten
 from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, printable
+from zoo.utils.extras import require
 
 END = "</s>"  # the end of a caption is no word
 COLUMNS = 6
 SIDE, LEAST = 150, 8  # points: the longer side of a tile, and the least that its shorter side may have
 BETWEEN, ABOVE = 12, 20  # points: between tiles, and for the word above each
 BLUR = 0.55  # standard deviation of the smoothing, in cells of attention
-DIM, GLOW = 0.24, 0.25  # share of the light that is left without attention; of the way to white that full attention adds
+DIM, GLOW = (
+    0.24,
+    0.25,
+)  # share of the light that is left without attention; of the way to white that full attention adds
 CONTRAST = 0.5  # least span of a scale of brightness, as a share of its top: what is nearly even looks nearly even
 PHOTO, VEIL = 960, 64  # pixels of the longer side in a page: of the photo, and of what darkens it
 
@@ -54,8 +57,9 @@ def caption_picture(
     """Draws the photo, then once for each word the photo lit where the word's attention is (Xu et al. 2015, Fig. 2).
 
     Attention is smoothed, and each word has its own scale: full light for its largest weight, darkness for its smallest
-    (unless they hardly differ: even attention lights the whole photo). At most six tiles stand in a row. The format of the
-    picture follows from the suffix of `path` (png, pdf, svg, ...). A photo more than 18 times as long as wide is drawn wider.
+    (unless they hardly differ: even attention lights the whole photo). At most six tiles stand in a row. The format of
+    the picture follows from the suffix of `path` (png, pdf, svg, ...). A photo more than 18 times as long as wide is
+    drawn wider.
 
     Args:
         path: The file to write.
@@ -111,8 +115,8 @@ def caption_html(image: Image.Image, tokens: Sequence[str], attention: Tensor, c
         The text of an HTML file, to be saved as UTF-8; it holds the photo and needs no network and no script.
 
     Raises:
-        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is nothing
-            to draw.
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is
+            nothing to draw.
         TypeError: `tokens` is a string instead of a list of words.
     """
     words, weights = _weights(tokens, attention)
@@ -124,25 +128,31 @@ def caption_html(image: Image.Image, tokens: Sequence[str], attention: Tensor, c
         dark = ((1 - DIM) * 255 * (1 - _light(cells, rows, columns))).round().byte()
         veil = Image.merge("LA", [Image.new("L", (columns, rows)), Image.fromarray(dark.numpy())])
         layers.append(f'<img alt="" class="w{n}" src="{_data(veil, "PNG")}">')
-    spans = " ".join(f'<span class="t{n}" tabindex="0">{escape(printable(word))}</span>' for n, word in enumerate(words))
+    spans = " ".join(
+        f'<span class="t{n}" tabindex="0">{escape(printable(word))}</span>' for n, word in enumerate(words)
+    )
     rules = [f".photo:has(~ .text .t{n}:is(:hover, :focus)) .w{n} {{ opacity: 1 }}" for n in range(len(words))]
     # While one word is pointed at, another that has the focus must not darken the photo too.
-    rules += [f".photo:has(~ .text :hover):not(:has(~ .text .t{n}:hover)) .w{n} {{ opacity: 0 }}" for n in range(len(words))]
+    rules += [
+        f".photo:has(~ .text :hover):not(:has(~ .text .t{n}:hover)) .w{n} {{ opacity: 0 }}" for n in range(len(words))
+    ]
     style = STYLE % {
         "ink": INK, "muted": MUTED, "grid": GRID, "paper": COLOURS[0], "mark": COLOURS[1],
         "night_ink": NIGHT_INK, "night_muted": NIGHT_MUTED, "night_grid": NIGHT_GRID, "night_paper": NIGHT[0],
         "night_mark": NIGHT[2], "ratio": f"{min(max(width / height, 1 / 18), 18):.4f}", "rules": "\n".join(rules),
     }  # fmt: skip
     heading = escape(printable(caption))
-    return "\n".join([
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{heading}</title><style>{style}</style></head>",
-        f'<body><main><h1>{heading}</h1><div class="photo">',
-        *layers,
-        f'</div><p class="text" lang="" dir="auto">{spans}</p>',
-        '<p class="n">Point at a word, or tap it, to see where the model looked.</p></main></body></html>\n',
-    ])
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{heading}</title><style>{style}</style></head>",
+            f'<body><main><h1>{heading}</h1><div class="photo">',
+            *layers,
+            f'</div><p class="text" lang="" dir="auto">{spans}</p>',
+            '<p class="n">Point at a word, or tap it, to see where the model looked.</p></main></body></html>\n',
+        ]
+    )
 
 
 def _weights(tokens: Sequence[str], attention: Tensor) -> tuple[list[str], Tensor]:
@@ -151,7 +161,8 @@ def _weights(tokens: Sequence[str], attention: Tensor) -> tuple[list[str], Tenso
         raise TypeError("tokens must be a list of words; got a string")
     if attention.dim() != 3 or len(attention) != len(tokens):
         raise ValueError(
-            f"attention must have rows and columns for each of the {len(tokens)} tokens; got shape {tuple(attention.shape)}"
+            f"attention must have rows and columns for each of the {len(tokens)} tokens; got shape "
+            f"{tuple(attention.shape)}"
         )
     words = list(tokens[:-1] if tokens and tokens[-1] == END else tokens)
     weights = attention[: len(words)].detach().cpu().double()

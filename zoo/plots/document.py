@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from zoo.extras import require
 from zoo.plots.page import LINE, MARGIN, SMALL, Page, Word, clean, column, heaviest_lines, missing, most_lines, wrap
 from zoo.plots.style import MUTED, rounded, shade
 from zoo.plots.weights import Weights, document_weights, largest
+from zoo.utils.extras import require
 
 NUMBER, BAR, GUTTER = 30, 46, 22  # widths left of the text: the weight in figures, the longest bar, the space after it
 BETWEEN = 5  # additional space between sentences
@@ -22,10 +22,11 @@ def document_picture(
 ) -> Path:
     """Draws a document with its sentence and word attention (Yang et al. 2016, Fig. 5).
 
-    Each sentence starts a line, with its weight as a bar on the left. Words lie on a shade of their weight times the root
-    of the weight of their sentence, so that important words of unimportant sentences fade. The format of the picture
-    follows from the suffix of `path` (png, pdf, svg, ...). A document that would become illegible at 8,000 pixels (more
-    than about 400 lines) is drawn without its least important sentences, and a line on top says what is missing.
+    Each sentence starts a line, with its weight as a bar on the left. Words lie on a shade of their weight times the
+    root of the weight of their sentence, so that important words of unimportant sentences fade. The format of the
+    picture follows from the suffix of `path` (png, pdf, svg, ...). A document that would become illegible at 8,000
+    pixels (more than about 400 lines) is drawn without its least important sentences, and a line on top says what is
+    missing.
 
     Args:
         path: The file to write.
@@ -72,7 +73,9 @@ def document_picture(
     return page.save(path)
 
 
-def _leave_out(lines: list[list[list[Word]]], sentences: Sequence[float], words: Sequence[Sequence[float]]) -> list[str]:
+def _leave_out(
+    lines: list[list[list[Word]]], sentences: Sequence[float], words: Sequence[Sequence[float]]
+) -> list[str]:
     """Empties the lightest sentences in `lines` until the page is not too long; returns notes on what is missing.
 
     The heaviest sentence always stays. If it alone is too long, it loses its lightest lines.

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from zoo.extras import require
 from zoo.plots.alignment import CELL
 from zoo.plots.page import (
     LINE,
@@ -24,6 +23,7 @@ from zoo.plots.page import (
 )
 from zoo.plots.style import MUTED
 from zoo.plots.weights import HopWeights, Matrix, hop_weights, largest
+from zoo.utils.extras import require
 
 NAMED = 60  # tokens; a longer text has positions above its heat map instead of the tokens
 LABEL = 8  # size of the letters of tokens above the heat map
@@ -99,7 +99,9 @@ def _text(page: Page, text: Sequence[str], hops: HopWeights, width: float, limit
     """The text on shades of its total attention."""
     top = largest([hops.total])
     several = len(hops.hops) > 1
-    page.scale(MARGIN + LEFT, page.y + SMALL, f"sum of {len(hops.hops)} hops, normalised" if several else "attention", top)
+    page.scale(
+        MARGIN + LEFT, page.y + SMALL, f"sum of {len(hops.hops)} hops, normalised" if several else "attention", top
+    )
     page.y += SMALL + 2
     lines, note = heaviest_lines(wrap(text, width), hops.total, limit)
     if note:

@@ -89,7 +89,8 @@ def document_html(
     weights = document_weights(sentences, sentence_weights, word_weights)
     top, heaviest = largest(weights.shown), largest([weights.sentences])
     items = [
-        f'<li><span class="n" title="{weight:.4g}">{escape(rounded(weight))}</span><span>{_bar(weight / heaviest)}</span>'
+        '<li><span class="n" '
+        f'title="{weight:.4g}">{escape(rounded(weight))}</span><span>{_bar(weight / heaviest)}</span>'
         f"{_words(words, inner, shown, top)}</li>"
         for words, weight, inner, shown in zip(sentences, weights.sentences, weights.words, weights.shown)
     ]
@@ -117,8 +118,8 @@ def hops_html(
         The text of an HTML file, to be saved as UTF-8.
 
     Raises:
-        ValueError: The number of weights does not match the tokens, a weight is negative or not finite, a probability is
-            outside [0, 1], or there is nothing to show.
+        ValueError: The number of weights does not match the tokens, a weight is negative or not finite, a probability
+            is outside [0, 1], or there is nothing to show.
         TypeError: A text is a string instead of a list of tokens.
     """
     weights = hop_weights(texts, attentions, labels)
@@ -179,14 +180,16 @@ def _probabilities(probabilities: Mapping[str, float]) -> str:
 
 def _page(title: str, probabilities: Mapping[str, float], body: Sequence[str]) -> str:
     head = f"<title>{_escaped(title)}</title><style>{_style()}</style>"
-    return "\n".join([
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">{head}</head>',
-        f"<body><main><h1>{_escaped(title)}</h1>",
-        _probabilities(probabilities),
-        *filter(None, body),
-        "</main></body></html>\n",
-    ])
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">{head}</head>',
+            f"<body><main><h1>{_escaped(title)}</h1>",
+            _probabilities(probabilities),
+            *filter(None, body),
+            "</main></body></html>\n",
+        ]
+    )
 
 
 def _escaped(text: str) -> str:

@@ -7,26 +7,30 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from zoo.extras import require
 from zoo.plots.page import GAP, LINE, MARGIN, MAX_WIDTH, SIZE, SMALL, Page, clean, measure, most_lines, shorten
 from zoo.plots.style import MUTED, shade, text_on
+from zoo.utils.extras import require
 
 START = "</s>"  # read before the first word
 LONGEST, LEGIBLE = 72.0, 22.0  # points: the widest cell, and the narrowest that holds a word
 ARROW = 22.0
 
 
-def look_back_picture(path: str | PathLike, tokens: Sequence[str], attention: Tensor, given: int = 0, title: str | None = None) -> Path:
-    """Draws a line for each word that was predicted: the words of the window, farthest first, each on the shade of its weight, then the
-    word read last, which no window holds, and behind an arrow the predicted word (bold where the model chose it).
+def look_back_picture(
+    path: str | PathLike, tokens: Sequence[str], attention: Tensor, given: int = 0, title: str | None = None
+) -> Path:
+    """Draws a line for each word that was predicted: the words of the window, farthest first, each on the shade of its
+    weight, then the word read last, which no window holds, and behind an arrow the predicted word (bold where the model
+    chose it).
 
-    The format of the picture follows from the suffix of `path` (png, pdf, svg, ...). Of a text that would become illegible at 8,000
-    pixels (more than about 400 words) the beginning is left out, and a line on top says so.
+    The format of the picture follows from the suffix of `path` (png, pdf, svg, ...). Of a text that would become
+    illegible at 8,000 pixels (more than about 400 words) the beginning is left out, and a line on top says so.
 
     Args:
         path: The file to write.
         tokens: T words.
-        attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where nothing had been read.
+        attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where nothing
+            had been read.
         given: So many of the words were given by the user.
         title: Optional heading.
 
@@ -34,8 +38,8 @@ def look_back_picture(path: str | PathLike, tokens: Sequence[str], attention: Te
         `path`.
 
     Raises:
-        ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing to draw, or
-            matplotlib is missing.
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing
+            to draw, or matplotlib is missing.
         TypeError: `tokens` is a string instead of a list of words.
     """
     require("plots", "a picture of attention")
@@ -72,7 +76,13 @@ def look_back_picture(path: str | PathLike, tokens: Sequence[str], attention: Te
         page.text(after + column / 2, page.y + 0.7 * LINE, shorten(words[n], column, SIZE), SIZE, MUTED, ha="center")
         page.text(after + column + 4, page.y + 0.7 * LINE, "→", SIZE, MUTED)
         weight = "bold" if n >= given else "normal"
-        page.text(after + column + ARROW, page.y + 0.7 * LINE, shorten(words[n + 1], column, SIZE, weight), SIZE, weight=weight)
+        page.text(
+            after + column + ARROW,
+            page.y + 0.7 * LINE,
+            shorten(words[n + 1], column, SIZE, weight),
+            SIZE,
+            weight=weight,
+        )
         page.y += LINE
     return page.save(path)
 
@@ -82,7 +92,9 @@ def _checked(tokens: Sequence[str], attention: Tensor) -> Tensor:
     if isinstance(tokens, str):
         raise TypeError("tokens must be a list of words; got a string")
     if attention.dim() != 2 or len(attention) != len(tokens):
-        raise ValueError(f"attention must have a row for each of the {len(tokens)} tokens; got shape {tuple(attention.shape)}")
+        raise ValueError(
+            f"attention must have a row for each of the {len(tokens)} tokens; got shape {tuple(attention.shape)}"
+        )
     weights = attention.detach().cpu().to(torch.float64)
     if not weights.numel():
         raise ValueError("there is no word or no attention to draw")

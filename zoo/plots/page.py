@@ -127,9 +127,13 @@ class Page:
                     corner = (x + word.x - PAD, self.y - 10.4)
                     boxes.append(FancyBboxPatch(corner, word.width + 2 * PAD, 14.2, ROUND, fc=colour, ec="none"))
                 self.text(x + word.x, self.y, word.text, colour=text_on(colour))
-        self.axes.add_collection(PatchCollection(boxes, match_original=True), autolim=False)  # much faster than one by one
+        self.axes.add_collection(
+            PatchCollection(boxes, match_original=True), autolim=False
+        )  # much faster than one by one
 
-    def heat(self, x: float, y: float, width: float, height: float, rows: Sequence[Sequence[float]], top: float) -> None:
+    def heat(
+        self, x: float, y: float, width: float, height: float, rows: Sequence[Sequence[float]], top: float
+    ) -> None:
         """A heat map with its upper left corner at (x, y), of cells of `width` and `height`; the dark end is `top`.
 
         Cells narrower than FINEST are drawn several as one, in the colour of the largest, so that no peak is lost.

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
-from zoo.extras import require
 from zoo.plots.html import hops_html
 from zoo.plots.page import LINE, MARGIN, SMALL, Page, clean, column, heaviest_lines, measure, most_lines, shorten, wrap
 from zoo.plots.style import MUTED, rounded, shade
 from zoo.plots.weights import HopWeights, Weights, hop_weights, largest
+from zoo.utils.extras import require
 
 MOST_CANDIDATES = 10  # in a picture: the most probable ones
 LONGEST, BAR = 120, 120  # widths of the words and of the longest bar beside them
@@ -23,10 +23,11 @@ def reading_picture(
     probabilities: Mapping[str, float],
     title: str | None = None,
 ) -> Path:
-    """Draws the candidates with their probabilities, the query, and the document on shades of its weights (Cui et al. 2017, Fig. 1).
+    """Draws the candidates with their probabilities, the query, and the document on shades of its weights (Cui et al.
+    2017, Fig. 1).
 
-    The format of the picture follows from the suffix of `path` (png, pdf, svg, ...). A document that would become illegible loses its
-    least important lines, and a note says so.
+    The format of the picture follows from the suffix of `path` (png, pdf, svg, ...). A document that would become
+    illegible loses its least important lines, and a note says so.
 
     Args:
         path: The file to write.
@@ -41,8 +42,8 @@ def reading_picture(
         `path`.
 
     Raises:
-        ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing to draw, or
-            matplotlib is missing.
+        ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing
+            to draw, or matplotlib is missing.
         TypeError: A text is a string instead of a list of words.
     """
     require("plots", "a picture of attention")
@@ -78,10 +79,14 @@ def reading_html(
 ) -> str:
     """The same as the text of an HTML file, to be saved as UTF-8; see `reading_picture` for arguments and errors."""
     found = _weights(document, weights, query, query_weights)
-    return hops_html([query, document], [w.hops for w in found], title, _most_probable(probabilities), ["query", "document"])
+    return hops_html(
+        [query, document], [w.hops for w in found], title, _most_probable(probabilities), ["query", "document"]
+    )
 
 
-def _weights(document: Sequence[str], weights: Weights, query: Sequence[str], query_weights: Weights | None) -> list[HopWeights]:
+def _weights(
+    document: Sequence[str], weights: Weights, query: Sequence[str], query_weights: Weights | None
+) -> list[HopWeights]:
     """Checked weights of the query (zeros, if it has none) and of the document."""
     of_query = [0.0] * len(query) if query_weights is None else query_weights
     return hop_weights([query, document], [_row(of_query), _row(weights)], None)

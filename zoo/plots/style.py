@@ -1,4 +1,6 @@
-"""Colours, sizes and the spelling of tokens that all pictures and pages share, and which files they can be written to."""
+"""Colours, sizes and the spelling of tokens that all pictures and pages share, and which files they can be written
+to.
+"""
 
 import unicodedata
 from os import PathLike
@@ -47,7 +49,9 @@ def text_on(background: str, ink: str = INK) -> str:
 
 
 def contrast(a: str, b: str) -> float:
-    """Ratio of the brightness of two colours "#rrggbb", from 1 (equal) to 21 (black and white), as WCAG 2 defines it."""
+    """Ratio of the brightness of two colours "#rrggbb", from 1 (equal) to 21 (black and white), as WCAG 2 defines
+    it.
+    """
     darker, lighter = sorted((_luminance(a), _luminance(b)))
     return (lighter + 0.05) / (darker + 0.05)
 

@@ -39,7 +39,8 @@ def document_weights(
     outer = _tensor(sentence_weights, "sentence_weights")
     if tuple(outer.shape) != (len(sentences),):
         raise ValueError(
-            f"sentence_weights must have a weight for each of the {len(sentences)} sentences; got shape {tuple(outer.shape)}"
+            f"sentence_weights must have a weight for each of the {len(sentences)} sentences; got shape "
+            f"{tuple(outer.shape)}"
         )
     if len(word_weights) != len(sentences):
         raise ValueError(
@@ -73,7 +74,8 @@ def hop_weights(
         attention = _tensor(values, f"attention of text {n}")
         if attention.dim() != 2 or attention.size(1) != len(tokens):
             raise ValueError(
-                f"attention must have a row for each hop and a column for each of the {len(tokens)} tokens of text {n}; "
+                f"attention must have a row for each hop and a column for each of the {len(tokens)} tokens of text "
+                f"{n}; "
                 f"got shape {tuple(attention.shape)}"
             )
         if not attention.numel():
@@ -90,7 +92,9 @@ def largest(rows: Sequence[Sequence[float]]) -> float:
 
 def _check_words(texts: Sequence[Sequence[str]], name: str, one: str) -> None:
     if isinstance(texts, str) or any(isinstance(text, str) for text in texts):
-        raise TypeError(f"{name} must be a list with a list of words for each {one}; got a string in place of such a list")
+        raise TypeError(
+            f"{name} must be a list with a list of words for each {one}; got a string in place of such a list"
+        )
 
 
 def _tensor(values: Weights | Matrix, name: str) -> Tensor:
@@ -99,7 +103,9 @@ def _tensor(values: Weights | Matrix, name: str) -> Tensor:
         values = values.detach().cpu() if isinstance(values, Tensor) else values
         weights = torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a tensor, or a list of numbers or of rows of equal length; got {error}") from None
+        raise ValueError(
+            f"{name} must be a tensor, or a list of numbers or of rows of equal length; got {error}"
+        ) from None
     if not (weights.isfinite() & (weights >= 0)).all():
         wrong = weights[~(weights.isfinite() & (weights >= 0))][0]
         raise ValueError(f"{name} must be finite and not negative; got {wrong:g}")

@@ -1,4 +1,6 @@
-"""What the tasks of all models share: a request that was checked, its fields, options and limits, and what the answer shows."""
+"""What requests to all models share: a request that was checked, its fields, options and limits, and what the answer
+shows.
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,7 +20,7 @@ class Job:
     one: bool  # "text" was sent, not "texts"
 
 
-class Task:
+class Form:
     """How requests to one kind of model are read and answered.
 
     Args:
@@ -29,7 +31,12 @@ class Task:
     name: ClassVar[str]
     option_names: ClassVar[tuple[str, ...]] = ()
     parts: ClassVar[tuple[str, ...]] = ()  # fields of an item that is an object
-    about_attention: ClassVar[tuple[str, ...]] = ("tokens", "source_tokens", "attention", "sentences")  # of a result; sent when asked for
+    about_attention: ClassVar[tuple[str, ...]] = (
+        "tokens",
+        "source_tokens",
+        "attention",
+        "sentences",
+    )  # of a result; sent when asked for
     default_tokens: ClassVar[int] = 0
     default_bytes: ClassVar[int] = 2**20
     lower: ClassVar[str] = "shorten it"  # what makes an item cost less
@@ -71,14 +78,16 @@ class Task:
     def shown(self, result: Any, attention: bool) -> dict[str, Any]:
         """What the answer says of a result."""
         found = result.to_dict()
-        return found if attention else {name: value for name, value in found.items() if name not in self.about_attention}
+        return (
+            found if attention else {name: value for name, value in found.items() if name not in self.about_attention}
+        )
 
     def limits(self) -> dict[str, float]:
         """What `/info` says of them."""
         return {"tokens": self.max_tokens, "characters_of_a_word": MAX_WORD}
 
 
-class Searching(Task):
+class Searching(Form):
     """Models that search for the best output."""
 
     option_names = ("beam_size", "n_best", "length_penalty")

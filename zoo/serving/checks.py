@@ -1,4 +1,6 @@
-"""Checks of what a request holds. Each says what was got and what is allowed: status 400 for a wrong form, 422 for what cannot be used."""
+"""Checks of what a request holds. Each says what was got and what is allowed: status 400 for a wrong form, 422 for what
+cannot be used.
+"""
 
 import json
 from collections.abc import Callable, Collection
@@ -29,7 +31,9 @@ def names(found: Collection[str], allowed: list[str], where: str = "") -> None:
             raise Refused(400, f"unknown field {short(name)}{where}; nearest: {nearest}; allowed: {', '.join(allowed)}")
 
 
-def text(value: Any, name: str, count: Callable[[str], int], most: int, may_be_empty: bool = False, remedy: str = "split it") -> str:
+def text(
+    value: Any, name: str, count: Callable[[str], int], most: int, may_be_empty: bool = False, remedy: str = "split it"
+) -> str:
     """A text of bearable length.
 
     Args:
@@ -60,7 +64,9 @@ def words(found: list[str], name: str) -> None:
         raise Refused(422, f"{name} has a word of {longest:,} characters; at most {MAX_WORD:,} are allowed")
 
 
-def number(fields: dict[str, Any], name: str, default: Any, low: float, high: float, whole: bool = False, why: str = "") -> Any:
+def number(
+    fields: dict[str, Any], name: str, default: Any, low: float, high: float, whole: bool = False, why: str = ""
+) -> Any:
     """A field that holds a number; `why` says where the limit comes from."""
     value = fields.get(name, default)
     if type(value) not in ((int,) if whole else (int, float)) or not low <= value <= high:  # a bool is no number

@@ -30,8 +30,8 @@ class Child:
     """One such process.
 
     Args:
-        make: gives the object, in the process, whose methods are called; with a method `facts`. A ValueError or FileNotFoundError says
-            in one line why there is none.
+        make: gives the object, in the process, whose methods are called; with a method `facts`. A ValueError or
+            FileNotFoundError says in one line why there is none.
         arguments: of `make`.
         most: the work that it takes at once; None: any.
         lanes: threads of the process, each of which does one thing at a time.
@@ -57,7 +57,9 @@ class Child:
         self.kill()
         self._pipes, theirs = zip(*(self._context.Pipe() for _ in range(self.lanes)), strict=True)
         self._beat = self._context.RawValue("d", time.monotonic())
-        self._process = self._context.Process(target=_run, args=(theirs, self._beat, self.make, self.arguments), daemon=True)
+        self._process = self._context.Process(
+            target=_run, args=(theirs, self._beat, self.make, self.arguments), daemon=True
+        )
         self._process.start()
         for pipe in theirs:
             pipe.close()
@@ -119,7 +121,10 @@ class Child:
 
 def _run(pipes: Sequence[Connection], beat: Any, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The life of the process: ends when the first one has."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # may be sent to all processes; the first one sees to an end in order
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # may be sent to all processes; the first one sees to an end in order
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_live, args=(beat,), daemon=True).start()
     try:

@@ -67,7 +67,9 @@ class Endpoint:
         self.held: dict[object, int] = {}  # bytes of the requests that have no answer yet
         self.waiting = 0  # of these, those that have arrived
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+    async def __call__(
+        self, scope: dict[str, Any], receive: Receive, send: Callable[[dict[str, Any]], Awaitable[None]]
+    ) -> None:
         """One request."""
         try:
             answer = await self._answer(scope, receive)
@@ -106,9 +108,16 @@ class Endpoint:
         host, origin = headers.get("host"), headers.get("origin")
         if host is not None and not self._is_ours(name := _name(f"//{host}")):
             raise Refused(403, f"this server is not called {short(name)}; allow that name with --allow-host")
-        if origin is not None and origin.partition("://")[2] != host and "*" not in self.hosts and _name(origin) not in self.hosts:
+        if (
+            origin is not None
+            and origin.partition("://")[2] != host
+            and "*" not in self.hosts
+            and _name(origin) not in self.hosts
+        ):
             raise Refused(403, f"pages of {short(origin)} may not ask this server; allow them with --allow-host")
-        if self.key is not None and not hmac.compare_digest(headers.get("x-api-key", "").encode("latin-1"), self.key.encode()):
+        if self.key is not None and not hmac.compare_digest(
+            headers.get("x-api-key", "").encode("latin-1"), self.key.encode()
+        ):
             raise Refused(401, "send the key of this server in the header X-API-Key")
 
     def _is_ours(self, name: str) -> bool:
@@ -125,7 +134,11 @@ class Endpoint:
         kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         is_image = self.decoders is not None and kind.startswith("image/")
         if kind != "application/json" and not is_image:
-            or_image = "" if self.decoders is None else ", or the bytes of an image file with the header Content-Type: image/jpeg"
+            or_image = (
+                ""
+                if self.decoders is None
+                else ", or the bytes of an image file with the header Content-Type: image/jpeg"
+            )
             raise Refused(415, f"send JSON with the header Content-Type: application/json{or_image}; got {short(kind)}")
         request = object()
         self.held[request] = 0
@@ -162,7 +175,11 @@ class Endpoint:
 
     def _hold(self, request: object, size: int) -> None:
         self.held[request] = size
-        if len(self.held) > 1 and sum(self.held.values()) > MAX_WAITING_BYTES and size * len(self.held) > MAX_WAITING_BYTES:
+        if (
+            len(self.held) > 1
+            and sum(self.held.values()) > MAX_WAITING_BYTES
+            and size * len(self.held) > MAX_WAITING_BYTES
+        ):
             raise Refused(503, f"too many requests wait already ({len(self.held):,}); try again later")
 
     async def _unless_gone(self, results: Awaitable[Answer], receive: Receive) -> Answer:
@@ -221,7 +238,10 @@ def parse(body: bytes, questions: bool = False) -> dict[str, Any]:
     if not body:
         raise Refused(400, "the request is empty; send a JSON object")
     if (parts := sum(map(body.count, (b",", b"[", b"{")))) > MAX_JSON_PARTS:
-        raise Refused(413, f"the request has {parts:,} commas and brackets; at most {MAX_JSON_PARTS:,} are allowed; send less at once")
+        raise Refused(
+            413,
+            f"the request has {parts:,} commas and brackets; at most {MAX_JSON_PARTS:,} are allowed; send less at once",
+        )
     try:
         found = strict_json.loads(body.decode(), len(body))
     except UnicodeDecodeError as error:
@@ -232,8 +252,12 @@ def parse(body: bytes, questions: bool = False) -> dict[str, Any]:
         raise Refused(400, f"the request must be a JSON object; got {short(found)}")
     if not all(_is_shallow(value, objects=int(questions)) for value in found.values()):
         if questions:
-            raise Refused(400, "the request is nested too deeply; a question is an object of strings and a list of strings")
-        raise Refused(400, "a field of the request holds an object, or lists inside lists inside a list; none takes these")
+            raise Refused(
+                400, "the request is nested too deeply; a question is an object of strings and a list of strings"
+            )
+        raise Refused(
+            400, "a field of the request holds an object, or lists inside lists inside a list; none takes these"
+        )
     return found
 
 

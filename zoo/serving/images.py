@@ -1,12 +1,14 @@
-"""The images of requests: decoded by processes of their own, which a harmful file can neither keep busy nor fill up for long."""
+"""The images of requests: decoded by processes of their own, which a harmful file can neither keep busy nor fill up for
+long.
+"""
 
 import base64
 import os
 from dataclasses import dataclass
 from typing import Any
 
-from zoo.images import MAX_PIXELS, ImageError, ImageTransform, decoding_work, open_image
 from zoo.serving.checks import Refused
+from zoo.vision.images import MAX_PIXELS, ImageError, ImageTransform, decoding_work, open_image
 
 try:
     import resource
@@ -49,7 +51,8 @@ def check_total(works: list[int]) -> None:
     if (total := sum(works)) > MAX_PIXELS:
         raise Refused(
             413,
-            f"the images take as long to decode as {total:,} pixels of a plain JPEG; at most {MAX_PIXELS:,} are allowed in one request; "
+            f"the images take as long to decode as {total:,} pixels of a plain JPEG; at most {MAX_PIXELS:,} are "
+            "allowed in one request; "
             "send fewer or smaller ones",
         )
 
@@ -87,7 +90,9 @@ class Decoder:
         return [self._tried(self._measure, *image) for image in images]
 
     def pixels(self, images: list[Named]) -> list[bytes | Refused]:
-        """Red, green and blue of all pixels, at the size of the model: what waits for it is small, and comes out the same."""
+        """Red, green and blue of all pixels, at the size of the model: what waits for it is small, and comes out the
+        same.
+        """
         return [self._tried(self._pixels, *image) for image in images]
 
     def _tried(self, method: Any, content: Content, name: str) -> Any:
@@ -113,4 +118,6 @@ def _file(content: Content, name: str) -> bytes:
     try:
         return base64.b64decode("".join(content.split()), validate=True)
     except ValueError as error:
-        raise Refused(400, f"{name} is not base64 ({error}); send the bytes of an image file in base64, no path") from error
+        raise Refused(
+            400, f"{name} is not base64 ({error}); send the bytes of an image file in base64, no path"
+        ) from error

@@ -1,10 +1,13 @@
-"""Who does what next: work is given to processes in small batches, so that nobody waits long for a large request of others."""
+"""Who does what next: work is given to processes in small batches, so that nobody waits long for a large request of
+others.
+"""
 
 import asyncio
 import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +43,9 @@ class Order:
         if isinstance(result, Refused):
             self.waiting.clear()
         if not self.done.done() and (isinstance(result, Refused) or len(self.results) == len(self.items)):
-            self.done.set_result(result if isinstance(result, Refused) else [self.results[n] for n in range(len(self.items))])
+            self.done.set_result(
+                result if isinstance(result, Refused) else [self.results[n] for n in range(len(self.items))]
+            )
 
 
 Batch = list[tuple[Order, int]]  # orders, and numbers of their items
@@ -52,15 +57,26 @@ class Pool:
     Args:
         children: the processes.
         max_items: of a batch.
-        max_work: of a batch, as if all its items were as large as the largest; an item that is larger is a batch of its own.
+        max_work: of a batch, as if all its items were as large as the largest; an item that is larger is a batch of its
+            own.
         seconds: for a batch.
         small: while the first lane of a process is busy with more work than this, its second one does what is less.
     """
 
-    def __init__(self, children: Sequence[Child], max_items: int, max_work: int, seconds: float, small: int = 0) -> None:
-        self.children, self.max_items, self.max_work, self.seconds, self.small = children, max_items, max_work, seconds, small
+    def __init__(
+        self, children: Sequence[Child], max_items: int, max_work: int, seconds: float, small: int = 0
+    ) -> None:
+        self.children, self.max_items, self.max_work, self.seconds, self.small = (
+            children,
+            max_items,
+            max_work,
+            seconds,
+            small,
+        )
         self.orders: list[Order] = []
-        self.failed: asyncio.Future = asyncio.get_running_loop().create_future()  # gets the error when a process cannot be started
+        self.failed: asyncio.Future = (
+            asyncio.get_running_loop().create_future()
+        )  # gets the error when a process cannot be started
         self._news = asyncio.Event()
         self._taken = 0  # batches
         self._loads = dict.fromkeys(children, 0)  # work in the first lanes
@@ -70,7 +86,9 @@ class Pool:
     async def start(self) -> Any:
         """Starts the processes and keeps them busy from then on; gives the facts of the first one."""
         found = await asyncio.gather(*(child.start() for child in self.children))
-        self._tasks = [asyncio.create_task(self._keep(child, lane)) for child in self.children for lane in range(child.lanes)]
+        self._tasks = [
+            asyncio.create_task(self._keep(child, lane)) for child in self.children for lane in range(child.lanes)
+        ]
         return found[0]
 
     def stop(self) -> None:
@@ -133,16 +151,15 @@ class Pool:
                 self._tidy()
                 self._taken += 1
                 return batch
-            try:
+            with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._news.wait(), min(wait, BEAT_SECONDS))
-            except asyncio.TimeoutError:
-                pass
         return None
 
     def _batch(self, child: Child, lane: int) -> tuple[Batch, float]:
         """What would be done now, and for how many seconds it still waits for others.
 
-        The least work comes first, so that a large request delays small ones by one batch at most; but it is not delayed for ever.
+        The least work comes first, so that a large request delays small ones by one batch at most; but it is not
+        delayed for ever.
         """
         if lane and self._loads[child] <= self.small:
             return [], BEAT_SECONDS

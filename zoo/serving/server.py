@@ -1,4 +1,6 @@
-"""The first process of `zoo serve`: takes the requests, starts the other processes and keeps them alive. It loads no model."""
+"""The first process of `zoo serve`: takes the requests, starts the other processes and keeps them alive. It loads no
+model.
+"""
 
 import argparse
 import asyncio
@@ -9,7 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -42,8 +44,8 @@ def run(options: argparse.Namespace, card: dict[str, Any]) -> None:
     """Serves a model until SIGINT or SIGTERM; requests that were taken by then are still answered.
 
     Args:
-        options: name, host, port, allow_host, max_batch, batch_wait_ms, max_items, max_tokens, max_work, max_bytes, workers, devices,
-            timeout.
+        options: name, host, port, allow_host, max_batch, batch_wait_ms, max_items, max_tokens, max_work, max_bytes,
+            workers, devices, timeout.
         card: what `/info` shows of the model's card; {} if it has none.
 
     Raises:
@@ -53,10 +55,8 @@ def run(options: argparse.Namespace, card: dict[str, Any]) -> None:
     key = _key()
     devices = _devices(options.devices)
     with _listener(options.host, options.port) as listener, _handling(_interrupt, signal.SIGINT, signal.SIGTERM):
-        try:
+        with suppress(KeyboardInterrupt):  # while it started
             asyncio.run(_serve(options, card, key, devices, listener))
-        except KeyboardInterrupt:  # while it started
-            pass
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -80,8 +80,14 @@ async def _serve(
         _allow_files(MAX_CONNECTIONS + 256)
         listener.listen(BACKLOG)
         host, port = listener.getsockname()[:2]
-        print(f"zoo: {options.name} at http://{f'[{host}]' if ':' in host else host}:{port}{PREDICT}; stop with ^C", file=sys.stderr, flush=True)
-        with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM):  # uvicorn has its own, and sends the signals again at the end
+        print(
+            f"zoo: {options.name} at http://{f'[{host}]' if ':' in host else host}:{port}{PREDICT}; stop with ^C",
+            file=sys.stderr,
+            flush=True,
+        )
+        with _handling(
+            signal.SIG_IGN, signal.SIGINT, signal.SIGTERM
+        ):  # uvicorn has its own, and sends the signals again at the end
             await server.serve([listener])
         if failed := next((pool.failed for pool in pools if pool.failed.done()), None):
             raise failed.result()
@@ -153,7 +159,11 @@ def endpoint(
         "model": {
             **model,
             "limits": {**model["limits"], "bytes": max_bytes},
-            "batch": {"items": options.max_batch, "wait_ms": options.batch_wait_ms, "work": options.max_work // BATCH_SHARE},
+            "batch": {
+                "items": options.max_batch,
+                "wait_ms": options.batch_wait_ms,
+                "work": options.max_work // BATCH_SHARE,
+            },
             "card": json.loads(text) if len(text) <= MAX_CARD_BYTES else {},
         },
         "server": {
@@ -168,7 +178,9 @@ def endpoint(
         },
     }
     wait = options.batch_wait_ms / 1000
-    return Endpoint(workers, decoders, model, info, max_bytes, options.timeout, wait, key, frozenset(options.allow_host))
+    return Endpoint(
+        workers, decoders, model, info, max_bytes, options.timeout, wait, key, frozenset(options.allow_host)
+    )
 
 
 @contextmanager
@@ -192,7 +204,9 @@ def _key() -> str | None:
 
 
 def _allow_files(count: int) -> None:
-    """Raises the number of files and connections that this process may have open, if that is too low and can be raised."""
+    """Raises the number of files and connections that this process may have open, if that is too low and can be
+    raised.
+    """
     try:
         import resource
     except ImportError:  # Windows
@@ -231,7 +245,9 @@ def _devices(wanted: str) -> list[str]:
     found = torch.cuda.device_count()
     count = found if wanted == "auto" else int(wanted)
     if count > found:
-        raise ValueError(f"--devices {wanted}: this machine has {found} GPUs that torch can use; --devices cpu needs none")
+        raise ValueError(
+            f"--devices {wanted}: this machine has {found} GPUs that torch can use; --devices cpu needs none"
+        )
     return [f"cuda:{n}" for n in range(count)] or ["cpu"]
 
 

@@ -1,4 +1,6 @@
-"""A worker: holds the model, checks what requests ask for, and answers them in batches. How requests come and go is not its concern."""
+"""A worker: holds the model, checks what requests ask for, and answers them in batches. How requests come and go is not
+its concern.
+"""
 
 import json
 import logging
@@ -7,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.allocator import keep_freed_memory
 from zoo.serving import checks
-from zoo.serving.base import Job, Task
+from zoo.serving.base import Form, Job
 from zoo.serving.checks import Refused, short
+from zoo.serving.forms import FORMS
 from zoo.serving.limits import BATCH_SHARE
-from zoo.serving.tasks import TASKS
+from zoo.utils.allocator import keep_freed_memory
 
 log = logging.getLogger(__name__)
 
@@ -39,36 +41,38 @@ class Worker:
             torch.set_num_threads(max(1, torch.get_num_threads() // sharing))
         keep_freed_memory()
         model = registry.load(source).to(device)
-        kind = next((kind for method, kind in TASKS.items() if hasattr(model, method)), None)
-        if kind is None:
-            raise ValueError(f"{source} is a {type(model).__name__}, which does not {', '.join(TASKS)}: it cannot be served")
-        if max_tokens and not kind.default_tokens:
-            raise ValueError(f"--max-tokens is for texts; {source} is for {kind.name}")
+        form = FORMS.get(model.task.name)
+        if form is None:
+            raise ValueError(
+                f"{source} is for {model.task.name} and cannot be served; models for {', '.join(FORMS)} can"
+            )
+        if max_tokens and not form.default_tokens:
+            raise ValueError(f"--max-tokens is for texts; {source} is for {form.name}")
         most = getattr(model, "max_source_tokens", math.inf)
-        self.task: Task = kind(model, min(max_tokens or kind.default_tokens, most))
-        self.task.run([self.task.nothing])  # a model without a tokenizer says so now
+        self.form: Form = form(model, min(max_tokens or form.default_tokens, most))
+        self.form.run([self.form.nothing])  # a model without a tokenizer says so now
         torch.seed()  # else every worker would draw the same texts, and after each start again
 
     def facts(self) -> dict[str, Any]:
         """What the first process needs: `model` for `/info`, and the `transform` of images as JSON, or None."""
-        model = self.task.model
+        model = self.form.model
         is_folder = self.source.startswith("local-dir:")  # where it is, is nobody's business
         shown = {
             "name": Path(self.source).name if is_folder else self.source,
             "class": type(model).__name__,
-            "task": self.task.name,
+            "task": self.form.name,
             "parameters": sum(p.numel() for p in model.parameters()),
-            "fields": self.task.fields,
-            **({self.task.one: self.task.parts} if self.task.parts else {}),
+            "fields": self.form.fields,
+            **({self.form.one: self.form.parts} if self.form.parts else {}),
             "limits": {
-                "bytes": self.task.default_bytes,
+                "bytes": self.form.default_bytes,
                 "items": self.max_items,
                 "work": self.max_work,
-                f"work_of_one_{self.task.one}": self.max_work // BATCH_SHARE,
-                **self.task.limits(),
+                f"work_of_one_{self.form.one}": self.max_work // BATCH_SHARE,
+                **self.form.limits(),
             },
         }
-        return {"model": shown, "transform": model.transform.to_json() if self.task.one == "image" else None}
+        return {"model": shown, "transform": model.transform.to_json() if self.form.one == "image" else None}
 
     def read(self, requests: list[dict[str, Any]]) -> list[Job | Refused]:
         """Requests, checked: a job, or what is wrong with it."""
@@ -89,13 +93,13 @@ class Worker:
         Raises:
             Refused: 400 for wrong fields or options, 422 for items that cannot be used, 413 for too much work.
         """
-        task, one, many = self.task, self.task.one, f"{self.task.one}s"
-        checks.names(fields, task.fields)
+        form, one, many = self.form, self.form.one, f"{self.form.one}s"
+        checks.names(fields, form.fields)
         if (one in fields) == (many in fields):
             got = "both" if one in fields else "neither"
             raise Refused(400, f'send either "{one}" or "{many}" (a list); got {got}')
         attention = checks.truth(fields, "attention")
-        options = task.options(fields)
+        options = form.options(fields)
         if one in fields:
             named = [(fields[one], one)]
         else:
@@ -107,12 +111,14 @@ class Worker:
             named = [(value, f"{one} {n}") for n, value in enumerate(values, 1)]
         items, works = [], []
         for value, name in named:
-            items.append(task.item(value, name))
-            works.append(1 + task.work(items[-1], **options) + (task.attention_work(items[-1]) if attention else 0))
+            items.append(form.item(value, name))
+            works.append(1 + form.work(items[-1], **options) + (form.attention_work(items[-1]) if attention else 0))
             if works[-1] > (most := self.max_work // BATCH_SHARE):
-                raise Refused(422, f"{name} is {works[-1]:,} units of work; at most {most:,} are allowed; {task.lower}")
+                raise Refused(422, f"{name} is {works[-1]:,} units of work; at most {most:,} are allowed; {form.lower}")
             if sum(works) > self.max_work:
-                raise Refused(413, f"the request is more than {self.max_work:,} units of work; send fewer {many} at once")
+                raise Refused(
+                    413, f"the request is more than {self.max_work:,} units of work; send fewer {many} at once"
+                )
         return Job(items, works, tuple(options.items()), attention, one in fields)
 
     def answer(self, items: list[tuple[Any, bool]], *options: tuple[str, Any]) -> list[bytes | Refused]:
@@ -123,9 +129,11 @@ class Worker:
             options: of the model's method, with their names.
         """
         try:
-            results = self.task.run([item for item, _ in items], **dict(options))
+            results = self.form.run([item for item, _ in items], **dict(options))
             return [self._json(result, attention) for result, (_, attention) in zip(results, items, strict=True)]
-        except Exception as error:  # whatever it is: the other requests of the batch, and later ones, are still to be answered
+        except (
+            Exception
+        ) as error:  # whatever it is: the other requests of the batch, and later ones, are still to be answered
             if len(items) > 1:
                 return [answer for item in items for answer in self.answer([item], *options)]
             if isinstance(error, ValueError):
@@ -134,4 +142,4 @@ class Worker:
             return [Refused(500, "the model failed on this request; the log of the server says why")]
 
     def _json(self, result: Any, attention: bool) -> bytes:
-        return json.dumps(self.task.shown(result, attention), ensure_ascii=False, allow_nan=False).encode()
+        return json.dumps(self.form.shown(result, attention), ensure_ascii=False, allow_nan=False).encode()

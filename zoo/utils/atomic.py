@@ -1,6 +1,8 @@
-"""Files and folders that appear whole or not at all; the one place where something is written beside its name and renamed.
+"""Files and folders that appear whole or not at all; the one place where something is written beside its name and
+renamed.
 
-What is replaced is never lost by accident: links are followed and stay, and of a folder only the files that the caller names go.
+What is replaced is never lost by accident: links are followed and stay, and of a folder only the files that the caller
+names go.
 """
 
 import ctypes
@@ -17,9 +19,11 @@ from typing import BinaryIO
 
 @contextmanager
 def new_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A file to write into, which gets its name when all is on the disk; until then, and after a failure, the old one is there.
+    """A file to write into, which gets its name when all is on the disk; until then, and after a failure, the old one
+    is there.
 
-    A link stays, and the file it leads to is replaced. What is no regular file (a pipe, /dev/stdout) is written to as it is.
+    A link stays, and the file it leads to is replaced. What is no regular file (a pipe, /dev/stdout) is written to as
+    it is.
 
     Args:
         path: The file; its folder is created.
@@ -72,7 +76,8 @@ def target_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collec
 
 @contextmanager
 def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collection[str]]) -> Iterator[Path]:
-    """A folder to write into, which gets its name when all is on the disk; until then, and after a failure, the old one is there.
+    """A folder to write into, which gets its name when all is on the disk; until then, and after a failure, the old one
+    is there.
 
     A process that is killed may leave a hidden folder next to it, which nothing reads.
 
@@ -107,9 +112,11 @@ def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collectio
 
 
 def _put_in_place(new: Path, folder: Path, known: list[str]) -> None:
-    """Gives a finished folder its name. Of one that has the name already the known files go, and whatever else came meanwhile stays.
+    """Gives a finished folder its name. Of one that has the name already the known files go, and whatever else came
+    meanwhile stays.
 
-    On Linux the two change names in one step. Elsewhere a process that is killed between two steps leaves the old one next to its place.
+    On Linux the two change names in one step. Elsewhere a process that is killed between two steps leaves the old one
+    next to its place.
     """
     if not folder.exists():
         os.replace(new, folder)
@@ -139,7 +146,9 @@ def _followed(path: str | os.PathLike) -> Path:
 
 
 def _beside(path: Path) -> Path:
-    """A hidden name in the same folder that nobody has; short, as a long one may be the longest that the system allows."""
+    """A hidden name in the same folder that nobody has; short, as a long one may be the longest that the system
+    allows.
+    """
     return path.with_name(f".{path.name[:40]}-{secrets.token_hex(4)}")
 
 

@@ -1,4 +1,6 @@
-"""JSON of strangers: read without what Python's reader allows beyond the standard, and without what only costs memory."""
+"""JSON of strangers: read without what Python's reader allows beyond the standard, and without what only costs
+memory.
+"""
 
 import json
 import math
@@ -14,11 +16,12 @@ def loads(text: str, items: int) -> Any:
 
     Args:
         text: the text.
-        items: how many entries (words, labels) the file may list; one that is much too long for them is not even parsed, because
-            it would take some thirty times its size in memory.
+        items: how many entries (words, labels) the file may list; one that is much too long for them is not even
+            parsed, because it would take some thirty times its size in memory.
 
     Raises:
-        ValueError: not JSON, NaN or an infinite number, a key that occurs twice, half a surrogate pair, nested too deeply, or too long.
+        ValueError: not JSON, NaN or an infinite number, a key that occurs twice, half a surrogate pair, nested too
+            deeply, or too long.
     """
     if len(text) > BYTES + BYTES_AN_ITEM * items:
         raise ValueError(f"{len(text):,} characters are too many for {items:,} entries")

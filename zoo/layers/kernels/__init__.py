@@ -1,7 +1,8 @@
 """Faster stand-ins for parts of the plain layers, for training on a CPU.
 
-Every layer of this package is written in plain torch first, and that form is the reference. A kernel may take its place for a call
-only if `usable` says so: in eager mode, on a CPU, without function transforms. It keeps parameter names and hooks and gives the same
+Every layer of this package is written in plain torch first, and that form is the reference. A kernel may take its place
+for a call only if `usable` says so: in eager mode, on a CPU, without function transforms. It keeps parameter names and
+hooks and gives the same
 numbers to rounding. A backward pass that is differentiated itself (`create_graph=True`) runs the plain form.
 
 `with plain():` or the environment variable ZOO_PLAIN=1 switches all kernels off. docs/kernels.md says what each one is;

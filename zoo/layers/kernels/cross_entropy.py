@@ -1,7 +1,7 @@
 """An output layer and its cross-entropy together, some rows at a time.
 
-The gradient of the scores is formed together with the loss, so that of the (N, V) scores only this gradient ever exists as a whole, in
-the precision of the products.
+The gradient of the scores is formed together with the loss, so that of the (N, V) scores only this gradient ever exists
+as a whole, in the precision of the products.
 """
 
 import torch
@@ -16,7 +16,9 @@ _ROWS = 256  # rows whose scores exist at one time: few enough for the cache, en
 
 def plain_linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     """Summed cross-entropy of x (N, D) weight^T (V, D) + bias (V,) and labels (N,)."""
-    return functional.cross_entropy(wide(functional.linear(x, weight, bias)), labels, label_smoothing=smoothing, reduction="sum")
+    return functional.cross_entropy(
+        wide(functional.linear(x, weight, bias)), labels, label_smoothing=smoothing, reduction="sum"
+    )
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -32,7 +34,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
             scores = wide(torch.addmm(b, xs[part], w.t()))  # (R, V)
             label = labels[part].unsqueeze(-1)
             probs = torch.softmax(scores, dim=-1)
-            log_norm = scores.amax(-1, keepdim=True) - probs.amax(-1, keepdim=True).log_()  # log sum exp, from what is never tiny
+            log_norm = (
+                scores.amax(-1, keepdim=True) - probs.amax(-1, keepdim=True).log_()
+            )  # log sum exp, from what is never tiny
             chosen = scores.gather(-1, label)
             loss += log_norm.sum() - (1 - smoothing) * chosen.sum()
             rows[part] = (log_norm - chosen).squeeze(-1)
@@ -64,8 +68,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return d_x, d_weight, d_bias.to(bias.dtype) * grad, None, None, None, None
 
 
-def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """As `plain_linear_cross_entropy`, and -log p of each label, (N,), without label smoothing and without a gradient."""
+def linear_cross_entropy(
+    x: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """As `plain_linear_cross_entropy`, and -log p of each label, (N,), without label smoothing and without a
+    gradient.
+    """
     dtype, train = product_dtype(weight), wants_gradient(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):
         return _LinearCrossEntropy.apply(x, weight, bias, labels, smoothing, dtype, train)

@@ -8,7 +8,9 @@ from torch import Tensor
 
 
 def wants_gradient(*inputs: Tensor | None) -> bool:
-    """Whether a backward pass may follow. To be asked outside an autograd function: inside, gradients are always off."""
+    """Whether a backward pass may follow. To be asked outside an autograd function: inside, gradients are always
+    off.
+    """
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
 
 
@@ -17,7 +19,9 @@ def is_differentiated_again() -> bool:
     return torch.is_grad_enabled()
 
 
-def gradients_of_plain(plain: Callable[..., Any], inputs: tuple[Tensor | None, ...], grads: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+def gradients_of_plain(
+    plain: Callable[..., Any], inputs: tuple[Tensor | None, ...], grads: tuple[Tensor | None, ...]
+) -> list[Tensor | None]:
     """The gradients that plain torch gives, as a part of the graph.
 
     Args:
@@ -29,11 +33,16 @@ def gradients_of_plain(plain: Callable[..., Any], inputs: tuple[Tensor | None, .
         The gradient of each input; None for one that needs none.
     """
     with torch.enable_grad():
-        # views of their own: where one input was made of another, the gradient must not reach that one on the way through the first
+        # views of their own: where one input was made of another, the gradient must not reach that one on the way
+        # through the first
         inputs = tuple(None if x is None else x.view_as(x) for x in inputs)
         outputs = plain(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=True) if grad is not None and output.requires_grad]
+        pairs = [
+            (output, grad)
+            for output, grad in zip(outputs, grads, strict=True)
+            if grad is not None and output.requires_grad
+        ]
         wanted = [x for x in inputs if x is not None and x.requires_grad]
         if not pairs or not wanted:
             return [None] * len(inputs)

@@ -1,10 +1,12 @@
 """A whole recurrence as one autograd function whose backward pass forms each weight gradient in one matrix product.
 
-What is read lies step after step: the block (D, n, ...) of a step holds its n running sequences, the longest first, for each of the D
-directions. n never rises, so the sequences of a step are the first rows of the step before. torch's own LSTM builds a graph of a dozen
-small operations a step on a CPU.
+What is read lies step after step: the block (D, n, ...) of a step holds its n running sequences, the longest first, for
+each of the D
+directions. n never rises, so the sequences of a step are the first rows of the step before. torch's own LSTM builds a
+graph of a dozen small operations a step on a CPU.
 
-Shapes: T steps, N sequences, n of them at a step, D directions, H hidden size, G = 4 H (LSTM) or 3 H (GRU) gates, P rows of all blocks.
+Shapes: T steps, N sequences, n of them at a step, D directions, H hidden size, G = 4 H (LSTM) or 3 H (GRU) gates, P
+rows of all blocks.
 """
 
 import functools
@@ -29,7 +31,8 @@ def _blocks(x: Tensor, counts: list[int], directions: int) -> list[Tensor]:
 def _products(weight: Tensor, dtype: torch.dtype, steps: int) -> Callable[[Tensor], Tensor]:
     """The function x (D, n, K) -> x weight^T (D, n, N) for weight (D, N, K), in precision `dtype`.
 
-    A product of few rows spends up to half of its time on laying out the weight for the processor. oneDNN does that once, here.
+    A product of few rows spends up to half of its time on laying out the weight for the processor. oneDNN does that
+    once, here.
     """
     weight = weight.to(dtype)
     if len(weight) == 1 and steps > 3 and dtype in _packable():
@@ -53,13 +56,21 @@ def _plain(kind: str, gates: Tensor, weight: Tensor, start: State, counts: list[
     for block in _blocks(gates, counts, len(weight)):
         state = tuple(x[:, : block.size(1)] for x in state)
         hidden_gates = torch.bmm(state[0].to(weight.dtype), weight.transpose(1, 2))
-        state = plain_lstm_gates(block, hidden_gates, state[1]) if kind == "lstm" else (plain_gru_gates(block, hidden_gates, state[0]),)
+        state = (
+            plain_lstm_gates(block, hidden_gates, state[1])
+            if kind == "lstm"
+            else (plain_gru_gates(block, hidden_gates, state[0]),)
+        )
         found.append(tuple(x.flatten(0, 1) for x in state))
     return tuple(torch.cat(x) for x in zip(*found, strict=True))
 
 
-def _weight_gradient(grads: list[Tensor], states: list[Tensor], start: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """Of the hidden products: gradients of the gates and states after each step, in blocks, and the first state -> (D, G, H)."""
+def _weight_gradient(
+    grads: list[Tensor], states: list[Tensor], start: Tensor, weight: Tensor, dtype: torch.dtype
+) -> Tensor:
+    """Of the hidden products: gradients of the gates and states after each step, in blocks, and the first state -> (D,
+    G, H).
+    """
     found = []
     for d in range(len(weight)):
         before = [start[d, : grads[0].size(1)], *(state[d, : grad.size(1)] for state, grad in zip(states, grads[1:]))]
@@ -75,7 +86,9 @@ class _LSTM(torch.autograd.Function):
         states, cells, squashed = (acts.new_empty(len(acts), size) for _ in range(3))
         product, minus_one = _products(weight, dtype, len(counts) if train else 0), acts.new_tensor(-1.0)
         h, c = hidden, cell
-        for part, state, after, s in zip(*(_blocks(x, counts, directions) for x in (acts, states, cells, squashed)), strict=True):
+        for part, state, after, s in zip(
+            *(_blocks(x, counts, directions) for x in (acts, states, cells, squashed)), strict=True
+        ):
             n = part.size(1)
             part.add_(product(h[:, :n]))
             i, f, g, o = part.split(size, dim=-1)
@@ -98,11 +111,18 @@ class _LSTM(torch.autograd.Function):
         gates, weight, hidden, cell, acts, states, cells, squashed = ctx.saved_tensors
         if is_differentiated_again():
             plain = functools.partial(_plain_lstm, counts=ctx.counts)
-            return *gradients_of_plain(plain, (gates, weight, hidden, cell), (grad_states, grad_cells)), None, None, None
+            return (
+                *gradients_of_plain(plain, (gates, weight, hidden, cell), (grad_states, grad_cells)),
+                None,
+                None,
+                None,
+            )
         size, directions, counts = weight.size(-1), len(weight), ctx.counts
         product = _products(weight.transpose(1, 2), ctx.dtype, len(counts))
         d_gates = torch.empty_like(acts)
-        parts, hiddens, befores, tanhs, outs = (_blocks(x, counts, directions) for x in (acts, states, cells, squashed, d_gates))
+        parts, hiddens, befores, tanhs, outs = (
+            _blocks(x, counts, directions) for x in (acts, states, cells, squashed, d_gates)
+        )
         of_states, of_cells = ([] if x is None else _blocks(x, counts, directions) for x in (grad_states, grad_cells))
         of_start = any(ctx.needs_input_grad[2:4])
         carry, cell_carry, grad, work = (torch.zeros_like(hidden, dtype=acts.dtype) for _ in range(4))

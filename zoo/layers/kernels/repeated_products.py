@@ -1,10 +1,11 @@
-"""The gradient of a matrix that many steps multiply by, formed in one product after the last step instead of one product a step.
+"""The gradient of a matrix that many steps multiply by, formed in one product after the last step instead of one
+product a step.
 
-A decoder loop in plain torch multiplies by the same matrices at every step, and autograd forms a product and a sum a step for the
-gradient of each. Inside `repeated(steps)` the loop stays the same plain torch and calls the same modules, but these products are
-recorded in another way. For each matrix W, `_Root` makes two tensors with a slot for each step. They carry gradients only and take no
-memory. Step t passes its slots through `_Product`, whose backward pass gives the gradient of its output to the one and its input to the
-other. Autograd stacks the slots, and `_Root` forms
+A decoder loop in plain torch multiplies by the same matrices at every step, and autograd forms a product and a sum a
+step for the gradient of each. Inside `repeated(steps)` the loop stays the same plain torch and calls the same modules,
+but these products are recorded in another way. For each matrix W, `_Root` makes two tensors with a slot for each step.
+They carry gradients only and take no memory. Step t passes its slots through `_Product`, whose backward pass gives the
+gradient of its output to the one and its input to the other. Autograd stacks the slots, and `_Root` forms
 
     d W = sum_t (d y_t)^T x_t = [d y_1; ...; d y_T]^T [x_1; ...; x_T]    for    y_t = x_t W^T.
 
@@ -24,7 +25,9 @@ from zoo.layers.kernels import product_dtype, usable, wide
 
 
 class _Root(torch.autograd.Function):
-    """W (N, K) -> slots (T, R, N) and (T, R, K) for T steps with R rows each; W (B, N, K) -> (T, B, R, N) and (T, B, R, K)."""
+    """W (N, K) -> slots (T, R, N) and (T, R, K) for T steps with R rows each; W (B, N, K) -> (T, B, R, N) and (T, B, R,
+    K).
+    """
 
     @staticmethod
     def forward(ctx, weight, steps, rows, dtype):
@@ -92,7 +95,12 @@ class _Repeated(TorchFunctionMode):
                 return y if not bias or bias[0] is None else y + bias[0].to(y.dtype)
         elif func in (torch.matmul, Tensor.matmul, Tensor.__matmul__) and len(args) == 2:
             x, other = args
-            if other.dim() == 3 and x.dim() == 3 and other.requires_grad and other.untyped_storage().data_ptr() in self.given:
+            if (
+                other.dim() == 3
+                and x.dim() == 3
+                and other.requires_grad
+                and other.untyped_storage().data_ptr() in self.given
+            ):
                 # these products of a few rows wait for memory: lower precision would only add conversions
                 return self._product(x, other.transpose(1, 2), wide(other[:0]).dtype)
         return func(*args, **(kwargs or {}))
@@ -118,7 +126,8 @@ def repeated(steps: int, *memory: Tensor) -> AbstractContextManager:
 
     Args:
         steps: Expected number of them; more or fewer are right as well.
-        memory: Tensors (B, S, K) other than parameters that each step multiplies by, such as the keys and values of an attention.
+        memory: Tensors (B, S, K) other than parameters that each step multiplies by, such as the keys and values of an
+            attention.
     """
     if steps > 1 and torch.is_grad_enabled() and usable("repeated_products", *memory):
         return _Repeated(steps, memory)

@@ -14,7 +14,9 @@ from zoo.layers.kernels.function import gradients_of_plain, is_differentiated_ag
 def plain_window_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """query (T, B, K), keys (L + T - 1, B, K), v (K,) -> (T, B, L), the nearest step first."""
     window = len(keys) - len(query) + 1
-    hidden = torch.tanh(wide(query).unsqueeze(-1) + wide(keys).unfold(0, window, 1))  # (T, B, K, L), the farthest step first
+    hidden = torch.tanh(
+        wide(query).unsqueeze(-1) + wide(keys).unfold(0, window, 1)
+    )  # (T, B, K, L), the farthest step first
     return torch.einsum("tbkl,k->tbl", hidden, wide(v)).flip(-1)
 
 

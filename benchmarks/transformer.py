@@ -1,0 +1,156 @@
+"""Speed of the Transformer beside code on torch.nn.Transformer's layers of equal size, in one run.
+
+    python benchmarks/transformer.py [--threads 2] [--rounds 5]
+
+4 + 4 layers of 128 with 4 heads, feed-forward 256, shared vocabulary of 5,000, dropout 0.3; sentences of 6 to 20 tokens
+in batches of 128 sorted by length, as the data modules make them. Greedy search writes exactly 16 tokens for each of
+128 sentences on both sides.
+
+* train: one optimiser step.
+* cached: greedy decoding; the baseline keeps each layer's input and lets torch's layer attend from the last position to
+  it.
+* full: greedy decoding as it is usually written around nn.Transformer, which runs the whole prefix through the decoder
+  at every step.
+"""
+
+import argparse
+import math
+import time
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from zoo.batches.translation import pad_batch
+from zoo.layers.search import greedy_search
+from zoo.models.transformer import TransformerNMT, positions
+from zoo.text import BOS, EOS, PAD
+from zoo.utils.allocator import keep_freed_memory
+
+D, HEADS, FF, LAYERS, V, B, STEPS = 128, 4, 256, 4, 5000, 128, 16
+
+
+class Plain(nn.Module):
+    """The same model around nn.TransformerEncoder and nn.TransformerDecoder."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(V, D, padding_idx=PAD)
+        self.dropout = nn.Dropout(0.3)
+        encoder = nn.TransformerEncoderLayer(D, HEADS, FF, 0.3, batch_first=True)
+        decoder = nn.TransformerDecoderLayer(D, HEADS, FF, 0.3, batch_first=True)
+        self.encoder = nn.TransformerEncoder(encoder, LAYERS, enable_nested_tensor=False)
+        self.decoder = nn.TransformerDecoder(decoder, LAYERS)
+        self.register_buffer("places", positions(100, D), persistent=False)
+
+    def embed(self, ids: Tensor, first: int = 0) -> Tensor:
+        return self.dropout(self.table(ids) * math.sqrt(D) + self.places[first : first + ids.size(1)])
+
+    def loss(self, batch) -> Tensor:
+        pads = batch.src == PAD
+        memory = self.encoder(self.embed(batch.src), src_key_padding_mask=pads)
+        tgt, labels = batch.tgt[:, :-1], batch.tgt[:, 1:]
+        causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1))
+        found = self.decoder(self.embed(tgt), memory, tgt_mask=causal, memory_key_padding_mask=pads, tgt_is_causal=True)
+        return cross_entropy(
+            (found @ self.table.weight.t()).flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1
+        )
+
+    @torch.no_grad()
+    def full(self, src: Tensor) -> Tensor:
+        pads = src == PAD
+        memory = self.encoder(self.embed(src), src_key_padding_mask=pads)
+        words = torch.full((len(src), 1), BOS)
+        for _ in range(STEPS):
+            causal = nn.Transformer.generate_square_subsequent_mask(words.size(1))
+            found = self.decoder(
+                self.embed(words), memory, tgt_mask=causal, memory_key_padding_mask=pads, tgt_is_causal=True
+            )
+            words = torch.cat([words, (found[:, -1:] @ self.table.weight.t()).argmax(-1)], 1)
+        return words
+
+    @torch.no_grad()
+    def cached(self, src: Tensor) -> Tensor:
+        pads = src == PAD
+        memory = self.encoder(self.embed(src), src_key_padding_mask=pads)
+        words, past = torch.full((len(src), 1), BOS), [None] * LAYERS
+        for t in range(STEPS):
+            x = self.embed(words[:, -1:], t)
+            for n, layer in enumerate(self.decoder.layers):
+                past[n] = x if past[n] is None else torch.cat([past[n], x], 1)
+                x = layer.norm1(x + layer.self_attn(x, past[n], past[n], need_weights=False)[0])
+                x = layer.norm2(
+                    x + layer.multihead_attn(x, memory, memory, key_padding_mask=pads, need_weights=False)[0]
+                )
+                x = layer.norm3(x + layer.linear2(torch.relu(layer.linear1(x))))
+            words = torch.cat([words, (x @ self.table.weight.t()).argmax(-1)], 1)
+        return words
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    keep_freed_memory()  # as the command line does
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    batches = []
+    for length in (6, 9, 12, 15, 20):
+        rows = [[torch.randint(EOS + 1, V, (length - n % 2,)).tolist() for n in range(B)] for _ in range(2)]
+        batches.append(pad_batch(*rows))
+    tokens = sum(int(batch.tgt_lengths.sum()) for batch in batches)
+    ours = TransformerNMT(V, V, True, True, D, HEADS, FF, LAYERS, LAYERS, dropout=0.3)
+    plain = Plain()
+    optimizers = {model: torch.optim.AdamW(model.parameters(), fused=True) for model in (ours, plain)}
+
+    def train(model: nn.Module) -> None:
+        model.train()
+        for batch in batches:
+            if model is plain:
+                loss = plain.loss(batch)
+            else:
+                loss, count = ours.loss(batch, 0.1)
+                loss = loss / count
+            optimizers[model].zero_grad()
+            loss.backward()
+            optimizers[model].step()
+
+    @torch.no_grad()
+    def search() -> None:
+        memory, state = ours.eval().encode(batches[2].src, batches[2].src_lengths)
+        inner, state = ours.step, tuple(x.unsqueeze(1) for x in state)
+
+        def step(*arguments):
+            readouts, state, weights = inner(*arguments)
+            return ours.embeddings.logits(readouts), state, weights
+
+        greedy_search(step, state, memory, max_length=STEPS, min_length=STEPS)
+
+    jobs = {
+        "train ours": lambda: train(ours),
+        "train plain": lambda: train(plain),
+        "decode ours": search,
+        "decode cached": lambda: plain.eval().cached(batches[2].src),
+        "decode full": lambda: plain.eval().full(batches[2].src),
+    }
+    for dtype in (torch.float32, torch.bfloat16):
+        seconds = dict.fromkeys(jobs, float("inf"))
+        for _ in range(options.rounds):  # alternated: a change of the machine's pace meets all
+            for name, job in jobs.items():
+                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+                    start = time.perf_counter()
+                    job()
+                    seconds[name] = min(seconds[name], time.perf_counter() - start)
+        print(f"\n{str(dtype).removeprefix('torch.')}: {options.threads} threads")
+        print(f"{'':28}{'ours':>10}{'plain':>10}{'ratio':>8}")
+        for label, a, b, unit in [
+            ("training, target tokens/s", "train ours", "train plain", tokens),
+            ("greedy, cached, tokens/s", "decode ours", "decode cached", B * STEPS),
+            ("greedy, full, tokens/s", "decode ours", "decode full", B * STEPS),
+        ]:
+            print(f"{label:28}{unit / seconds[a]:10.0f}{unit / seconds[b]:10.0f}{seconds[b] / seconds[a]:8.2f}")
+
+
+if __name__ == "__main__":
+    main()

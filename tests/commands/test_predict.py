@@ -1,0 +1,423 @@
+"""`zoo predict` with classifiers and captioners: texts, files, standard input, pairs; what it writes and what it
+refuses.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from captions_fakes import picture
+
+from zoo import registry
+from zoo.cli import main
+from zoo.models.attention_over_attention import AttentionOverAttentionReader
+from zoo.models.han import HAN
+from zoo.models.show_attend_tell import ShowAttendTell
+from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.text import Tokenizer
+
+WORDS = "a good film . it is bad"
+
+
+def ready(model):
+    model.tokenizer = Tokenizer.train([WORDS], "word_punct", 12, lowercase=True)
+    model.label_names = ["negative", "neutral", "positive"]
+    return model.eval()
+
+
+@pytest.fixture
+def zoo_of(monkeypatch):
+    """Makes every name stand for one model."""
+
+    def put(model):
+        monkeypatch.setattr(registry, "load", lambda name: ready(model))
+        return model
+
+    return put
+
+
+STORY = "a good film . it is bad"
+
+
+@pytest.fixture
+def reader(zoo_of):
+    torch.manual_seed(0)
+    return zoo_of(AttentionOverAttentionReader(**AttentionOverAttentionReader.tiny))
+
+
+@pytest.fixture
+def han(zoo_of):
+    torch.manual_seed(0)
+    return zoo_of(HAN(**HAN.tiny))
+
+
+def fails(capsys, *args):
+    capsys.readouterr()
+    assert main([*args]) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("zoo: error: ") and err.count("\n") == 1
+    return err.removeprefix("zoo: error: ").rstrip()
+
+
+def test_one_line_a_text(han, capsys):
+    assert main(["predict", "han", "A good film.", "", "Bad. It is a bad film."]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    for line, result in zip(lines, han.classify(["A good film.", "", "Bad. It is a bad film."])):
+        assert line == f"{result.label} {result.probabilities[result.label]:.4f}"
+
+
+def test_files_texts_and_standard_input_mix(han, capsys, tmp_path, monkeypatch):
+    review = tmp_path / "review.txt"
+    review.write_bytes("\ufeffA good film.\n\nIt is bad.\r\n".encode())
+    monkeypatch.setattr(sys, "stdin", io.StringIO("it is\na film"))
+    assert main(["predict", "han", str(review), "-", "good", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [[s["words"] for s in f["sentences"]] for f in found] == [
+        [["A", "good", "film", "."], ["It", "is", "bad", "."]],
+        [["it", "is", "a", "film"]],
+        [["good"]],
+    ]
+    assert found[1]["source"] == "it is\na film"
+    for f in found:
+        assert sum(s["weight"] for s in f["sentences"]) == pytest.approx(1, abs=1e-3)
+        assert sum(f["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+
+
+def test_lines_of_standard_input(han, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("good\n\nbad film\n"))
+    assert main(["predict", "han"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_pictures_and_pages(han, tmp_path, capsys):
+    args = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
+    assert main(["predict", "han", "good film.", "", "bad", *args]) == 0
+    assert sorted(f.name for f in tmp_path.iterdir()) == [
+        "x-3.html",
+        "x-3.png",
+        "x.html",
+        "x.png",
+    ]  # an empty text has none
+
+
+def test_several_labels(zoo_of, capsys):
+    model = zoo_of(HAN(**{**HAN.tiny, "multi_label": True}))
+    torch.nn.init.zeros_(model.classifier.weight)
+    model.classifier.bias.data = torch.tensor([1.0, -5.0, 2.0])
+    assert main(["predict", "han", "good"]) == 0
+    assert capsys.readouterr().out == "positive 0.8808, negative 0.7311\n"
+    model.classifier.bias.data = torch.tensor([0.0, -1.0, -1.0])  # 0.5 is not above the threshold, as in the scores
+    assert main(["predict", "han", "good"]) == 0
+    assert capsys.readouterr().out == "no label\n"
+
+
+def test_pairs(zoo_of, capsys, monkeypatch):
+    zoo_of(StructuredSelfAttention(**{**StructuredSelfAttention.tiny, "pair": True}))
+    assert main(["predict", "ssa", "a film", "it is bad", "good", "bad", "--json"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found[0]["source"] == ["a film", "it is bad"] and found[1]["tokens"] == [["good"], ["bad"]]
+    assert "compares two texts: give an even number of them; got 1" in fails(capsys, "predict", "ssa", "a")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a film\tbad\n\tgood\n"))
+    assert main(["predict", "ssa"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a film\n"))
+    assert "each line must hold two texts with a tab between them; got 'a film'" in fails(capsys, "predict", "ssa")
+
+
+def test_a_bad_line_has_its_number_and_costs_no_other_line_its_answer(reader, capsys, monkeypatch):
+    good = json.dumps({"document": STORY, "query": "a XXXXX"})
+    lines = [good] * 150
+    lines[9] = ""
+    lines[35], lines[99] = '{"document": "a", "query": "b"}', '{"document": "\\ud800", "query": "XXXXX"}'
+    lines[120], lines[140] = "[" * 100_000, "what?"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+    assert main(["predict", "reader"]) == 2
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 145
+    starts = [
+        "zoo: line 36: the query must have XXXXX in place of the missing word",
+        "zoo: line 100: the text is not valid Unicode: character 1 is half a surrogate pair, \\ud800",
+        "zoo: line 121: each line must be a JSON object",
+        "zoo: line 141: each line must be a JSON object",
+        "zoo: error: 4 of 150 lines could not be answered; see above",
+    ]
+    assert len(err.splitlines()) == 5 and all(map(str.startswith, err.splitlines(), starts)), err
+
+
+def test_lines_that_are_not_utf8(han, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"good\nbad \xff\ngood film\n"), encoding="utf-8"))
+    assert main(["predict", "han"]) == 2
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2
+    assert err == "zoo: error: line 2: the text is not valid Unicode: character 5 is byte 0xff, so it is not UTF-8\n"
+    assert fails(capsys, "predict", "han", "bad \udcff") == err.partition("line 2: ")[2].rstrip()
+
+
+@pytest.mark.parametrize(
+    "name, message",
+    [("stdin", "stdin is closed; give texts, or pipe them in"), ("stdout", "stdout is closed; send it to a file")],
+)
+def test_closed_streams(han, capsys, monkeypatch, name, message):
+    monkeypatch.setattr(sys, name, None)
+    assert main(["predict", "han"]) == 2
+    assert capsys.readouterr().err == f"zoo: error: {message}\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
+def test_output_on_a_full_disk():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "zoo", "list"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr == "zoo: error: [Errno 28] No space left on device\n"
+
+
+def test_a_file_that_cannot_be_read_costs_no_other_text_its_answer(han, capsys, tmp_path):
+    os.mkfifo(tmp_path / "pipe") if hasattr(os, "mkfifo") else (tmp_path / "pipe").mkdir()
+    assert main(["predict", "han", "good", str(tmp_path / "pipe"), "bad"]) == 2
+    out, err = capsys.readouterr()
+    assert (
+        len(out.splitlines()) == 2
+        and err.startswith(f"zoo: error: text 2: {tmp_path / 'pipe'} is ")
+        and err.count("\n") == 1
+    )
+
+
+def test_mistakes(han, capsys, tmp_path):
+    assert (
+        fails(capsys, "predict", "han", "a", "--beam-size", "3")
+        == "han is for classification: --beam-size is for translation, completion and captions"
+    )
+    assert (
+        fails(capsys, "predict", "han", "a", "--n-best", "3")
+        == "han is for classification: --n-best is for translation, completion and captions"
+    )
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes("Größe".encode("latin-1"))
+    assert (
+        fails(capsys, "predict", "han", str(latin))
+        == f"{latin} is not UTF-8 text (byte 2); convert it first, e.g. with iconv"
+    )
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"abc\0def")
+    assert fails(capsys, "predict", "han", str(binary)) == f"{binary} is a binary file; give a text file"
+
+
+def test_a_text_longer_than_any_file_name(han, capsys):
+    assert main(["predict", "han", "good film. " * 2000, "a\0b"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_translators_write_no_page(toy_registry, capsys):
+    assert "toy.v2 is for translation, which has no HTML page; use --plot" in fails(
+        capsys, "predict", "toy.v2", "a", "--html", "x.html"
+    )
+
+
+# ---- images ----
+
+
+@pytest.fixture
+def captioner(zoo_of):
+    torch.manual_seed(0)
+    return zoo_of(ShowAttendTell(**ShowAttendTell.tiny))
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number, name in enumerate(["b.png", "a.JPG", "c.gif"]):
+        (folder / name).write_bytes(picture(number, kind={"JPG": "JPEG"}.get(name[2:], name[2:].upper())))
+    (folder / "notes.txt").write_text("not an image, and not named like one")
+    return folder
+
+
+def test_one_image_one_line(captioner, photos, capsys, tmp_path):
+    file = str(photos / "b.png")
+    page, plot = tmp_path / "b.html", tmp_path / "plot.png"
+    assert main(["predict", "captioner", file, "--plot", str(plot), "--html", str(page)]) == 0
+    assert capsys.readouterr().out == captioner.caption(file).text + "\n"
+    assert plot.is_file() and page.is_file()
+
+
+def test_a_folder_gives_each_image_with_its_name(captioner, photos, capsys, tmp_path):
+    assert main(["predict", "captioner", str(photos), "--beam-size", "1", "--plot", str(tmp_path / "plot.png")]) == 0
+    names = [str(photos / name) for name in ("a.JPG", "b.png", "c.gif")]
+    want = [f"{name}\t{captioner.caption(name, beam_size=1).text}" for name in names]
+    assert capsys.readouterr().out.splitlines() == want
+    assert {path.name for path in tmp_path.glob("plot*")} == {"plot.png", "plot-2.png", "plot-3.png"}
+
+
+def test_image_names_on_standard_input_as_json(captioner, photos, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{photos / 'b.png'}\n{photos / 'c.gif'}\n"))
+    assert main(["predict", "captioner", "--json", "--n-best", "2"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [f["source"] for f in found] == [str(photos / "b.png"), str(photos / "c.gif")]
+    assert all(len(f["n_best"]) == 2 and len(f["attention"]) == len(f["tokens"]) for f in found)
+
+
+def test_a_bad_image_is_reported_and_the_others_are_captioned(captioner, photos, capsys):
+    whole = (photos / "a.JPG").read_bytes()
+    (photos / "aa.jpg").write_bytes(whole[: len(whole) // 2])
+    assert main(["predict", "captioner", str(photos), "missing.png"]) == 2
+    out, err = capsys.readouterr()
+    assert [line.split("\t")[0] for line in out.splitlines()] == [
+        str(photos / name) for name in ("a.JPG", "b.png", "c.gif")
+    ]
+    lines = [line for line in err.splitlines() if line.startswith("zoo: ")]
+    assert lines[0].startswith(f"zoo: {photos / 'aa.jpg'}: ") and lines[1] == "zoo: missing.png: there is no such file"
+    assert lines[2:] == ["zoo: error: 2 of 5 images could not be read; see above"]
+
+
+def test_an_empty_folder(captioner, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert fails(capsys, "predict", "captioner", str(tmp_path / "empty")).startswith(
+        f"the folder {tmp_path / 'empty'} holds no images (.bmp, "
+    )
+
+
+def test_where_nothing_can_be_written_nothing_is_loaded(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(registry, "load", lambda name: pytest.fail("loaded first"))
+    assert "the name of a picture must end in one of .avif, .eps, " in fails(
+        capsys, "predict", "any", "a", "--plot", str(tmp_path / "x.abc")
+    )
+    assert fails(capsys, "predict", "any", "a", "--plot", str(tmp_path / "x")).endswith(f"got {str(tmp_path / 'x')!r}")
+    assert (
+        fails(capsys, "predict", "any", "a", "--plot", str(tmp_path / "no" / "x.png"))
+        == f"{tmp_path / 'no'}: no such file or folder"
+    )
+    assert (
+        fails(capsys, "predict", "any", "a", "--html", str(tmp_path / "no" / "x.html"))
+        == f"{tmp_path / 'no'}: no such file or folder"
+    )
+    assert fails(capsys, "predict", "any", "a", "--html", str(tmp_path)) == f"{tmp_path} is a folder; give a file"
+    (tmp_path / "a.txt").write_text("ein Hund\ta dog\n", encoding="utf-8")
+    assert "must end in one of" in fails(
+        capsys, "align", "any", str(tmp_path / "a.txt"), "--plot", str(tmp_path / "x.abc")
+    )
+
+
+def test_a_folder_is_no_text(han, tmp_path, capsys, monkeypatch):
+    assert (
+        fails(capsys, "predict", "han", str(tmp_path))
+        == f"{tmp_path} is a folder; give text files, e.g. {tmp_path}/*.txt"
+    )
+    (tmp_path / "good").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", "han", "good"]) == 0, "a word that is the name of a folder by chance"
+
+
+# ---- queries about documents ----
+
+
+def test_queries_about_a_document(reader, capsys, tmp_path):
+    story = tmp_path / "story.txt"
+    story.write_text(STORY, encoding="utf-8")
+    args = [
+        "predict",
+        "reader",
+        "XXXXX is good",
+        "a XXXXX",
+        "--document",
+        str(story),
+        "--plot",
+        str(tmp_path / "x.png"),
+        "--html",
+        str(tmp_path / "x.html"),
+    ]
+    assert main(args) == 0
+    want = reader.answer(STORY, ["XXXXX is good", "a XXXXX"])
+    assert capsys.readouterr().out.splitlines() == [f"{r.answer} {r.probabilities[r.answer]:.4f}" for r in want]
+    assert {path.name for path in tmp_path.iterdir()} == {"story.txt", "x.png", "x-2.png", "x.html", "x-2.html"}
+    assert main(["predict", "reader", "XXXXX", "--document", STORY, "--candidates", "film|bad", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["probabilities"]) == ["film", "bad"] and found["document"] == STORY.split()
+    assert found["source"] == {"document": STORY, "candidates": ["film", "bad"], "query": "XXXXX"}
+
+
+def test_queries_may_stand_behind_the_options(reader, capsys):
+    assert main(["predict", "reader", "--document", STORY, "XXXXX is", "a XXXXX"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    with pytest.raises(SystemExit):
+        main(["predict", "reader", "XXXXX", "--dokument", STORY])
+    assert "unrecognized arguments: --dokument" in capsys.readouterr().err
+
+
+def test_queries_as_json_lines(reader, capsys, monkeypatch):
+    lines = [{"document": STORY, "query": "XXXXX", "candidates": ["bad"]}, {"document": "it is", "query": "a XXXXX"}]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, lines)) + "\n\n"))
+    assert main(["predict", "reader", "--json"]) == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first["answer"] == "bad" and second["answer"] in ("it", "is") and second["source"] == lines[1]
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"query": "a XXXXX"}\n'))
+    assert main(["predict", "reader", "--document", STORY]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        (
+            "what?",
+            "each line must be a JSON object with the fields document, query and, if wanted, candidates; Expecting "
+            "value",
+        ),
+        ('["a"]', "each line must be a JSON object with the fields document, query and, if wanted, candidates; got"),
+        ('{"query": "XXXXX"}', "each line must be a JSON object with the fields document, query"),
+        ('{"document": 3, "query": "XXXXX"}', "'document' of a line must be a string; got 3"),
+        (
+            '{"document": "a", "query": "XXXXX", "candidates": "a"}',
+            "'candidates' of a line must be a list of strings; got 'a'",
+        ),
+        (
+            '{"document": "a", "query": "XXXXX", "candidate": ["a"]}',
+            "a line has the fields document, query and candidates; got candidate",
+        ),
+        ('{"document": "a", "query": "b"}', "the query must have XXXXX in place of the missing word; got 'b'"),
+    ],
+)
+def test_lines_that_are_no_questions(reader, capsys, monkeypatch, line, message):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(line + "\n"))
+    assert fails(capsys, "predict", "reader").startswith(f"line 1: {message}")
+
+
+def test_mistakes_with_queries(reader, zoo_of, capsys, tmp_path):
+    for nothing, what in (
+        ("story.txt", "there is no such file"),
+        (str(tmp_path), "it is a folder"),
+        ("", "it is empty"),
+    ):
+        wrong = fails(capsys, "predict", "reader", "XXXXX", "--document", nothing)
+        assert wrong == f"--document {nothing}: {what}; give a text file, or the document itself"
+    assert (
+        fails(capsys, "predict", "reader", "XXXXX") == "reader answers queries about a document: give --document FILE"
+    )
+    wrong = fails(capsys, "predict", "reader", "XXXXX", "--document", STORY, "--beam-size", "2")
+    assert wrong == "reader is for reading: --beam-size is for translation, completion and captions"
+    assert fails(capsys, "predict", "reader", "--document", "-").startswith(
+        "--document - reads the document from standard input: give the queries"
+    )
+    assert "none of the candidates is in the document" in fails(
+        capsys, "predict", "reader", "XXXXX", "--document", STORY, "--candidates", "x|y"
+    )
+    zoo_of(HAN(**HAN.tiny))
+    wrong = fails(capsys, "predict", "han", "a", "--document", STORY)
+    assert wrong == "han is for classification: --document is for reading"
+
+
+@pytest.mark.parametrize("name", ["photo.png", "link.png", "other.png"])
+def test_what_is_read_is_not_written_over(name, toy_registry, tmp_path, capsys):
+    """By its own name, by a link, or as the picture of the second answer."""
+    for file in ("photo.png", "other-2.png"):
+        (tmp_path / file).write_bytes(b"pixels")
+    (tmp_path / "link.png").symlink_to("photo.png")
+    texts = [str(tmp_path / "photo.png"), str(tmp_path / "other-2.png")]
+    message = fails(capsys, "predict", "toy.v2", *texts, "--plot", str(tmp_path / name))
+    assert message.startswith("--plot would write over") and message.endswith("which is read; give another name")
+    message = fails(capsys, "predict", "toy.v2", "a", "--html", str(tmp_path / "thesis.docx"))
+    assert message.startswith("the name of a page must end in .html")
+    assert all((tmp_path / file).read_bytes() == b"pixels" for file in ("photo.png", "other-2.png"))

@@ -1,0 +1,495 @@
+"""`zoo compare`: tiny trainings from beginning to end, what it measures, what it refuses, and its real recipes."""
+
+import contextlib
+import importlib
+import inspect
+import io
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from filelock import FileLock
+
+from zoo.cli import main
+from zoo.comparison import jobs as comparison
+from zoo.comparison import measures as comparison_measures
+from zoo.comparison import report as comparison_report
+from zoo.comparison.measures import attention_measures, length_bins, mean_attention_measures
+from zoo.tasks.translation import Translation
+
+ROOT = Path(__file__).parents[2]
+RECIPES = ROOT / "recipes" / "comparison"
+NAMES = sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem != "base")
+WORDS = "ein Hund läuft über die kleine Straße im Schnee mit roten Bällen und springt".split()
+
+
+def fails(capsys, *args):
+    """Runs a command that must fail; returns its one line and what it printed before."""
+    assert main(["compare", *map(str, args)]) == 2
+    out, err = capsys.readouterr()
+    lines = [line for line in err.splitlines() if line.startswith("zoo: error: ")]
+    assert len(lines) == 1 and "Traceback" not in err
+    return lines[0].removeprefix("zoo: error: "), out
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Small data, and small recipes made of the real ones; the processes of a job run within this one."""
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    rng = random.Random(0)
+    folder = tmp_path / "data" / "multi30k"
+    folder.mkdir(parents=True)
+    for part, count in {"train": 60, "val": 8, "test_2016_flickr": 12, "test_2017_flickr": 2}.items():
+        lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(count)]
+        (folder / f"{part}.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (folder / f"{part}.de").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
+    recipes = tmp_path / "recipes"
+    recipes.mkdir()
+    base = yaml.safe_load((RECIPES / "base.yaml").read_text(encoding="utf-8"))
+    sizes = dict(src_vocab_size=120, tgt_vocab_size=120, embedding_size=12, hidden_size=12)
+    base["model"]["init_args"] |= dict(sizes, warmup_steps=4, total_steps=44)
+    base["data"]["init_args"] |= dict(vocab_size=120, batch_size=3)
+    base["trainer"] |= dict(max_epochs=2, precision="32-true", accelerator="cpu", num_sanity_val_steps=0)
+    (recipes / "base.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
+    own = {
+        "dot": "# Dot score.\nmodel: {class_path: zoo.models.luong.LuongNMT, init_args: {score: dot}}\n",
+        "none": "# Nothing.\nmodel: {class_path: zoo.models.seq2seq.Seq2SeqNMT, init_args: {hidden_size: 12}}\n",
+    }
+    for name, text in own.items():
+        (recipes / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def options(place, *more):
+    folders = {"--out": "out", "--recipes": "recipes", "--data.root": "data"}
+    return [part for key, name in folders.items() for part in (key, str(place / name))] + [
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        *more,
+    ]
+
+
+@pytest.fixture
+def within(monkeypatch):
+    """Runs the processes of jobs in this one, which takes no time to start; returns the list of what was run."""
+    commands = []
+
+    def run(self, job, command, slot):
+        commands.append([job.name, command[0]])
+        if command[0] == "zoo":
+            with contextlib.redirect_stderr(io.StringIO()):
+                failed = main(command[1:])
+            if failed:
+                raise comparison._FailedError("it is broken")
+        else:
+            comparison_measures.evaluate(command[1])
+
+    monkeypatch.setattr(comparison.Runner, "_process", run)
+    return commands
+
+
+def test_from_training_to_the_page(place, within, capsys):
+    assert main(["compare", *options(place)]) == 0
+    assert "dot, seed 1: BLEU" in (out := capsys.readouterr().out) and out.splitlines()[-1] == str(
+        place / "out" / "README.md"
+    )
+    assert within == [[name, part] for name in ("dot", "none") for part in ("zoo", "zoo.comparison.measures")]
+    results = {
+        name: json.loads((place / "out" / name / "seed1" / "result.json").read_text()) for name in ("dot", "none")
+    }
+    dot, none = results["dot"], results["none"]
+    assert none["validation"]["attention"] is None and dot["validation"]["attention"]["relative_entropy"] > 0
+    assert dot["training"]["epochs"] == 2 and len(dot["training"]["validation"]) == 2
+    assert (
+        dot["training"]["steps"] == 40
+        and dot["training"]["tokens_per_second"] > 0
+        and dot["training"]["peak_memory_mb"] > 10
+    )
+    assert dot["training"]["tokens"] == none["training"]["tokens"], "an equal budget"
+    assert sum(part["sentences"] for part in dot["test"]["bleu_by_length"].values()) == 12
+    assert max(scores["bleu"] for scores in dot["training"]["validation"]) >= 0 and dot["device"] == "cpu"
+
+    page = (place / "out" / "README.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    assert rows.keys() == {"dot", "none"}
+    assert (
+        f"{dot['parameters'] / 1e6:.2f} M" in rows["dot"] and rows["none"].count("–") == 4
+    )  # feeding and three of attention
+    assert "* `dot`: Dot score." in page and "Budget: 2 epochs, 40 steps" in page and dot["signature"] in page
+    assert (place / "out" / "bleu_against_cost.png").read_bytes().startswith(b"\x89PNG")
+
+    # again: nothing is done twice; what is deleted is done again, the training not
+    within.clear()
+    before = {path: path.stat().st_mtime_ns for path in (place / "out").glob("*/seed1/*.json")}
+    assert main(["compare", *options(place)]) == 0
+    assert within == [] and capsys.readouterr().out.count("done before") == 2
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    (place / "out" / "none" / "seed1" / "result.json").unlink()
+    assert main(["compare", *options(place)]) == 0
+    assert within == [["none", "zoo.comparison.measures"]]
+
+    # other settings: one line, before anything runs
+    within.clear()
+    capsys.readouterr()
+    line, _ = fails(capsys, *options(place, "--epochs", "3"))
+    assert "2 epochs, not 3: choose another --out, or delete" in line
+    recipe = place / "recipes" / "dot.yaml"
+    recipe.write_text("# Another comment.\n" + recipe.read_text())
+    assert main(["compare", *options(place)]) == 0
+    recipe.write_text(recipe.read_text().replace("score: dot", "score: general"))
+    line, _ = fails(capsys, *options(place))
+    assert "dot/seed1/result.json is of another recipe: choose another --out" in line
+    assert within == []
+
+
+def test_a_job_that_fails_stops_no_other(place, within, capsys):
+    (place / "recipes" / "dot.yaml").write_text(
+        "model: {class_path: zoo.models.luong.LuongNMT, init_args: {window: 0}}\n"
+    )
+    line, out = fails(capsys, *options(place, "--epochs", "1"))
+    assert line == "1 of 2 jobs failed: dot, seed 1; the same command tries them again"
+    assert "dot, seed 1: failed: it is broken" in out and "none, seed 1: BLEU" in out
+    page = (place / "out" / "README.md").read_text(encoding="utf-8")
+    assert "`none`" in page and "`dot`" not in page
+
+
+def test_a_page_beside_its_recipes_links_them(place, within):
+    assert main(["compare", *options(place, "--epochs", "1", "--only", "dot", "--page", str(place / "recipes"))]) == 0
+    page = (place / "recipes" / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((\S+?)\)", page)
+    assert {"base.yaml", "dot.yaml"} <= set(links) and all((place / "recipes" / link).is_file() for link in links)
+    assert "--recipes FOLDER --epochs 1" in page
+
+
+def test_a_damaged_training_is_named(place, within, capsys):
+    assert main(["compare", *options(place, "--epochs", "1", "--only", "dot")]) == 0
+    folder = place / "out" / "dot" / "seed1"
+    (folder / "result.json").unlink()
+    training = (folder / "training.json").read_text()
+    (folder / "training.json").write_text(training[:20])
+    line, _ = fails(capsys, *options(place, "--epochs", "1"))
+    assert line == f"{folder / 'training.json'} is damaged: delete {folder} to train this anew"
+    (folder / "training.json").write_text(training)
+    (best,) = folder.rglob("best.ckpt")
+    best.unlink()
+    line, _ = fails(capsys, *options(place, "--epochs", "1"))
+    assert line == f"{best} of a finished training is missing: delete {folder} to train this anew"
+
+
+def test_message_of_a_failed_process(place):
+    plan = comparison.Plan(place / "recipes", place / "out", None, 1, "cpu", 1, 0)
+    job, runner = comparison.Job(plan, "dot", 1), comparison.Runner(plan, 1)
+    job.folder.mkdir(parents=True)
+    (job.folder / "log.txt").write_text("zoo: error: of an earlier try\n")
+    with pytest.raises(
+        comparison._FailedError, match=rf"No such file or directory: .*\({re.escape(str(job.folder / 'log.txt'))}\)"
+    ):
+        runner._process(job, ["json.tool", "nothing.json"], 0)
+    runner._process(job, ["this"], 0)
+    assert "Zen of Python" in (job.folder / "log.txt").read_text()
+
+
+def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
+    assert (
+        fails(capsys, *options(place, "--only", "dit"))[0] == "no mechanism 'dit' (nearest: dot); there are dot, none"
+    )
+    assert fails(capsys, *options(place, "--seeds", "-1"))[0] == "--seeds must be at least 0; got -1"
+    assert fails(capsys, *options(place, "--jobs", "0"))[0] == "--jobs must be at least 1; got 0"
+    assert fails(capsys, *options(place, "--epochs", "0"))[0] == "--epochs must be at least 1; got 0"
+    assert "holds no base.yaml" in fails(capsys, *options(place)[:2], "--recipes", place / "nowhere")[0]
+    assert (
+        fails(capsys, *options(place, "--data.root", str(place / "no")))[0]
+        == f"--data.root {place / 'no'}: no such folder"
+    )
+    assert "holds no results: train first" in fails(capsys, *options(place, "--report"))[0]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert fails(capsys, *options(place, "--device", "cuda"))[0].startswith("--device cuda: there is no GPU")
+    (place / "recipes" / "dot.yaml").write_text("a: [\n")
+    assert "dot.yaml is not YAML" in fails(capsys, *options(place))[0]
+    (place / "recipes" / "dot.yaml").write_text("a: 1\n")
+    assert "dot.yaml is no recipe" in fails(capsys, *options(place))[0]
+    (place / "recipes" / "base.yaml").write_text("model: {}\n")
+    assert "base.yaml must have `data:` and, as the budget" in fails(capsys, *options(place))[0]
+    damaged = place / "out" / "dot" / "seed1" / "result.json"
+    damaged.parent.mkdir(parents=True)
+    lacking = [{**_result("dot", 1, 30.0), **wrong} for wrong in ({"settings": None}, {"test": {}}, {"threads": "one"})]
+    for text in (b"{", b'"\xff"', b'{"name": "dot"}', *(json.dumps(result).encode() for result in lacking)):
+        damaged.write_bytes(text)
+        assert "result.json is damaged" in fails(capsys, *options(place, "--report"))[0]
+
+
+def test_results_of_another_recipe_stand_in_no_table(place, within, capsys):
+    assert main(["compare", *options(place, "--epochs", "1", "--only", "dot", "none")]) == 0
+    capsys.readouterr()
+    base = place / "recipes" / "base.yaml"
+    base.write_text(base.read_text().replace("total_steps: 44", "total_steps: 48"))
+    shutil.rmtree(place / "out" / "dot")
+    line, _ = fails(capsys, *options(place, "--epochs", "1", "--only", "dot"))
+    folder = place / "out" / "none" / "seed1"
+    assert (
+        line
+        == f"{folder / 'result.json'} is of another recipe: choose another --out, or delete {folder} to train this anew"
+    )
+
+
+def test_a_recipe_without_arguments(place):
+    (place / "recipes" / "dot.yaml").write_text("model:\n  init_args:\n")
+    plan = comparison.Plan(place / "recipes", place / "out", None, 1, "cpu", 1, 0)
+    assert "--model.total_steps" in comparison.Job(plan, "dot", 1).fit_arguments()
+
+
+def test_arguments_of_a_training(place):
+    plan = comparison.Plan(place / "recipes", place / "out", "DATA", 4, "cuda", 1, 2)
+    arguments = comparison.Job(plan, "dot", 7).fit_arguments()
+    given = dict(zip(arguments[5::2], arguments[6::2], strict=True))
+    assert given["--model.total_steps"] == "88" and given["--model.warmup_steps"] == "8", "stretched from 2 epochs to 4"
+    assert given["--seed_everything"] == given["--data.seed"] == "7" and given["--data.root"] == "DATA"
+    assert given["--trainer.accelerator"] == "gpu" and "--ckpt_path" not in given
+    checkpoint = place / "out" / "dot" / "seed7" / "base" / "checkpoints" / "best.ckpt"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.touch()
+    again = comparison.Job(plan, "dot", 7).fit_arguments()
+    assert again[again.index("--ckpt_path") + 1] == "last"
+
+
+def test_gpus_in_turn(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert [comparison._visible(n) for n in (0, 1)] == ["0", "1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert [comparison._visible(n) for n in (0, 1)] == ["3", "5"]
+
+
+def test_two_at_a_time_and_one_that_is_taken(place, capsys, monkeypatch):
+    """Jobs overlap with --jobs 2; a job at which another `zoo compare` is stays with that."""
+    at_once, most = [], []
+
+    def run(self, job, command, slot):
+        at_once.append(slot)
+        most.append(sorted(at_once))
+        time.sleep(0.2)
+        at_once.remove(slot)
+        raise comparison._FailedError("enough")
+
+    monkeypatch.setattr(comparison.Runner, "_process", run)
+    line, _ = fails(capsys, *options(place, "--jobs", "2"))
+    assert [0, 1] in most and line.startswith("2 of 2 jobs failed")
+    with FileLock(place / "out" / "dot" / "seed1" / "lock"):
+        line, out = fails(capsys, *options(place))
+    assert "dot, seed 1: another process is at it" in out and line.startswith("1 of 2 jobs failed: none")
+
+
+# ---- what is measured ----
+
+
+def test_attention_of_matrices_by_hand():
+    one = attention_measures(torch.eye(4))
+    assert one == {
+        "entropy": 0.0,
+        "relative_entropy": 0.0,
+        "band": 1.0,
+        "uniform_band": pytest.approx((2 + 3 + 3 + 2) / 16),
+    }
+    alike = attention_measures(torch.full((4, 4), 0.25))
+    assert alike["entropy"] == pytest.approx(math.log(4)) and alike["relative_entropy"] == pytest.approx(1)
+    assert alike["band"] == pytest.approx(alike["uniform_band"])
+    # T = 2, S = 4: t = 1 is at 2 (tokens 1-3), t = 2 at 4 (tokens 3-4)
+    weights = torch.tensor([[0.5, 0.0, 0.0, 0.5], [0.75, 0.25, 0.0, 0.0]])
+    found = attention_measures(weights)
+    assert found["band"] == pytest.approx((0.5 + 0.0) / 2) and found["uniform_band"] == pytest.approx((3 + 2) / 8)
+    by_hand = (math.log(2) + -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))) / 2
+    assert found["entropy"] == pytest.approx(by_hand) and found["relative_entropy"] == pytest.approx(
+        by_hand / math.log(4)
+    )
+    # scaled rows are the same rows; a row without weight is left out
+    assert attention_measures(weights * torch.tensor([[3.0], [0.1]])) == pytest.approx(found)
+    assert attention_measures(torch.cat([weights[:1], torch.zeros(1, 4)]))["band"] == pytest.approx(0.5)
+    assert attention_measures(torch.zeros(2, 3)) is None
+    assert attention_measures(torch.ones(3, 1)) == {
+        "entropy": 0.0,
+        "relative_entropy": 0.0,
+        "band": 1.0,
+        "uniform_band": 1.0,
+    }
+    # a tenth of 40 source tokens: 4 on either side
+    wide = torch.zeros(40, 40)
+    wide[9, 13] = wide[10, 15] = 1.0  # 4 and 5 away from the diagonal
+    assert attention_measures(wide)["band"] == pytest.approx(0.5)
+
+
+def test_mean_over_sentences():
+    def out(weights):
+        return Translation("", 0.0, [], [], weights)
+
+    even = torch.full((2, 2), 0.5)
+    assert mean_attention_measures([out(torch.eye(2)), out(even), out(None)])["entropy"] == pytest.approx(
+        math.log(2) / 2, abs=1e-4
+    )
+    assert mean_attention_measures([out(None)]) is None
+
+
+def test_bins_of_length():
+    bins = length_bins(["a " * n for n in (5, 1, 2, 3, 4, 6, 7, 8)])
+    assert bins == [("1-2", [1, 2]), ("3-4", [3, 4]), ("5-6", [0, 5]), ("7-8", [6, 7])]
+    assert length_bins(["a b"] * 5 + ["a b c"]) == [("2", [0, 1, 2, 3, 4]), ("3", [5])], "one length is never parted"
+
+
+def test_meter_goes_on():
+    meter = comparison_measures.TrainingMeter()
+    meter.rates, meter.tokens, meter.seconds, meter.memory = [10.0, 30.0], 99, 50.0, 7.0
+    other = comparison_measures.TrainingMeter()
+    other.load_state_dict(meter.state_dict())
+    assert other.rates == [10.0, 30.0] and other.tokens == 99 and other.state_dict()["seconds"] >= 50.0
+
+
+# ---- the page ----
+
+
+def _result(name, seed, bleu, epochs=6):
+    attention = None if name == "none" else dict(entropy=1.2, relative_entropy=0.5, band=0.4, uniform_band=0.2)
+    return {
+        "name": name, "seed": seed, "settings": {"epochs": epochs, "recipe": "x"}, "parameters": 2_500_000,
+        "training": dict(epochs=epochs, steps=10, tokens=600_000, seconds=9.0, tokens_per_second=5000.0 + seed, peak_memory_mb=800.0),
+        "validation": {"bleu": bleu + 1, "attention": attention},
+        "test": {"name": "test_2016_flickr", "bleu": bleu, "bleu_by_length": {"1-9": {"sentences": 5, "bleu": bleu}}},
+        "decoding_sentences_per_second": 50.0, "beam_size": 5, "length_penalty": 1.0, "signature": "sig",
+        "device": "cpu", "hardware": "CPU", "threads": 1,
+    }  # fmt: skip
+
+
+def _write(out, *results):
+    for result in results:
+        folder = out / result["name"] / f"seed{result['seed']}"
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(json.dumps(result))
+
+
+def test_page_of_several_seeds(tmp_path, capsys):
+    fed = _result("dot_input_feeding", 1, 33.0)
+    _write(tmp_path / "out", _result("dot", 1, 30.0), _result("dot", 2, 32.0), fed, _result("none", 1, 20.0))
+    assert main(["compare", "--out", str(tmp_path / "out"), "--report", "--page", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    assert [row[0] for row in rows] == ["`dot`", "`dot`", "`none`"], "best first"
+    assert "Multi30k (en to de)" in page and "--recipes" not in page
+    assert [row[1] for row in rows] == ["yes", "no", "–"] and [row[2] for row in rows] == ["1", "2", "1"]
+    assert rows[1][4] == "31.0 ± 1.4" and rows[0][4] == "33.0" and "standard deviation over seeds" in page
+    shutil.copytree(RECIPES, tmp_path / "recipes")
+    beside = ["--recipes", str(tmp_path / "recipes"), "--page", str(tmp_path / "recipes")]
+    assert main(["compare", "--out", str(tmp_path / "out"), "--report", *beside]) == 0
+    linked = [
+        line.split("|")[1].strip()
+        for line in (tmp_path / "recipes" / "README.md").read_text(encoding="utf-8").splitlines()
+        if "| [`" in line
+    ]
+    assert linked == ["[`dot`](dot_input_feeding.yaml)", "[`dot`](dot.yaml)", "[`none`](none.yaml)"], "best first"
+    assert "--seeds 1 2" in page and (tmp_path / "page" / "bleu_against_cost.png").is_file()
+
+
+def test_budgets_are_not_mixed(tmp_path, capsys):
+    _write(tmp_path, _result("dot", 1, 30.0), _result("none", 1, 20.0, epochs=3))
+    assert "holds results of 3 and 6 epochs" in fails(capsys, "--out", tmp_path, "--report")[0]
+
+
+def test_names_of_the_plot_are_apart():
+    placed = comparison_report.spread([0.5, 0.5, 0.51, 0.99, 1.0], 0.05)
+    assert all(b - a > 0.0499 for a, b in zip(placed, placed[1:])) and placed[0] == 0.5 and placed[-1] <= 1
+    crowded = comparison_report.spread([0.5] * 40, 0.05)
+    assert crowded[0] >= 0 and crowded[-1] <= 1 and all(b - a > 0.0249 for a, b in zip(crowded, crowded[1:]))
+
+
+# ---- the real recipes ----
+
+
+def _model(name):
+    """The class of a recipe and its arguments, merged as LightningCLI does."""
+    base, own = (yaml.safe_load((RECIPES / f"{part}.yaml").read_text(encoding="utf-8")) for part in ("base", name))
+    assert own.keys() == {"model"}, "a recipe holds nothing but its mechanism"
+    module, _, cls = own["model"]["class_path"].rpartition(".")
+    cls = getattr(importlib.import_module(module), cls)
+    known = inspect.signature(cls.__init__).parameters
+    return cls, {key: value for key, value in base["model"]["init_args"].items() if key in known} | own["model"][
+        "init_args"
+    ]
+
+
+def test_every_mechanism_has_a_recipe():
+    twins = ["dot", "scaled_dot", "general", "concat", "location", "local_m", "local_p", "local_p_full", "local_p_star"]
+    others = {"none", "additive", "key_value", "key_value_linear", "partly_zero", "transformer", "single_head"}
+    assert set(NAMES) == {*others, *twins, *(f"{name}_input_feeding" for name in twins)}
+    for name in twins:
+        (_, without), (_, fed) = _model(name), _model(f"{name}_input_feeding")
+        assert fed == {**without, "input_feeding": True}, "twins differ in nothing else"
+    assert _model("general")[1]["input_feeding"] is False
+
+
+def test_recipes_build_models_of_equal_size():
+    counts = {}
+    for name in NAMES:
+        cls, arguments = _model(name)
+        with torch.device("meta"):
+            counts[name] = sum(p.numel() for p in cls(**arguments).parameters())
+    median = statistics.median(count for name, count in counts.items() if name != "transformer")
+    assert abs(counts["transformer"] / median - 1) < 0.02
+    assert all(abs(count / median - 1) < 0.12 for count in counts.values()), counts
+
+
+@pytest.mark.slow  # twenty models of real size
+@pytest.mark.parametrize("name", NAMES)
+def test_one_step(place, name, monkeypatch):
+    """The recipe on top of base.yaml, as LightningCLI merges them."""
+    monkeypatch.chdir(place)
+    recipes = [part for file in ("base", name) for part in ("--config", str(RECIPES / f"{file}.yaml"))]
+    trainer = [
+        "--trainer.fast_dev_run",
+        "true",
+        "--trainer.accelerator",
+        "cpu",
+        "--trainer.enable_progress_bar",
+        "false",
+    ]
+    assert main(["fit", *recipes, *trainer, "--data.root", str(place / "data"), "--data.batch_size", "2"]) == 0
+
+
+@pytest.mark.slow  # four processes
+def test_stopped_and_gone_on(place):
+    """The real processes: the command is stopped in the middle of a training and goes on with it."""
+    arguments = [sys.executable, "-m", "zoo", "compare", *options(place, "--only", "dot", "--epochs", "8")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    folder = place / "out" / "dot" / "seed1"
+    first = subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True)
+    limit = time.monotonic() + 600
+    while not (folder / "base" / "checkpoints" / "last.ckpt").is_file():
+        assert first.poll() is None and time.monotonic() < limit
+        time.sleep(0.05)
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=120)
+    assert first.returncode == 128 + signal.SIGTERM and not (folder / "training.json").exists()
+    run = subprocess.run(arguments, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    training = json.loads((folder / "training.json").read_text())
+    assert training["steps"] == 160 and len(training["validation"]) == 8
+    assert "Restored all states from the checkpoint" in (folder / "log.txt").read_text()
+
+
+def test_a_readme_of_others_is_not_replaced(tmp_path, capsys):
+    (tmp_path / "README.md").write_text("# My project")
+    assert main(["compare", "--out", str(tmp_path), "--report"]) == 2
+    assert (
+        "README.md is no page of `zoo compare` and would be replaced; give another folder with --page"
+        in capsys.readouterr().err
+    )
+    assert (tmp_path / "README.md").read_text() == "# My project"

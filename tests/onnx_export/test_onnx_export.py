@@ -1,0 +1,743 @@
+"""`zoo export --format onnx`: onnxruntime computes from the graphs what torch computes from the model, whatever the
+sizes.
+"""
+
+import copy
+import itertools
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import captions_fakes
+import numpy as np
+import onnx
+import onnxruntime
+import PIL.Image
+import pytest
+import torch
+from fakes import EXAMPLES, example
+from model_cases import CASES, build
+from torch.nn.functional import pad
+
+import zoo
+from zoo import onnx_export, registry
+from zoo.batches.classification import collate_documents, collate_texts
+from zoo.batches.reading import collate_questions
+from zoo.batches.translation import pad_batch
+from zoo.bundles.files import file_hashes
+from zoo.cli import main
+from zoo.models.attention_classifier import AttentionClassifier
+from zoo.models.attention_over_attention import AttentionOverAttentionReader
+from zoo.models.han import HAN
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
+from zoo.models.lstmn import LSTMNLM
+from zoo.models.luong import LuongNMT
+from zoo.models.seq2seq import Seq2SeqNMT
+from zoo.models.show_attend_tell import ShowAttendTell
+from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.models.transformer import TransformerNMT
+from zoo.onnx_export import encoder_decoder, export_onnx, language_models, readers
+from zoo.onnx_export.classifiers import padded_documents
+from zoo.text import UNK, Tokenizer
+from zoo.vision.images import open_image
+
+SENTENCES = [
+    f"{who} {does} {where}."
+    for (who, does), where in zip(
+        itertools.product(
+            ["A man", "Two women", "The little girl in a red coat", "A black dog", "People"],
+            ["plays the guitar", "runs", "is waiting for a bus, I think", "jumps over it", "eats ice cream"],
+        ),
+        itertools.cycle(
+            [
+                "in the snow",
+                "on the beach",
+                "at a party with friends",
+                "in front of a large old building",
+                "near me",
+                "there",
+            ]
+        ),
+    )
+]
+SENTENCES += [sentence.lower().removesuffix(".") for sentence in SENTENCES]  # 50 in all
+STORY = (
+    '"Alice," said the Rabbit, "isn\'t at home." Then Zog and Umbra met Alice in the garden; Quux didn\'t see Zog -- or Umbra ... '
+    "The Rabbit's well-known watch cost 1,000 coins, so the Duchess ( who knew Zog ) wouldn't buy it ."
+)
+QUERIES = ["'' I know Umbra and XXXXX , '' said Alice .", "XXXXX", "Then Plugh, Quux and the XXXXX didn't meet Zog!"]
+TOLERANCE = dict(rtol=1e-5, atol=1e-5)
+
+
+def process(name, *arguments):
+    """Lines that one of examples/ prints where neither torch nor this package can be imported."""
+    code = "import runpy, sys; sys.modules |= dict.fromkeys(['torch', 'zoo', 'onnx']); "
+    code += f"runpy.run_path({str(EXAMPLES / name)!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def exported(model, folder):
+    """The folder of the graphs of a model, exported as a user does it."""
+    model.save_pretrained(folder / "bundle")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main(["export", f"local-dir:{folder / 'bundle'}", str(folder / "graphs"), "--format", "onnx"]) == 0
+    return folder / "graphs"
+
+
+def not_traced(monkeypatch, module, folder):
+    """Lets a module of the export take the graphs of a folder."""
+    written = about(folder)["graphs"]
+    monkeypatch.setattr(
+        module, "write_graph", lambda path, *_: shutil.copy(folder / path.name, path) and written[path.name]
+    )
+
+
+def loud(model, seed=0):
+    """Weights large enough for a difference to show."""
+    torch.manual_seed(seed)
+    for p in model.parameters():
+        p.data = torch.randn_like(p) * (0.7 if p.dim() > 1 else 0.2)
+    return model.eval()
+
+
+def about(folder):
+    return json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+
+
+def run(folder, graph, inputs):
+    """Outputs of a graph by name; inputs that it does not have are left out."""
+    session = onnxruntime.InferenceSession(folder / f"{graph}.onnx", providers=["CPUExecutionProvider"])
+    found = session.run(None, {value.name: np.asarray(inputs[value.name]) for value in session.get_inputs()})
+    return {value.name: x for value, x in zip(session.get_outputs(), found, strict=True)}
+
+
+def steps(folder, inputs, tokens):
+    """Log-probabilities (B, K, T, V) and weights (B, K, T, S) or None of tokens (B, K, T), by the graphs alone."""
+    facts, start = about(folder), run(folder, "encoder", inputs)
+    memory = {name: start[name] for name in facts["memory"]}
+    state = {name: start[name].repeat(tokens.shape[1], axis=1) for name in facts["state"]}
+    session = onnxruntime.InferenceSession(folder / "step.onnx", providers=["CPUExecutionProvider"])
+    names, log_probs, weights = [value.name for value in session.get_inputs()], [], []
+    for t in range(tokens.shape[2]):
+        given = {"tokens": np.asarray(tokens[:, :, t]), "position": np.array(t), **memory, **state}
+        values = session.run(None, {name: given[name] for name in names})
+        found = dict(zip([value.name for value in session.get_outputs()], values, strict=True))
+        state = {name: found[after] for name, after in facts["state"].items()}
+        log_probs.append(found["log_probs"])
+        weights.append(found.get("attention"))
+    return np.stack(log_probs, axis=2), None if weights[0] is None else np.stack(weights, axis=2)
+
+
+def check_translator(model, folder):
+    """Batches of other sizes than the traced ones, one row, one word, one hypothesis, columns of pads."""
+    generator = torch.Generator().manual_seed(1)
+    for lengths, hypotheses, pads in [([0], 1, 0), ([5, 0, 11, 2, 7], 3, 4), ([3, 3], 1, 1)]:
+        rows = [torch.randint(4, model.config["src_vocab_size"], (n,), generator=generator).tolist() for n in lengths]
+        batch = pad_batch(rows)
+        tokens = torch.randint(2, model.config["tgt_vocab_size"], (len(rows), hypotheses, 4), generator=generator)
+        with torch.no_grad():
+            src, src_lengths = (x.repeat_interleave(hypotheses, 0) for x in batch[:2])
+            logits, weights = model(src, src_lengths, tokens.flatten(0, 1))
+        found, attention = steps(folder, {"tokens": pad(batch.src, (0, pads)), "lengths": batch.src_lengths}, tokens)
+        np.testing.assert_allclose(found, logits.log_softmax(-1).unflatten(0, tokens.shape[:2]), **TOLERANCE)
+        assert (weights is None) == (attention is None)
+        if weights is not None:
+            size = batch.src.size(1)
+            np.testing.assert_allclose(attention[..., :size], weights.unflatten(0, tokens.shape[:2]), **TOLERANCE)
+            assert not attention[..., size:].any()
+
+
+def check_captioner(model, folder):
+    generator = torch.Generator().manual_seed(1)
+    for count, hypotheses in [(1, 1), (3, 2)]:
+        size = model.config["image_size"]
+        images = torch.randint(0, 256, (count, 3, size, size), generator=generator, dtype=torch.uint8)
+        tokens = torch.randint(2, model.config["vocab_size"], (count, hypotheses, 4), generator=generator)
+        with torch.no_grad():
+            logits, weights = model(images, tokens)
+        found, attention = steps(folder, {"images": images}, tokens)
+        np.testing.assert_allclose(found, logits.log_softmax(-1), **TOLERANCE)
+        np.testing.assert_allclose(attention, weights, **TOLERANCE)
+
+
+def check_classifier(model, folder):
+    """Texts of no word, one word, and columns of pads."""
+    generator = torch.Generator().manual_seed(1)
+
+    def words(n):
+        return torch.randint(1, model.config["vocab_size"], (n,), generator=generator).tolist()
+
+    for lengths, pads in [([0], 0), ([1], 2), ([4, 0, 13, 1, 6], 3)]:
+        if isinstance(model, HAN):
+            batch = collate_documents([[words(1 + (n + s) % 5) for s in range(n)] for n in lengths])
+            empty = {"tokens": torch.zeros(1, 1, 1).long(), "lengths": torch.zeros(1, 1).long()}
+            inputs = padded_documents(batch) if sum(lengths) else empty
+            inputs = {"tokens": pad(inputs["tokens"], (0, pads, 0, pads)), "lengths": pad(inputs["lengths"], (0, pads))}
+        else:
+            pair = [words(n + 2) for n in lengths] if model.config.get("pair") else None
+            batch = collate_texts([words(n) for n in lengths], texts2=pair)
+            inputs = {name: x for name, x in batch._asdict().items() if x is not None}
+            inputs["tokens"] = pad(inputs["tokens"], (0, pads))
+        with torch.no_grad():
+            logits, attention = model.read(batch)
+        found = run(folder, "classifier", inputs)
+        np.testing.assert_allclose(found["logits"], logits, **TOLERANCE)
+        if isinstance(model, HAN):
+            real = np.arange(inputs["tokens"].shape[2]) < np.asarray(inputs["lengths"])[..., None]
+            np.testing.assert_allclose(found["word_attention"][real], attention[0], **TOLERANCE)
+            np.testing.assert_allclose(
+                found["sentence_attention"][np.asarray(inputs["lengths"]) > 0], attention[1], **TOLERANCE
+            )
+            assert not found["word_attention"][~real].any()
+        else:
+            for name, weights in zip(("attention", "attention2"), attention):
+                np.testing.assert_allclose(found[name][..., : weights.size(-1)], weights, **TOLERANCE)
+                assert not found[name][..., weights.size(-1) :].any()
+
+
+def check_language_model(model, folder):
+    """Texts read on in three pieces of other lengths, some of no word, and columns of pads."""
+    facts, generator = about(folder), torch.Generator().manual_seed(1)
+    for rows in ([[1], [3], [1]], [[5, 0, 11, 2, 7], [2, 1, 0, 9, 4], [1, 6, 3, 3, 0]]):
+        state = model.start(len(rows[0]))
+        given = {name: np.zeros([len(rows[0]), *x["zeros"][1:]], x["type"]) for name, x in facts["first_state"].items()}
+        for pads, lengths in enumerate(map(torch.tensor, rows)):
+            tokens = torch.randint(
+                1, model.config["vocab_size"], (len(lengths), int(lengths.max())), generator=generator
+            )
+            with torch.no_grad():
+                readouts, weights, state = model.read(tokens, state, lengths)
+                log_probs = model.words.logits(readouts).log_softmax(-1)
+            found = run(folder, "step", {"tokens": pad(tokens, (0, pads)), "lengths": lengths, **given})
+            given = {name: found[after] for name, after in facts["state"].items()}
+            assert (weights is None) == ("attention" not in found)
+            real = np.arange(tokens.shape[1] + pads) < np.asarray(lengths)[:, None]
+            for name, want in [("log_probs", log_probs), ("attention", weights)][: 1 + (weights is not None)]:
+                np.testing.assert_allclose(found[name][real], want[real[:, : tokens.shape[1]]], **TOLERANCE)
+                assert not found[name][~real].any()
+            if "known" in given:
+                assert given["known"].tolist() == state[-1].tolist()
+
+
+def check_reader(model, folder):
+    """Empty documents and queries, words of one text in the other, more unknown words than there are embeddings, and
+    columns of pads.
+    """
+    rng, ids = np.random.default_rng(1), np.arange(model.config["vocab_size"] + 6)
+    ids[-6:] = UNK
+    for sizes, pads in [([(1, 1)], 0), ([(4, 3), (0, 2), (13, 1), (1, 0), (30, 6)], 2)]:
+        documents, queries = (
+            [rng.choice(np.append(ids[2:-6], range(len(ids) - 6, len(ids))), n) for n in row] for row in zip(*sizes)
+        )
+        batch = collate_questions(documents, queries, [np.empty(0, int)] * len(sizes), None, ids)
+        with torch.no_grad():
+            weights = dict(zip(["weights", "query_weights"], model(batch)))
+        inputs = readers.padded_questions(model, batch)
+        inputs = {name: pad(x, (0, pads)) if x.dim() == 2 else x for name, x in inputs.items()}
+        found = run(folder, "reader", inputs)
+        assert found.keys() == {name for name, x in weights.items() if x is not None}
+        for name, lengths in [("weights", batch.document_lengths), ("query_weights", batch.query_lengths)][
+            : len(found)
+        ]:
+            real = np.arange(found[name].shape[1]) < np.asarray(lengths)[:, None]
+            np.testing.assert_allclose(found[name][real], weights[name], **TOLERANCE)
+            assert not found[name][~real].any()
+
+
+def check(model, folder):
+    """That the graphs compute what the model does."""
+    by_task = {"captioning": check_captioner, "translation": check_translator, "classification": check_classifier}
+    by_task |= {"language modelling": check_language_model, "reading": check_reader}
+    by_task[about(folder)["task"]](model, folder)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    """A tiny translator as a user exports it; it has rows that no word uses."""
+    tokenizer = Tokenizer.train(SENTENCES, "bpe", vocab_size=120)
+    size = len(tokenizer) + 3
+    options = dict(
+        src_vocab_size=size, tgt_vocab_size=size, shared_vocab=True, attention="local_m", encoder_layers=2, window=2
+    )
+    model = loud(LuongNMT(**{**LuongNMT.tiny, **options}))
+    model.src_tokenizer = model.tgt_tokenizer = tokenizer
+    return model, exported(model, tmp_path_factory.mktemp("onnx"))
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory):
+    """The same of a Transformer, whose state grows."""
+    tokenizer = Tokenizer.train(SENTENCES, "bpe", vocab_size=120)
+    sizes = dict(src_vocab_size=len(tokenizer), tgt_vocab_size=len(tokenizer) + 2)
+    model = TransformerNMT(
+        **{**TransformerNMT.tiny, **sizes, "norm": "pre", "decoder_layers": 2, "shown_layer": 0, "shown_head": 1}
+    )
+    model = loud(model, seed=2)  # writes long texts, so that much is kept
+    model.src_tokenizer = model.tgt_tokenizer = tokenizer
+    return model, exported(model, tmp_path_factory.mktemp("onnx"))
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory):
+    """A tiny model of tokenised text, exported as a user does it; it has rows that no word uses."""
+    tokenizer = Tokenizer.train(SENTENCES, "word")
+    options = dict(vocab_size=len(tokenizer) + 3, num_layers=2, inner_size=7, window=3)
+    model = loud(KeyValuePredictLM(**{**KeyValuePredictLM.tiny, **options}))
+    model.tokenizer = tokenizer
+    return model, exported(model, tmp_path_factory.mktemp("onnx"))
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """A tiny reader of tokenised text, exported as a user does it."""
+    tokenizer = Tokenizer.train(
+        ["`` I know the Rabbit , '' said Alice . The Rabbit did n't buy 's ; well-known"], "word"
+    )
+    model = loud(
+        AttentionOverAttentionReader(**{**AttentionOverAttentionReader.tiny, "vocab_size": 30, "num_unknown": 3})
+    )
+    model.tokenizer = tokenizer
+    return model, exported(model, tmp_path_factory.mktemp("onnx"))
+
+
+def test_translator(translator):
+    check_translator(*translator)
+
+
+def test_transformer(transformer):
+    model, folder = transformer
+    check_translator(model, folder)
+    facts = about(folder)
+    assert facts["memory"] == ["memory_mask", *(f"memory_{part}_{n}" for part in ("keys", "values") for n in range(2))]
+    assert facts["state"] == {f"state_{n}": f"next_state_{n}" for n in range(4)}  # keys and values of both layers
+    encoder, step = (facts["graphs"][f"{name}.onnx"] for name in ("encoder", "step"))
+    assert (
+        encoder["outputs"]["state_3"] == "float32 (batch, 1, 0, 8)"
+        and step["inputs"]["state_3"] == "float32 (batch, beam, written, 8)"
+    )
+    assert step["inputs"]["memory_keys_1"] == "float32 (batch, 2, length, 4)"
+    for name in facts["graphs"]:
+        onnx.checker.check_model(onnx.load_model(folder / name), full_check=True)
+
+
+@pytest.mark.parametrize(
+    "kind, beam_size, each",
+    [("translator", 1, 2), ("translator", 2, 3), ("translator", 5, 4), ("transformer", 1, 4), ("transformer", 4, 6)],
+)
+def test_the_example_translates_as_the_package_does(kind, beam_size, each, request):
+    model, folder = request.getfixturevalue(kind)
+    other = example("onnx_translate").Translator(folder)
+    texts = ["", *SENTENCES[::each]]
+    wanted = model.translate(texts, beam_size=beam_size)
+    assert len({want.text for want in wanted}) > len(texts) // 2
+    for text, want in zip(texts, wanted, strict=True):
+        found, score = other.translate(text, beam_size)
+        assert found == want.text and score == pytest.approx(want.score, abs=1e-4)
+
+
+def test_the_example_needs_neither_torch_nor_this_package(translator):
+    with pytest.raises(
+        ValueError, match="the text has 1,201 tokens; at most 1,000 are allowed. Split it into sentences"
+    ):
+        example("onnx_translate").Translator(translator[1]).translate("." * 1200)
+    model, folder = translator
+    found = process("onnx_translate.py", folder, *SENTENCES[:2], "--beam-size", 1)
+    assert [text for text, _ in found] == [want.text for want in model.translate(SENTENCES[:2], beam_size=1)]
+
+
+def test_files_beside_the_graphs(translator):
+    model, folder = translator
+    facts = about(folder)
+    assert {file.name for file in folder.iterdir()} == {"encoder.onnx", "step.onnx", "tokenizer.json", "onnx.json"}
+    assert facts["sha256"] == {name: digest for name, digest in file_hashes(folder).items() if name != "onnx.json"}
+    assert (folder / "tokenizer.json").read_text(encoding="utf-8") == model.assets()["tokenizer.json"]
+    assert facts["source"].startswith("local-dir:") and facts["task"] == "translation" and facts["class"] == "LuongNMT"
+    assert facts["special_tokens"] == {"pad": 0, "unk": 1, "bos": 2, "eos": 3}
+    size = model.config["tgt_vocab_size"]
+    assert facts["search"] == {
+        "beam_size": 5, "length_penalty": 1.0, "never": [0, 1, 2, size - 3, size - 2, size - 1],
+        "max_length": {"per_source_token": 1.5, "more": 10}, "max_source_tokens": 1000,
+    }  # fmt: skip
+    step = facts["graphs"]["step.onnx"]
+    assert step["inputs"]["tokens"] == "int64 (batch, beam)" and step["inputs"]["memory_mask"] == "bool (batch, length)"
+    assert "position" in step["inputs"] and step["outputs"]["log_probs"] == f"float32 (batch, beam, {size})"
+    for name in facts["graphs"]:
+        data = (folder / name).read_bytes()
+        onnx.checker.check_model(onnx.load_model_from_string(data), full_check=True)
+        assert str(Path(zoo.__file__).parent).encode() not in data  # nothing about the machine it was made on
+
+
+def test_captioner(tmp_path):
+    model = loud(ShowAttendTell(**ShowAttendTell.tiny))
+    check(model, export_onnx(model, tmp_path / "graphs", "tiny"))
+    facts = about(tmp_path / "graphs")
+    assert facts["task"] == "captioning" and facts["search"]["max_length"] == {"per_source_token": 0, "more": 40}
+    assert facts["graphs"]["encoder.onnx"]["inputs"] == {"images": "uint8 (batch, 3, 6, 6)"}
+    assert set(facts["graphs"]["step.onnx"]["inputs"]) == {
+        "tokens",
+        "memory_keys",
+        "memory_values",
+        "state_0",
+        "state_1",
+    }  # not the position
+
+
+CLASSIFIERS = [
+    (HAN, {}),
+    (StructuredSelfAttention, {"pair": True}),
+    (AttentionClassifier, {"attention": "local_p_star", "cell": "gru", "multi_label": True}),
+]
+
+
+@pytest.mark.parametrize("cls, options", CLASSIFIERS, ids=lambda x: getattr(x, "__name__", None))
+def test_classifier(cls, options, tmp_path):
+    model = loud(build(cls, **options))
+    model.tokenizer, model.label_names = Tokenizer.train(SENTENCES, "word_punct", vocab_size=12), ["a", "b", "ß"]
+    folder = export_onnx(model, tmp_path / "graphs", "tiny")
+    check(model, folder)
+    facts = about(folder)
+    assert facts["labels"] == ["a", "b", "ß"] and facts["multi_label"] == model.config["multi_label"]
+    assert {file.name for file in folder.iterdir()} == {"classifier.onnx", "tokenizer.json", "labels.json", "onnx.json"}
+
+
+# ---- language models ----
+
+
+def test_language_model(language_model):
+    model, folder = language_model
+    check(model, folder)
+    facts, size = about(folder), model.config["vocab_size"]
+    assert {file.name for file in folder.iterdir()} == {"step.onnx", "tokenizer.json", "onnx.json"}
+    assert facts["class"] == "KeyValuePredictLM" and facts["tokenizer"] == "word"
+    assert facts["special_tokens"] == {"pad": 0, "unk": 1, "eos": 3}
+    names = ["hidden_0", "cell_0", "hidden_1", "cell_1", "past", "known"]
+    assert facts["state"] == {name: f"next_{name}" for name in names} and [*facts["first_state"]] == names
+    assert facts["first_state"]["past"] == {"type": "float32", "zeros": ["batch", 3, 24]}
+    assert facts["first_state"]["known"] == {"type": "int64", "zeros": ["batch"]}
+    assert facts["search"]["never"] == [0, 1, 2, size - 3, size - 2, size - 1]
+    step = facts["graphs"]["step.onnx"]
+    assert step["inputs"] == {
+        "tokens": "int64 (batch, words)", "lengths": "int64 (batch)", "hidden_0": "float32 (batch, 7)", "cell_0": "float32 (batch, 7)",
+        "hidden_1": "float32 (batch, 24)", "cell_1": "float32 (batch, 24)", "past": "float32 (batch, 3, 24)", "known": "int64 (batch)",
+    }  # fmt: skip
+    assert step["outputs"]["log_probs"] == f"float32 (batch, words, {size})"
+    assert step["outputs"]["attention"] == "float32 (batch, words, 3)"
+    data = (folder / "step.onnx").read_bytes()
+    onnx.checker.check_model(onnx.load_model_from_string(data), full_check=True)
+    assert str(Path(zoo.__file__).parent).encode() not in data
+
+
+def test_another_export_takes_the_place(language_model, tmp_path):
+    """By the command line; a model without attention has neither its weights nor the number of known outputs."""
+    shutil.copytree(language_model[1], tmp_path / "graphs")
+    model = loud(build(KeyValuePredictLM, attention="ngram"))
+    check(model, exported(model, tmp_path))
+    assert {file.name for file in (tmp_path / "graphs").iterdir()} == {"step.onnx", "onnx.json"}  # it has no tokenizer
+    facts = about(tmp_path / "graphs")
+    assert [*facts["state"]] == ["hidden_0", "cell_0", "past"] and [*facts["meaning"]] == [
+        "tokens",
+        "lengths",
+        "log_probs",
+    ]
+
+
+BEGINNINGS = [
+    "", "A man", "People", "Two women runs on the beach .", "A man plays.\n\nThe PEOPLE, (running) 1,000 times", "the zebra", "near me  ",
+    "A black dog jumps over it at a party with friends.\n", "a b c\n" * 5,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["word", "word_punct", "bpe", "char"])
+def test_the_example_completes_as_the_package_does(kind, language_model, tmp_path, monkeypatch):
+    model, folder = copy.deepcopy(language_model[0]), language_model[1]
+    not_traced(monkeypatch, language_models, folder)
+    model.tokenizer = Tokenizer.train([*SENTENCES, "N"], kind, model.config["vocab_size"] - 1)
+    module = example("onnx_complete")
+    monkeypatch.setattr(module, "AT_ONCE", 4)
+    other = module.LanguageModel(export_onnx(model, tmp_path / "graphs", "tiny"))
+    for most in (1, 9):
+        found = [other.complete(text, most) for text in BEGINNINGS]
+        wanted = model.complete(BEGINNINGS, beam_size=1, max_words=most)
+        assert len({want.continuation for want in wanted}) > 2
+        assert [text for text, _ in found] == [want.text for want in wanted]
+        np.testing.assert_allclose([score for _, score in found], [want.score for want in wanted], atol=1e-4)
+    wanted = model.perplexity(BEGINNINGS)
+    assert [other.perplexity(text) for text in BEGINNINGS] == pytest.approx(wanted, rel=1e-4, nan_ok=True)
+    assert math.isnan(wanted[0]) and sum(map(math.isnan, wanted)) == 1
+
+
+def test_the_example_completes_without_torch(language_model):
+    model, folder = language_model
+    found = process("onnx_complete.py", folder, *BEGINNINGS[1:3], "--max-words", 3)
+    assert [text for text, _ in found] == [
+        want.text for want in model.complete(BEGINNINGS[1:3], beam_size=1, max_words=3)
+    ]
+    ((found,),) = process("onnx_complete.py", folder, BEGINNINGS[3], "--perplexity")
+    assert float(found) == pytest.approx(model.perplexity(BEGINNINGS[3]), rel=1e-3)
+
+
+# ---- readers ----
+
+
+def test_reader(reader):
+    model, folder = reader
+    check(model, folder)
+    facts = about(folder)
+    assert {file.name for file in folder.iterdir()} == {"reader.onnx", "tokenizer.json", "onnx.json"}
+    assert facts["class"] == "AttentionOverAttentionReader" and facts["tokenizer"] == "word"
+    assert facts["special_tokens"] == {"pad": 0, "unk": 1, "blank": 2} and facts["blank"] == "XXXXX"
+    assert facts["unknown_words"] == {"first_id": 30, "count": 3}
+    assert [*facts["meaning"]] == ["document", "query", "weights", "query_weights"]
+    assert facts["meaning"]["document"].startswith("XXXXX is special_tokens.blank, ")
+    graph = facts["graphs"]["reader.onnx"]
+    assert graph["inputs"]["document"] == "int64 (batch, words)" and graph["inputs"]["query_lengths"] == "int64 (batch)"
+    assert graph["outputs"] == {"weights": "float32 (batch, words)", "query_weights": "float32 (batch, query_words)"}
+    onnx.checker.check_model(onnx.load_model(folder / "reader.onnx"), full_check=True)
+
+
+@pytest.mark.parametrize("exclude", [False, True])
+def test_attention_sum_reader(exclude, tmp_path):
+    options = dict(shared_encoder=False, num_unknown=4, exclude_query_words=exclude)
+    model = loud(build(AttentionOverAttentionReader, attention="sum", **options))
+    folder = export_onnx(model, tmp_path / "graphs", "tiny")
+    check(model, folder)
+    assert ("not_in_query" in about(folder)["meaning"]) == exclude
+
+
+@pytest.mark.parametrize("kind", ["word", "word_punct", "excluding"])
+def test_the_example_answers_as_the_package_does(kind, reader, tmp_path, monkeypatch):
+    model, folder = copy.deepcopy(reader[0]), reader[1]
+    if kind == "excluding":
+        model.config["exclude_query_words"] = True
+        folder = export_onnx(model, tmp_path / "graphs", "tiny")
+    if kind == "word_punct":
+        not_traced(monkeypatch, readers, folder)
+        model.tokenizer = Tokenizer.train(
+            ["the Rabbit did not say it isn't Alice, Alice or 'the rabbit'"], kind, 30, lowercase=True
+        )
+        folder = export_onnx(model, tmp_path / "graphs", "tiny")
+    other = example("onnx_answer").Reader(folder)
+    for query, candidates in itertools.product(
+        QUERIES, [None, ["Zog", "Alice", "Quux", "Cafe\u0301"], ["the", "Umbra"]]
+    ):
+        found, want = other.answer(STORY, query, candidates), model.answer(STORY, query, candidates)
+        assert found == pytest.approx(want.probabilities, abs=1e-5) and next(iter(found)) == want.answer
+    assert other.answer(f"{STORY} XXXXX", QUERIES[0]) == pytest.approx(
+        model.answer(f"{STORY} XXXXX", QUERIES[0]).probabilities, abs=1e-5
+    )
+    with pytest.raises(ValueError, match="give a document, and a query with XXXXX in place of the missing word"):
+        other.answer(STORY, "Who met Alice?")
+
+
+def test_the_example_answers_without_torch(reader, tmp_path):
+    model, folder = reader
+    (tmp_path / "story.txt").write_text(STORY, encoding="utf-8")
+    found = process("onnx_answer.py", folder, tmp_path / "story.txt", QUERIES[0], "--candidates", "Zog|Alice|Quux")
+    want = model.answer(STORY, QUERIES[0], ["Zog", "Alice", "Quux"])
+    assert {word: float(p) for word, p in found} == pytest.approx(want.probabilities, abs=1e-4) and found[0][
+        0
+    ] == want.answer
+
+
+# ---- mistakes ----
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        (
+            "translate",
+            ["nowhere", "a"],
+            "nowhere holds no onnx.json: give the folder that `zoo export NAME FOLDER --format onnx` wrote",
+        ),
+        ("complete", ["nowhere", "a"], "nowhere holds no onnx.json"),
+        ("answer", ["GRAPHS", "story.txt", "XXXXX"], "No such file or directory: 'story.txt'"),
+        ("answer", ["GRAPHS", __file__, "no mark"], "a query with XXXXX in place of the missing word"),
+    ],
+)
+def test_mistakes_with_the_examples(name, arguments, message, reader, tmp_path):
+    arguments = [str(reader[1]) if word == "GRAPHS" else word for word in arguments]
+    command = [sys.executable, str(EXAMPLES / f"onnx_{name}.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
+
+
+def test_what_has_no_onnx_form(tmp_path):
+    with pytest.raises(
+        ValueError, match="ShowAttendTell has no ONNX form: decoding 'sample' draws where it looks; load it with"
+    ):
+        export_onnx(build(ShowAttendTell, decoding="sample"), tmp_path / "graphs", "tiny")
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_torch_cannot_trace(tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx_export, "traceable", copy.deepcopy)
+    with pytest.raises(ValueError, match="AttentionClassifier has no ONNX form: torch cannot trace it .Could not"):
+        export_onnx(build(AttentionClassifier), tmp_path / "graphs", "tiny")
+    assert not any(tmp_path.iterdir())
+
+
+def test_mistakes_at_the_command_line(toy_registry, capsys, monkeypatch):
+    def fails(*args):
+        assert main(["export", *args, "--format", "onnx"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        return line.removeprefix("zoo: error: ")
+
+    out = str(toy_registry / "out")
+    assert fails("toy.v3", out) == "unknown model 'toy.v3'; nearest: toy.v2, toy.v10"
+    assert fails("none.ckpt", out) == "none.ckpt: no such file or folder"
+    assert fails("toy.v2", out).startswith("Toy has no ONNX form: translators, captioners, AttentionClassifier, HAN, ")
+    (toy_registry / "mine").mkdir()
+    for file in ("letter.txt", "onnx.json"):
+        (toy_registry / "mine" / file).write_text("keep me")
+        said = fails("toy.v2", str(toy_registry / "mine"))
+        assert "mine exists and is no ONNX export: " in said and said.endswith("; give a new or an empty folder")
+    assert "onnx.json exists and is no folder" in fails("toy.v2", str(toy_registry / "mine" / "onnx.json"))
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    assert fails("toy.v2", out) == 'export to ONNX needs onnxscript; install with: pip install "attention-zoo[onnx]"'
+    assert (toy_registry / "mine" / "letter.txt").read_text() == "keep me"
+
+
+def test_a_checkpoint_is_exported_as_it_is(tmp_path, monkeypatch, capsys):
+    model = loud(build(Seq2SeqNMT))
+    parameters = {"_class_path": "zoo.models.seq2seq.Seq2SeqNMT", **model.config}
+    checkpoint = {
+        "state_dict": model.state_dict(),
+        "hyper_parameters": parameters,
+        "zoo_assets": {},
+        "pytorch-lightning_version": "2.6.6",
+    }
+    torch.save(checkpoint, tmp_path / "best.ckpt")
+    seen = []
+    monkeypatch.setattr(onnx_export, "export_onnx", lambda model, *rest: seen.append((model, *rest)) or tmp_path)
+    assert main(["export", str(tmp_path / "best.ckpt"), "out", "--format", "onnx"]) == 0
+    (loaded, *rest), = seen  # fmt: skip
+    assert rest == ["out", str(tmp_path / "best.ckpt")] and "best.ckpt" in capsys.readouterr().out
+    assert all(
+        torch.equal(a, b) for a, b in zip(loaded.state_dict().values(), model.state_dict().values(), strict=True)
+    )
+
+
+def test_other_numbers_than_torch_are_refused(translator, tmp_path, monkeypatch):
+    """An export that was there is then left alone; by a good one it is replaced."""
+    model, folder = translator
+    shutil.copytree(folder, tmp_path / "graphs")
+    before = file_hashes(tmp_path / "graphs")
+    not_traced(monkeypatch, encoder_decoder, folder)
+    other = loud(copy.deepcopy(model), seed=1)
+    with pytest.raises(ValueError, match=r"step.onnx: log_probs differs from torch by \d.*; at most 1e-04 is allowed"):
+        export_onnx(other, tmp_path / "graphs", "other")
+    assert file_hashes(tmp_path / "graphs") == before and len(list(tmp_path.iterdir())) == 1
+    (tmp_path / "graphs" / "README.md").write_text("# Mine")
+    export_onnx(model, tmp_path / "graphs", "again")
+    assert (tmp_path / "graphs" / "README.md").read_text() == "# Mine"
+    (tmp_path / "graphs" / "README.md").unlink()
+    assert about(tmp_path / "graphs") == {**about(folder), "source": "again"} and len(list(tmp_path.iterdir())) == 1
+    assert file_hashes(tmp_path / "graphs")["step.onnx"] == file_hashes(folder)["step.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda folder: (folder / "step.onnx").write_bytes(b""), "its files are not those that onnx.json lists"),
+        (lambda folder: (folder / "step.onnx").unlink(), "its files are not those that onnx.json lists"),
+        (lambda folder: (folder / "thesis.docx").touch(), "it also holds 'thesis.docx'"),
+        (lambda folder: (folder / "onnx.json").write_text("{}"), "is no ONNX export"),
+        (lambda folder: (folder / "onnx.json").write_text('{"sha256": {"../secret.json": "0"}}'), "is no ONNX export"),
+        (lambda folder: (folder / "onnx.json").unlink(), "it has no onnx.json"),
+        (lambda folder: (folder / "figure.png").symlink_to("/etc/passwd"), "its files are not those"),
+    ],
+)
+def test_what_is_no_export_is_not_replaced(translator, spoil, says, tmp_path):
+    folder = shutil.copytree(translator[1], tmp_path / "graphs")
+    (tmp_path / "secret.json").write_text("{}")
+    spoil(folder)
+    before = sorted(os.listdir(folder))
+    with pytest.raises(ValueError, match=says):
+        onnx_export.replaceable_graphs(folder)
+    assert sorted(os.listdir(folder)) == before
+
+
+# ---- every variant, and the bundled weights ----
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls, options", CASES)
+def test_every_variant(cls, options, tmp_path):
+    model = loud(build(cls, **options))
+    if options.get("decoding") == "sample" or cls is LSTMNLM:  # the loop over its tape is not traced
+        with pytest.raises(ValueError, match=f"{cls.__name__} has no ONNX form: "):
+            export_onnx(model, tmp_path / "graphs", "tiny")
+    else:
+        check(model, export_onnx(model, tmp_path / "graphs", "tiny"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "cls, options", [*CLASSIFIERS, (TransformerNMT, {}), (KeyValuePredictLM, {}), (AttentionOverAttentionReader, {})]
+)
+def test_the_same_weights_give_the_same_files(cls, options, tmp_path):
+    model = loud(build(cls, **options))
+    first, second = (export_onnx(model, tmp_path / name, "tiny") for name in "ab")
+    assert file_hashes(first) == file_hashes(second)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in registry.list_models() if registry.entry(name).repo_id is None])
+def test_bundled_weights(name, tmp_path):
+    """The same translations, captions, labels, texts and answers as by torch."""
+    model = zoo.load(name)
+    folder = export_onnx(model, tmp_path / "graphs", name)
+    check(model, folder)
+    if hasattr(model, "translate"):
+        other = example("onnx_translate").Translator(folder)
+        texts = [text for text in SENTENCES if len(model.src_tokenizer.encode(text)) <= model.max_source_tokens]
+        assert len(texts) > (40 if name.startswith(("luong", "bahdanau")) else 5)
+        for beam_size in (1, model.config["beam_size"]):
+            found = [other.translate(text, beam_size) for text in texts]
+            wanted = model.translate(texts, beam_size=beam_size)
+            assert [text for text, _ in found] == [want.text for want in wanted]
+            np.testing.assert_allclose([score for _, score in found], [want.score for want in wanted], atol=1e-4)
+    elif hasattr(model, "caption"):
+        other, size = example("onnx_translate").Translator(folder), model.config["image_size"]
+        for n in range(8):
+            image = open_image(captions_fakes.picture(n, 300, 200))
+            pixels = np.asarray(image.resize((size, size), PIL.Image.Resampling.BICUBIC)).transpose(2, 0, 1)[None]
+            start = run(folder, "encoder", {"images": pixels})
+            other.encode = lambda _, start=start: tuple(
+                {name: start[name] for name in names} for names in (other.memory, other.state)
+            )
+            assert other.target.decode(other.greedy([], 40)[0]) == model.caption(image, beam_size=1).text
+            assert other.target.decode(other.beam([], 40, model.config["beam_size"])[0]) == model.caption(image).text
+    elif hasattr(model, "complete"):
+        other = example("onnx_complete").LanguageModel(folder)
+        assert [other.complete(text)[0] for text in SENTENCES] == [
+            want.text for want in model.complete(SENTENCES, beam_size=1)
+        ]
+        assert [other.perplexity(text) for text in SENTENCES] == pytest.approx(model.perplexity(SENTENCES), rel=1e-4)
+    elif hasattr(model, "answer"):
+        other = example("onnx_answer").Reader(folder)
+        for query in QUERIES:
+            assert other.answer(STORY, query) == pytest.approx(model.answer(STORY, query).probabilities, abs=1e-4)
+    else:
+        texts = [" ".join(SENTENCES[n : n + 1 + n % 9]) for n in range(40)]
+        encoded = [model.encode(text)[0] for text in texts]
+        if isinstance(model, HAN):
+            inputs = padded_documents(model.collate(encoded))
+        else:
+            inputs = {name: x for name, x in model.collate(encoded)._asdict().items() if x is not None}
+        logits = run(folder, "classifier", inputs)["logits"]
+        facts = about(folder)
+        for row, want in zip(logits, model.classify(texts), strict=True):
+            chosen = np.flatnonzero(row >= 0) if facts["multi_label"] else [row.argmax()]
+            assert {facts["labels"][n] for n in chosen} == set(want.labels)

@@ -1,0 +1,337 @@
+"""What `zoo fit` writes and reads: whole or named in one line, from local files, and one training a folder."""
+
+import errno
+import os
+import random
+import signal
+
+import pytest
+import torch
+import yaml
+from filelock import FileLock
+
+import zoo
+from zoo.cli import main
+from zoo.training import checkpoints
+from zoo.training import lightning_cli as training
+from zoo.training.checkpoints import AtomicCheckpointIO, NotWrittenError, local_file, model_of, read_checkpoint
+
+LAST, BEST = (f"runs/tiny/checkpoints/{name}.ckpt" for name in ("last", "best"))
+RECIPE = {
+    "trainer": {
+        "accelerator": "cpu",
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "max_epochs": 1,
+        "log_every_n_steps": 1,
+    },
+    "model": {
+        "class_path": "zoo.models.luong.LuongNMT",
+        "init_args": {
+            "src_vocab_size": 80,
+            "tgt_vocab_size": 20,
+            "embedding_size": 8,
+            "hidden_size": 8,
+            "dropout": 0.3,
+        },
+    },
+    "data": {
+        "class_path": "zoo.data.Dates",
+        "init_args": {"train_size": 48, "val_size": 9, "test_size": 9, "batch_size": 16},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with tiny.yaml and the checkpoints of a training of three steps."""
+    folder = tmp_path_factory.mktemp("trained")
+    here, cache = os.getcwd(), os.environ.get("ZOO_CACHE")
+    os.chdir(folder)
+    os.environ["ZOO_CACHE"] = str(folder / "cache")
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(RECIPE))
+    try:
+        assert main(["fit", "--config", "tiny.yaml"]) == 0
+    finally:
+        os.chdir(here)
+        os.environ.pop("ZOO_CACHE") if cache is None else os.environ.update(ZOO_CACHE=cache)
+    return folder
+
+
+@pytest.fixture
+def place(trained, tmp_path, monkeypatch):
+    """A copy of it, in which the test is."""
+    monkeypatch.setenv("ZOO_CACHE", str(trained / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny.yaml").write_text((trained / "tiny.yaml").read_text())
+    os.makedirs(os.path.dirname(LAST))
+    for name in (LAST, BEST):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    return tmp_path
+
+
+def fails(capsys, *args):
+    """The one line of a command that fails."""
+    capsys.readouterr()
+    assert main(list(args)) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("zoo: ")]
+    return line.removeprefix("zoo: error: ")
+
+
+def fit(*options):
+    return ["fit", "--config", "tiny.yaml", *options]
+
+
+# ---- reading ----
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h/x.ckpt", "https://h/x.ckpt", "memory://x", "hf://a/b", "s3://a/b", "simplecache::s3://a/b", "file:///x"],
+)
+def test_urls_are_refused(url, place, capsys):
+    with pytest.raises(ValueError, match="checkpoints are read from local files only"):
+        local_file(url)
+    with pytest.raises(ValueError, match="checkpoints are read from local files only"):
+        AtomicCheckpointIO().load_checkpoint(url)
+
+
+@pytest.mark.parametrize("verb", ["fit", "validate", "test"])
+def test_urls_on_the_command_line(verb, place, capsys):
+    line = fails(capsys, verb, "--config", "tiny.yaml", "--ckpt_path", "http://127.0.0.1:1/x.ckpt")
+    assert line.startswith("http://127.0.0.1:1/x.ckpt: checkpoints are read from local files only")
+
+
+def test_a_folder_whose_name_looks_like_a_url(place):
+    os.rename("runs", "http_runs")
+    name = LAST.replace("runs", "http_runs")
+    assert main(fit("--ckpt_path", name, "--trainer.default_root_dir", "http_runs", "--trainer.max_epochs", "2")) == 0
+
+
+def test_flipped_bits_are_found_or_harmless(place):
+    whole = read_checkpoint(LAST)["state_dict"]
+    data, rng, found = (place / LAST).read_bytes(), random.Random(1), 0
+    for _ in range(60):
+        flipped = bytearray(data)
+        flipped[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        (place / "flipped.ckpt").write_bytes(flipped)
+        try:
+            state = read_checkpoint("flipped.ckpt")["state_dict"]
+        except ValueError as error:
+            found += "is damaged" in str(error)
+        else:
+            assert state.keys() == whole.keys() and all(
+                torch.equal(tensor, whole[name]) for name, tensor in state.items()
+            )
+    assert found > 30
+
+
+def test_a_damaged_checkpoint_names_a_whole_one(place, capsys):
+    data = bytearray((place / LAST).read_bytes())
+    at = data.index(read_checkpoint(LAST)["state_dict"]["embeddings.src_table.weight"].numpy().tobytes()[:64])
+    data[at] ^= 1
+    (place / LAST).write_bytes(data)
+    for args in (
+        fit("--ckpt_path", "last"),
+        ["test", "--config", "tiny.yaml", "--ckpt_path", "last"],
+        ["export", LAST, "weights"],
+    ):
+        assert (
+            fails(capsys, *args)
+            == f"{LAST} is not a checkpoint, or is damaged; {BEST} is whole: give --ckpt_path {BEST}"
+        )
+
+
+class Code:
+    def __reduce__(self):
+        return os.mkdir, ("run",)
+
+
+def changed(field, value):
+    return lambda whole: {**whole, field: value}
+
+
+CRAFTED = {
+    "code": (changed("x", Code()), "or is damaged"),
+    "list": (lambda whole: [1], "it holds no dictionary"),
+    "nothing": (lambda whole: {}, "it has no state_dict"),
+    "weights": (lambda whole: {"state_dict": whole["state_dict"]}, "it has no hyper_parameters"),
+    "type": (changed("state_dict", 5), "its state_dict has a wrong type"),
+    "no tensors": (changed("state_dict", {"a": 1}), "its state_dict holds something else than tensors"),
+    "no class": (changed("hyper_parameters", {}), "it names no class of a model"),
+    "foreign class": (changed("hyper_parameters", {"_class_path": "os.system"}), "os.system"),
+    "assets": (changed("zoo_assets", {"a": 1}), "its zoo_assets hold something else than texts"),
+    "other assets": (changed("zoo_assets", {"a": "{"}), "tokenizer.src.json"),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_crafted_checkpoints(name, place, capsys):
+    make, message = CRAFTED[name]
+    torch.save(make(read_checkpoint(LAST)), "crafted.ckpt")
+    for args in (
+        ["export", "crafted.ckpt", "weights"],
+        fit("--ckpt_path", "crafted.ckpt", "--trainer.max_epochs", "2"),
+    ):
+        assert message in fails(capsys, *args)
+    assert not os.path.exists("run") and not os.path.exists("weights")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("loops", {}), ("loops", {"fit_loop": 5}), ("optimizer_states", []), ("lr_schedulers", [5]), ("callbacks", 3)],
+)
+def test_crafted_states_of_a_training(field, value, place, capsys):
+    torch.save({**read_checkpoint(LAST), field: value}, "crafted.ckpt")
+    line = fails(
+        capsys, *fit("--ckpt_path", "crafted.ckpt", "--trainer.max_epochs", "2", "--trainer.default_root_dir", "other")
+    )
+    assert "crafted.ckpt" in line
+    assert model_of("crafted.ckpt").config["hidden_size"] == 8  # the model in it is whole
+
+
+@pytest.mark.parametrize("what", ["empty", "truncated", "folder", "fifo", "missing"])
+def test_files_that_are_no_checkpoints(what, place, capsys):
+    path = place / "x.ckpt"
+    if what == "folder":
+        path.mkdir()
+    elif what == "fifo":
+        os.mkfifo(path)
+    elif what != "missing":
+        path.write_bytes((place / LAST).read_bytes()[: 0 if what == "empty" else 2000])
+    message = {"folder": "is not a file", "fifo": "is not a file", "missing": "no such file"}.get(
+        what, "is not a checkpoint, or is damaged"
+    )
+    for args in (fit("--ckpt_path", "x.ckpt"), ["export", "x.ckpt", "weights"]):
+        assert message in fails(capsys, *args)
+
+
+# ---- writing ----
+
+
+def test_a_full_disk(place, capsys, monkeypatch):
+    """The line names the checkpoint that is whole, and how to resume."""
+    before = (place / LAST).read_bytes()
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoints.os, "fsync", full)
+    with pytest.raises(NotWrittenError, match=r"^new.ckpt could not be written \(No space left on device\)$"):
+        AtomicCheckpointIO().save_checkpoint({}, "new.ckpt")
+    line = fails(capsys, *fit("--ckpt_path", "last", "--trainer.max_epochs", "3"))
+    assert "could not be written (No space left on device); the earlier " in line
+    assert line.endswith(
+        "make room, then resume with: zoo fit --config tiny.yaml --trainer.max_epochs 3 --ckpt_path last"
+    )
+    assert (place / LAST).read_bytes() == before and sorted(os.listdir(place / "runs/tiny/checkpoints")) == [
+        "best.ckpt",
+        "last.ckpt",
+    ]
+
+
+def test_nan_ends_a_training(place, capsys):
+    options = ("--model.learning_rate", "1e30", "--trainer.default_root_dir", "diverged")
+    assert fails(capsys, *fit(*options)).startswith("the weights are NaN or infinite after ")
+    assert not list(place.glob("diverged/**/*.ckpt"))
+
+
+def test_a_run_that_was_moved_keeps_its_best(place):
+    """The scores of the best checkpoint go with it: a worse model does not take its place."""
+    found = read_checkpoint(LAST)
+    (name,) = [name for name in found["callbacks"] if name.startswith("ModelCheckpoint")]
+    state = found["callbacks"][name]
+    state["best_model_score"] = state["kth_value"] = torch.tensor(-1.0)
+    state["best_k_models"] = {path: torch.tensor(-1.0) for path in state["best_k_models"]}
+    torch.save(found, LAST)
+    best = (place / BEST).read_bytes()
+    os.mkdir("elsewhere")
+    os.rename("runs", "elsewhere/runs")
+    assert (
+        main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2", "--trainer.default_root_dir", "elsewhere/runs"))
+        == 0
+    )
+    assert (place / "elsewhere" / BEST).read_bytes() == best and read_checkpoint(f"elsewhere/{LAST}")[
+        "global_step"
+    ] == 6
+
+
+# ---- settings ----
+
+
+@pytest.mark.parametrize(
+    "option", ["--model.dropout=0.5", "--model.init_args.hidden_size=9", "--model=zoo.models.bahdanau.BahdanauNMT"]
+)
+@pytest.mark.parametrize("verb", ["fit", "validate"])
+def test_the_model_of_a_checkpoint_cannot_be_changed(option, verb, place, capsys):
+    line = fails(capsys, verb, "--config", "tiny.yaml", "--ckpt_path", "last", option)
+    assert "last.ckpt" in line and ("cannot become" in line or "BahdanauNMT" in line)
+
+
+def test_what_the_checkpoint_has_may_be_repeated(place):
+    assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2", "--model.dropout", "0.3")) == 0
+
+
+@pytest.mark.parametrize("verb", ["fit", "test"])
+def test_the_model_of_weights_cannot_be_changed(verb, place, capsys):
+    line = fails(capsys, verb, "--config", "tiny.yaml", "--weights", "luong_dot.dates", "--model.dropout", "0.5")
+    assert line.startswith("--model.dropout has no effect with --weights luong_dot.dates")
+
+
+def test_two_trainings_cannot_share_a_folder(place, capsys, monkeypatch):
+    monkeypatch.setattr(training, "WAIT", 0.1)
+    with FileLock("runs/tiny/.lock"):
+        assert fails(capsys, *fit("--ckpt_path", "last")).startswith("another training is writing to runs/tiny: ")
+
+
+def test_without_a_logger(place):
+    for epochs in ("2", "3"):
+        assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", epochs, "--trainer.logger", "false")) == 0
+    assert os.path.isfile("runs/tiny/config.yaml") and not os.path.exists("config.yaml")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["precision=16-true", "precision=bf16-true", "precision=64-true", "accumulate_grad_batches=0", "devices=-1", "devices=0",
+     "log_every_n_steps=-1", "strategy=nothing", "accelerator=nothing", "val_check_interval=-3", "val_check_interval=0", "check_val_every_n_epoch=0", "num_nodes=0"],
+)  # fmt: skip
+def test_settings_of_the_trainer(setting, place, capsys):
+    assert setting.split("=")[0] in fails(capsys, *fit(f"--trainer.{setting}", "--trainer.default_root_dir", "other"))
+
+
+# ---- the end ----
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+@pytest.mark.parametrize("hook", ["on_train_batch_start", "on_validation_end"])
+def test_signals(name, hook, place, capsys):
+    recipe = {**RECIPE, "trainer": {**RECIPE["trainer"], "max_epochs": 3}}
+    cut = {"class_path": "fakes.CutAt", "init_args": {"place": hook, "count": 2, "by": name}}
+    (place / "tiny.yaml").write_text(yaml.safe_dump({**recipe, "trainer": {**recipe["trainer"], "callbacks": [cut]}}))
+    before = signal.getsignal(signal.Signals[name])
+    with pytest.raises(SystemExit) as ended:
+        main(fit("--ckpt_path", "last"))
+    assert ended.value.code == 128 + signal.Signals[name] and signal.getsignal(signal.Signals[name]) is before
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == f"zoo: stopped by {name}; resume with: zoo fit --config tiny.yaml --ckpt_path last"
+    (place / "tiny.yaml").write_text(yaml.safe_dump(recipe))
+    assert main(fit("--ckpt_path", "last")) == 0 and read_checkpoint(LAST)["global_step"] == 9
+
+
+def test_a_signal_before_the_first_checkpoint(place, capsys):
+    cut = {"class_path": "fakes.CutAt", "init_args": {"place": "on_train_start", "count": 1, "by": "SIGTERM"}}
+    (place / "new.yaml").write_text(yaml.safe_dump({**RECIPE, "trainer": {**RECIPE["trainer"], "callbacks": [cut]}}))
+    with pytest.raises(SystemExit):
+        main(["fit", "--config", "new.yaml"])
+    assert (
+        capsys.readouterr().err.splitlines()[-1]
+        == "zoo: stopped by SIGTERM; no checkpoint was written yet, so the same command begins again"
+    )
+
+
+def test_no_prediction_is_nan():
+    model = zoo.load("structured_self_attention.trec6")
+    with torch.no_grad():
+        list(model.parameters())[-1].fill_(float("nan"))
+    with pytest.raises(ValueError, match="the model computes NaN or infinite scores"):
+        model.classify("Who was it ?")

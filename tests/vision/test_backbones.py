@@ -1,0 +1,156 @@
+"""Image encoders: shapes, padding, weight files, and what is refused."""
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torchvision import models
+
+from zoo.vision.backbones import IMAGENET, load_backbone, make_backbone, statistics
+
+
+def randomize(module):
+    """Other values than those of a new network, normalisation statistics included."""
+    generator = torch.Generator().manual_seed(0)
+    for tensor in module.state_dict().values():
+        if tensor.is_floating_point():
+            tensor.copy_(torch.rand(tensor.shape, generator=generator) * 0.2 + (0.5 if tensor.dim() == 1 else -0.1))
+    return module
+
+
+@pytest.mark.parametrize(
+    "name, layer, size, shape",
+    [
+        ("efficientnet_lite0", "conv_head", 224, (1280, 7, 7)),
+        ("efficientnet_lite0", "blocks.6", 64, (320, 2, 2)),
+        ("efficientnet_lite0", "blocks.4", 64, (112, 4, 4)),
+        ("mobilenet_v2_tf", "conv_head", 64, (1280, 2, 2)),
+        ("mobilenet_v2_tf", "blocks.0", 64, (16, 32, 32)),
+        ("mobilenet_v2", "features", 64, (1280, 2, 2)),
+        ("resnet18", "layer3", 64, (256, 4, 4)),
+    ],
+)
+def test_shapes(name, layer, size, shape):
+    with torch.no_grad():
+        assert make_backbone(name, layer)(torch.zeros(2, 3, size, size)).shape == (2, *shape)
+
+
+def test_number_of_parameters_is_that_of_the_published_networks():
+    sizes = {
+        name: sum(p.numel() for p in make_backbone(name, "conv_head").parameters())
+        for name in ("efficientnet_lite0", "mobilenet_v2_tf")
+    }
+    assert sizes == {"efficientnet_lite0": 3_350_000, "mobilenet_v2_tf": 3_487_816 - 1000 * 1281}
+
+
+@pytest.mark.parametrize("size, kernel, stride", [(8, 3, 2), (7, 3, 2), (8, 5, 2), (9, 5, 2), (6, 3, 1)])
+def test_same_padding(size, kernel, stride):
+    """As TensorFlow defines it: ceil(size / stride) outputs, the smaller half of the padding in front."""
+    from zoo.vision.backbones import _SameConv
+
+    convolution = _SameConv(1, 1, kernel, stride)
+    image = torch.randn(1, 1, size, size)
+    out = convolution(image)
+    count = -(-size // stride)
+    assert out.shape[-2:] == (count, count)
+    front = max((count - 1) * stride + kernel - size, 0) // 2
+    for row in range(count):
+        for column in range(count):
+            want = convolution.bias[0].clone()
+            for i in range(kernel):
+                for j in range(kernel):
+                    y, x = row * stride - front + i, column * stride - front + j
+                    if 0 <= y < size and 0 <= x < size:
+                        want += convolution.weight[0, 0, i, j] * image[0, 0, y, x]
+            torch.testing.assert_close(out[0, 0, row, column], want, rtol=1e-4, atol=1e-5)
+
+
+def fold(network):
+    """Tensors of torchvision's MobileNetV2 with its normalisation folded into the convolutions, as in published
+    files.
+    """
+    state, tensors = network.state_dict(), {}
+    modules = dict(network.named_modules())
+    for name, module in modules.items():
+        if isinstance(module, nn.Conv2d):
+            parent, _, index = name.rpartition(".")
+            bn = modules[f"{parent}.{int(index) + 1}"]
+            scale = bn.weight / (bn.running_var + bn.eps).sqrt()
+            tensors[f"{name}.weight"] = module.weight * scale.view(-1, 1, 1, 1)
+            tensors[f"{name}.bias"] = bn.bias - bn.running_mean * scale
+    tensors["classifier.1.weight"] = state["classifier.1.weight"]
+    return {key: t.detach().contiguous() for key, t in tensors.items()}
+
+
+def test_a_folded_file_gives_the_network_of_torchvision_on_odd_sizes(tmp_path):
+    """On odd sizes TensorFlow's padding is symmetric like torchvision's, so the two must agree: 33 -> 17 -> 9 -> 5 -> 3
+    -> 2.
+    """
+    network = randomize(models.mobilenet_v2()).eval()
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.weight.data.mul_(1.5)
+    save_file(fold(network), tmp_path / "folded.safetensors")
+    backbone = make_backbone("mobilenet_v2_tf", "conv_head")
+    load_backbone(backbone, "mobilenet_v2_tf", tmp_path / "folded.safetensors")
+    image = torch.rand(1, 3, 33, 33)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(image), network.features(image), rtol=1e-3, atol=1e-3)
+
+
+def test_torchvision_weights_from_a_file_and_frozen_statistics(tmp_path):
+    network = randomize(models.resnet18()).eval()
+    save_file(network.state_dict(), tmp_path / "resnet18.safetensors")
+    backbone = make_backbone("resnet18", "layer4").train()
+    load_backbone(backbone, "resnet18", tmp_path / "resnet18.safetensors")
+    image = torch.rand(2, 3, 64, 64)
+    want = nn.Sequential(*list(network.children())[:-2])(image)
+    before = {name: b.clone() for name, b in backbone.named_buffers()}
+    torch.testing.assert_close(backbone(image), want, rtol=1e-3, atol=1e-3)
+    assert all(torch.equal(b, before[name]) for name, b in backbone.named_buffers())
+    assert all(p.requires_grad for p in backbone.parameters())
+
+
+def test_input_statistics():
+    assert statistics("resnet18") == IMAGENET
+    mean, std = statistics("efficientnet_lite0")
+    assert [(x / 255 - mean[0]) / std[0] for x in (0, 255)] == pytest.approx([-127 / 128, 1.0])
+
+
+def test_what_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError,
+        match="backbone must be one of efficientnet_lite0, mobilenet_v2_tf or a torchvision model such as resnet101; got 'resnet'",
+    ):
+        make_backbone("resnet", "layer4")
+    with pytest.raises(ValueError, match="layer must be one of blocks.0, .*, conv_head; got 'layer4'"):
+        make_backbone("efficientnet_lite0", "layer4")
+    with pytest.raises(
+        ValueError, match="resnet18 cannot be cut at a layer 'features'; its outermost layers are: conv1, .*layer4"
+    ):
+        make_backbone("resnet18", "features")
+    backbone = make_backbone("efficientnet_lite0", "blocks.0")
+    with pytest.raises(ValueError, match="the weights of efficientnet_lite0 are a .safetensors file; got 'DEFAULT'"):
+        load_backbone(backbone, "efficientnet_lite0", "DEFAULT")
+    with pytest.raises(ValueError, match="torchvision has no weights 'V9' for resnet18; it has: IMAGENET1K_V1"):
+        load_backbone(make_backbone("resnet18", "layer1"), "resnet18", "V9")
+    wrong = {key: t[:1].contiguous() for key, t in backbone.state_dict().items()}
+    save_file(wrong, tmp_path / "wrong.safetensors")
+    message = r"wrong.safetensors does not fit efficientnet_lite0: expected conv_stem.weight of shape \(32, 3, 3, 3\), found shape \(1, 3, 3, 3\)"
+    with pytest.raises(ValueError, match=message):
+        load_backbone(backbone, "efficientnet_lite0", tmp_path / "wrong.safetensors")
+    save_file({"other": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="found nothing"):
+        load_backbone(backbone, "efficientnet_lite0", tmp_path / "other.safetensors")
+
+
+def test_names_of_torchvision_weights(monkeypatch):
+    network = randomize(models.resnet18())
+    make = models.get_model
+    monkeypatch.setattr(
+        models, "get_model", lambda name, weights: network if weights else make(name, weights=None)
+    )  # no download
+    backbone = make_backbone("resnet18", "layer2")
+    load_backbone(backbone, "resnet18", "IMAGENET1K_V1")
+    name = "layer2.0.conv1.weight"
+    assert torch.equal(backbone.state_dict()[f"network.{name}"], network.state_dict()[name])

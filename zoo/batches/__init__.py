@@ -1,0 +1,1 @@
+"""What data modules give and models take, one file a task."""

@@ -1,0 +1,122 @@
+"""Batches of texts and documents with labels."""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoo.batches.rows import Rows, members
+from zoo.text import PAD
+
+
+class TextBatch(NamedTuple):
+    """A padded batch of texts, or of pairs of texts; `B` texts of up to `S` words, without BOS and EOS.
+
+    Attributes:
+        tokens: (B, S) int64, PAD after the words; S is at least 1 even if all texts are empty.
+        lengths: (B,) int64, number of words; 0 for an empty text.
+        labels: (B,) int64; or (B, C) float32 of 0 and 1 if a text can have several of C labels; None at inference.
+        tokens2: (B, S2) int64, the second text of each pair; None if there are no pairs.
+        lengths2: (B,) int64, the same for the second text.
+        scores: (B,) float32, a number that each text, or pair, has beside its label, NaN where it has none; None if
+            none has.
+    """
+
+    tokens: Tensor
+    lengths: Tensor
+    labels: Tensor | None
+    tokens2: Tensor | None = None
+    lengths2: Tensor | None = None
+    scores: Tensor | None = None
+
+    def select(self, rows: Rows) -> "TextBatch":
+        """The batch of some of the texts, at most as wide as this one.
+
+        Args:
+            rows: a slice, or numbers of texts.
+        """
+        index = torch.arange(len(self.lengths), device=self.lengths.device)[rows]
+        first = _narrow(self.tokens[index], self.lengths[index])
+        labels, scores = (None if values is None else values[index] for values in (self.labels, self.scores))
+        second = (None, None) if self.tokens2 is None else _narrow(self.tokens2[index], self.lengths2[index])
+        return TextBatch(*first, labels, *second, scores)
+
+
+class DocumentBatch(NamedTuple):
+    """`B` documents of `N` sentences of `P` words in all, one after the other, without any padding.
+
+    Attributes:
+        words: (P,) int64, the words of the first sentence of the first document first.
+        sentence_lengths: (N,) int64, words of each sentence, at least 1.
+        document_lengths: (B,) int64, sentences of each document; 0 for an empty document.
+        labels: as in `TextBatch`.
+    """
+
+    words: Tensor
+    sentence_lengths: Tensor
+    document_lengths: Tensor
+    labels: Tensor | None
+
+    def select(self, rows: Rows) -> "DocumentBatch":
+        """The batch of some of the documents.
+
+        Args:
+            rows: a slice, or numbers of documents.
+        """
+        index = torch.arange(len(self.document_lengths), device=self.words.device)[rows]
+        sentences = members(self.document_lengths, index)
+        words = members(self.sentence_lengths, sentences)
+        labels = None if self.labels is None else self.labels[index]
+        lengths = self.sentence_lengths[sentences], self.document_lengths[index]
+        return DocumentBatch(self.words[words], *lengths, labels)
+
+
+def collate_texts(
+    texts: Sequence[Sequence[int]],
+    labels: Tensor | None = None,
+    texts2: Sequence[Sequence[int]] | None = None,
+    scores: Tensor | None = None,
+) -> TextBatch:
+    """Pads `B` token lists (or integer arrays), which may be empty, to a batch.
+
+    Args:
+        texts: `B` lists of token ids.
+        labels: (B,) int64 or (B, C) float32; None at inference.
+        texts2: the second text of each pair.
+        scores: (B,) float32, see `TextBatch`.
+    """
+    second = (None, None) if texts2 is None else _pad(texts2)
+    return TextBatch(*_pad(texts), labels, *second, scores)
+
+
+def collate_documents(documents: Sequence[Sequence[Sequence[int]]], labels: Tensor | None = None) -> DocumentBatch:
+    """Joins `B` documents, each a list of sentences, each a list of token ids; empty sentences are dropped.
+
+    Args:
+        documents: `B` lists of lists of token ids.
+        labels: (B,) int64 or (B, C) float32; None at inference.
+    """
+    kept = [[sentence for sentence in document if len(sentence)] for document in documents]
+    sentences = list(chain.from_iterable(kept))
+    return DocumentBatch(
+        torch.tensor(list(chain.from_iterable(sentences)), dtype=torch.int64),
+        torch.tensor(list(map(len, sentences)), dtype=torch.int64),
+        torch.tensor(list(map(len, kept)), dtype=torch.int64),
+        labels,
+    )
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    tokens = np.full((len(rows), max(1, int(lengths.max(initial=0)))), PAD, np.int64)
+    for i, row in enumerate(rows):
+        tokens[i, : len(row)] = row
+    return torch.from_numpy(tokens), torch.from_numpy(lengths)
+
+
+def _narrow(tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    width = max(1, int(lengths.max())) if len(lengths) else 1
+    return tokens[:, :width], lengths

@@ -1,0 +1,119 @@
+"""Batches of questions about documents, with one word left out."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoo.batches.rows import Rows, members
+
+
+class ClozeBatch(NamedTuple):
+    """`B` documents with a query each, of `P` and `Q` words in all, one after the other, without any padding.
+
+    The distinct words of an example are numbered from 0 in the order in which they occur in its document and then in
+    its query. Two words are the same if they are written alike, upper and lower case included, whether the vocabulary
+    knows them or not.
+
+    Attributes:
+        words: (W,) int64, vocabulary ids of the distinct words of the first example, then of the second, ...; several
+            can be UNK.
+        word_counts: (B,) int64, distinct words of each example.
+        document: (P,) int64, for each word of the documents its number in its example.
+        document_lengths: (B,) int64; 0 for an empty document.
+        query: (Q,) int64, the same for the queries.
+        query_lengths: (B,) int64; 0 for an empty query.
+        candidates: (C,) int64, numbers of the words to choose from, -1 for one that is not in the example.
+        candidate_counts: (B,) int64.
+        answers: (B,) int64, numbers of the right words, -1 for one that is not in the document; None at inference.
+    """
+
+    words: Tensor
+    word_counts: Tensor
+    document: Tensor
+    document_lengths: Tensor
+    query: Tensor
+    query_lengths: Tensor
+    candidates: Tensor
+    candidate_counts: Tensor
+    answers: Tensor | None
+
+    def first_words(self) -> Tensor:
+        """Place of each example's first distinct word in `words`, (B,)."""
+        return self.word_counts.cumsum(0) - self.word_counts
+
+    def select(self, rows: Rows) -> "ClozeBatch":
+        """The batch of some of the examples.
+
+        Args:
+            rows: a slice, or numbers of examples.
+        """
+        index = torch.arange(len(self.word_counts), device=self.words.device)[rows]
+        parts = []
+        for part, lengths in zip(self[:8:2], self[1:8:2], strict=True):
+            parts += [part[members(lengths, index)], lengths[index]]
+        return ClozeBatch(*parts, None if self.answers is None else self.answers[index])
+
+
+def collate_questions(
+    documents: Sequence[np.ndarray],
+    queries: Sequence[np.ndarray],
+    candidates: Sequence[np.ndarray],
+    answers: Sequence[int] | None,
+    ids: np.ndarray,
+) -> ClozeBatch:
+    """Joins `B` examples whose words are given by their numbers in a list of `S` different words.
+
+    Args:
+        documents: `B` integer arrays.
+        queries: `B` integer arrays.
+        candidates: `B` integer arrays; an empty one stands for all words of the document.
+        answers: `B` numbers; None at inference.
+        ids: (S,) vocabulary id of each word of the list.
+    """
+    count, size = len(documents), max(1, len(ids))
+    texts = [text for pair in zip(documents, queries, strict=True) for text in pair]
+    lengths = np.fromiter(map(len, texts), np.int64, 2 * count)
+    example = np.arange(count).repeat(lengths[::2] + lengths[1::2])
+    in_query = (np.arange(2 * count) % 2 == 1).repeat(lengths)
+    # One number for each word of each example; sorted by where they first occur they are in the order of the examples.
+    distinct, first, inverse = np.unique(example * size + _joined(texts), return_index=True, return_inverse=True)
+    order = first.argsort()
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    word_counts = np.bincount(distinct // size, minlength=count)
+    in_document = np.bincount(distinct[~in_query[first]] // size, minlength=count)
+    starts = word_counts.cumsum() - word_counts
+    numbers = place[inverse] - starts[example]
+    known, place = np.append(distinct, -1), np.append(place, 0)
+
+    def find(words: np.ndarray, examples: np.ndarray) -> np.ndarray:
+        """Numbers of words in their examples, -1 where they are not."""
+        wanted = examples * size + words
+        index = np.searchsorted(distinct, wanted)
+        return np.where(known[index] == wanted, place[index] - starts[examples], -1)
+
+    given = np.fromiter(map(len, candidates), np.int64, count)
+    candidate_counts = np.where(given > 0, given, in_document)
+    owner = np.arange(count).repeat(candidate_counts)
+    choice = np.arange(len(owner)) - (candidate_counts.cumsum() - candidate_counts)[owner]
+    choice[given[owner] > 0] = find(_joined(candidates), np.arange(count).repeat(given))
+    if answers is not None:
+        found = find(np.asarray(answers, np.int64), np.arange(count))
+        answers = torch.from_numpy(np.where(found < in_document, found, -1))
+    parts = [
+        ids[distinct[order] % size],
+        word_counts,
+        numbers[~in_query],
+        lengths[::2],
+        numbers[in_query],
+        lengths[1::2],
+    ]
+    parts += [choice, candidate_counts]
+    return ClozeBatch(*(torch.from_numpy(np.ascontiguousarray(part, np.int64)) for part in parts), answers)
+
+
+def _joined(rows: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0, np.int64), *rows]).astype(np.int64)

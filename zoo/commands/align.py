@@ -1,0 +1,75 @@
+"""`zoo align`: word alignments of given translations, or how many of them are wrong."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from zoo import registry
+from zoo.data.common.files import read_pairs
+from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
+from zoo.plots.style import check_file
+from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.extras import require
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints the links `i-j` of each pair (source word, target word, counted from 0), or with `--gold` the alignment
+    error rate.
+
+    Args:
+        options: name, source, target, gold, json, plot.
+
+    Raises:
+        ValueError: the model aligns nothing, the files do not fit together, or --plot names no picture or lacks its
+            extra.
+    """
+    if options.plot:
+        require("plots", "--plot")
+        check_file(options.plot)
+    if options.gold and options.json:
+        raise ValueError("--gold prints the error rate and --json the links: give one of them")
+    keep_freed_memory()
+    pairs = list(read_pairs(Path(options.source), options.target and Path(options.target)))
+    gold = read_gold_alignments(options.gold) if options.gold else None
+    if gold is not None:
+        _check(gold, pairs, options.gold)
+    model = registry.load(options.name)
+    if model.task.name != "translation":
+        raise ValueError(f"{options.name} is no translator: it aligns nothing")
+    found = model.align(pairs)
+    if gold is not None:
+        diagonal = [diagonal_links(len(alignment.source_words), len(alignment.target_words)) for alignment in found]
+        rows = {options.name: [alignment.links for alignment in found], "the diagonal": diagonal}
+        print(_table({name: alignment_error_rate(links, gold) for name, links in rows.items()}))
+    else:
+        for (source, target), alignment in zip(pairs, found, strict=True):
+            if options.json:
+                print(json.dumps({"source": source, "target": target, **alignment.to_dict()}, ensure_ascii=False))
+            else:
+                print(" ".join(f"{i}-{j}" for i, j in alignment.links))
+    drawn = next((alignment for alignment in found if alignment.source_words and alignment.target_words), None)
+    if options.plot and drawn:  # of no words there is nothing to draw
+        drawn.plot(options.plot)
+
+
+def _check(gold: list[GoldAlignment], pairs: list[tuple[str, str]], file: str) -> None:
+    if len(gold) != len(pairs):
+        raise ValueError(f"{file} has {len(gold):,} lines for {len(pairs):,} pairs; give one line for each")
+    for number, (reference, (source, target)) in enumerate(zip(gold, pairs, strict=True), 1):
+        words = len(source.split()), len(target.split())
+        for link in reference.possible:
+            if any(n >= count for n, count in zip(link, words, strict=True)):
+                got = f"{link[0] + 1} and {link[1] + 1} of sentences of {words[0]} and {words[1]} words"
+                raise ValueError(f"{file}, line {number}: a link joins words {got}; source words come first")
+
+
+def _table(scores: dict[str, dict[str, Any]]) -> str:
+    width = max(map(len, scores))
+    lines = [f"{'':{width}}{'AER':>8}{'precision':>11}{'recall':>8}"]
+    return "\n".join(
+        [
+            *lines,
+            *(f"{name:{width}}{s['aer']:8.2f}{s['precision']:11.2f}{s['recall']:8.2f}" for name, s in scores.items()),
+        ]
+    )

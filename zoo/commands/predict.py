@@ -1,0 +1,385 @@
+"""`zoo predict`: raw texts or images in, answers out, whatever the task of the model."""
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from zoo import registry
+from zoo.plots.style import check_file
+from zoo.tasks.task import Task
+from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.extras import require
+
+LINES_AT_ONCE = 64  # of standard input, answered as one call
+IMAGES_AT_ONCE = 16
+IMAGE_FILES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"}  # of a folder, in any case
+OF_SEARCH = ("beam_size", "n_best")  # options that mean nothing to classifiers
+OF_READERS = ("document", "candidates")  # options that mean nothing to others
+
+
+def run(options: argparse.Namespace) -> None:
+    """Answers each text or image: one line, or one JSON object, or n lines with `--n-best`.
+
+    What cannot be answered is said on standard error, with its line, and costs no other text its answer.
+
+    Args:
+        options: name, text (list), json, plot, html, beam_size, n_best.
+
+    Raises:
+        ValueError: an option does not suit the model, or --plot names no picture or lacks its extra; or, after all
+            others were answered, a text does not suit the model, or an image cannot be read.
+        FileNotFoundError: there is no folder for the picture or page.
+    """
+    if options.plot:
+        require("plots", "--plot")
+        check_file(options.plot)
+    if options.html:
+        check_file(options.html, picture=False)
+    for name in ("stdin", "stdout"):
+        if getattr(sys, name) is None and (name == "stdout" or not options.text):
+            raise ValueError(
+                f"{name} is closed; {'give texts, or pipe them in' if name == 'stdin' else 'send it to a file'}"
+            )
+    for stream in (
+        sys.stdin,
+        sys.stdout,
+    ):  # a file may have any name, and a line that is not UTF-8 costs no other one its answer
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="surrogateescape")
+    _check_not_read(options)
+    keep_freed_memory()
+    model = registry.load(options.name)
+    task: Task = model.task
+    _check_options(task, model.config.get("beam_size", 5), options)
+    named = task.input == "image" and _are_many(options)  # else one would not know which line belongs to which file
+    number = unread = 0
+    faults = _Faults("text" if options.text else "line")
+    answer = partial(ANSWERS.get(task.input, _of_texts), getattr(model, task.verb), _of_search(task, options))
+    for group in SOURCES[task.input](options):
+        for source, result in _answered(group, answer):
+            number += 1
+            if source is None:
+                continue
+            if isinstance(result, ValueError):
+                faults.add(number, result)
+                continue
+            if result is None:
+                unread += 1
+                continue
+            if options.json:
+                print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False, allow_nan=False))
+            else:
+                line = _best(result) if task.searches and _n_best(options) > 1 else result.line()
+                print(f"{source}\t{line}" if named else line)
+            for file, write in ((options.plot, "plot"), (options.html, "to_html")):
+                if (
+                    file and any(result.tokens) and getattr(result, "text", True)
+                ):  # of no words there is nothing to draw
+                    getattr(result, write)(_numbered(file, number))
+        sys.stdout.flush()
+    faults.raise_any(number)
+    if unread:
+        raise ValueError(f"{unread:,} of {number:,} images could not be read; see above")
+
+
+def _numbered(file: str, number: int) -> Path:
+    """Where the picture or page of a result goes."""
+    path = Path(file)
+    return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def _check_not_read(options: argparse.Namespace) -> None:
+    """Raises ValueError if a picture or page would be written over a file that is read."""
+    targets = {option: file for option in ("plot", "html") if (file := getattr(options, option))}
+    names = [name for name in [*options.text, options.document] if targets and name and "\0" not in name]
+    read = {os.path.realpath(file) for name in names for file in (Path(name).iterdir() if _is_folder(name) else [name])}
+    for option, file in targets.items():
+        for path in (_numbered(file, number) for number in range(1, len(read) + 1)):
+            if os.path.realpath(path) in read:
+                raise ValueError(f"--{option} would write over {path}, which is read; give another name")
+
+
+def _answered(group: list[Any], answer: Callable[[list[Any]], list[Any]]) -> Iterator[tuple[Any, Any]]:
+    """Each source of a group with its result, or with the ValueError that says why there is none; a blank line is
+    None.
+    """
+    sources = [source for source in group if source is not None and not isinstance(source, ValueError)]
+    try:
+        results = answer(sources) if sources else []
+    except ValueError:  # which one was it?
+        results = [_or_error(lambda source: answer([source])[0], source) for source in sources]
+    found = iter(zip(sources, results, strict=True))
+    return ((source, source) if source is None or isinstance(source, ValueError) else next(found) for source in group)
+
+
+def _or_error(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns, or the ValueError that it raises."""
+    try:
+        return function(*arguments)
+    except ValueError as error:
+        return error
+
+
+class _Faults:
+    """What could not be answered. A single fault is the error of the command; of several each is said when it is
+    found.
+    """
+
+    def __init__(self, noun: str) -> None:
+        self._noun, self._count, self._first = noun, 0, ""
+
+    def add(self, number: int, error: ValueError) -> None:
+        """Notes a fault of a text, counted from 1."""
+        message = " ".join(str(error).split()).replace("text 1 has", "the text has")  # it was the only one of its call
+        fault = f"{self._noun} {number}: {message}"
+        self._count += 1
+        if self._count == 1:
+            self._first = fault
+            return
+        for message in [self._first, fault] if self._count == 2 else [fault]:
+            print(f"zoo: {message}", file=sys.stderr)
+
+    def raise_any(self, number: int) -> None:
+        """Raises ValueError if there was a fault in a number of texts."""
+        if self._count == 1:
+            alone = number == 1 and self._noun == "text"
+            raise ValueError(self._first.partition(": ")[2] if alone else self._first)
+        if self._count:
+            raise ValueError(f"{self._count:,} of {number:,} {self._noun}s could not be answered; see above")
+
+
+def _check_options(task: Task, beam_size: int, options: argparse.Namespace) -> None:
+    """Says before any text is read that an option does not suit the model, which keeps `beam_size` hypotheses if
+    nothing else is said.
+    """
+    for option in OF_READERS:
+        if getattr(options, option) is not None and task.input != "question":
+            raise ValueError(f"{options.name} is for {task.name}: --{option} is for reading")
+    for option in OF_SEARCH:
+        if getattr(options, option) is not None and not task.searches:
+            raise ValueError(
+                f"{options.name} is for {task.name}: --{option.replace('_', '-')} is for translation, completion and "
+                "captions"
+            )
+    if task.searches:
+        beam_size = beam_size if options.beam_size is None else options.beam_size
+        if beam_size < 1:
+            raise ValueError(f"beam_size must be at least 1; got {beam_size}")
+        if not 1 <= _n_best(options) <= beam_size:
+            raise ValueError(f"n_best must be between 1 and beam_size = {beam_size}; got {options.n_best}")
+    if options.html and not task.has_pages:
+        raise ValueError(f"{options.name} is for {task.name}, which has no HTML page; use --plot")
+
+
+# ---- what to read ----
+
+
+def _texts(options: argparse.Namespace) -> Iterator[list[str]]:
+    """The texts of the command line, or lines of standard input."""
+    return iter([options.text]) if options.text else _lines(sys.stdin)
+
+
+def _documents(options: argparse.Namespace) -> Iterator[list[str]]:
+    """The same; a text that names a file stands for its content, `-` for all of standard input."""
+    return iter([[_or_error(_content, text) for text in options.text]]) if options.text else _lines(sys.stdin)
+
+
+def _pairs(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
+    """Texts of the command line two by two, or lines of standard input with a tab between the two."""
+    if len(options.text) % 2:
+        raise ValueError(f"{options.name} compares two texts: give an even number of them; got {len(options.text)}")
+    if options.text:
+        yield list(zip(options.text[::2], options.text[1::2], strict=True))
+        return
+    for group in _lines(sys.stdin):
+        yield [_or_error(_pair, line) for line in group]
+
+
+def _pair(line: str) -> tuple[str, str]:
+    if line.count("\t") != 1:
+        raise ValueError(f"each line must hold two texts with a tab between them; got {line!r:.100}")
+    first, second = line.split("\t")
+    return first, second
+
+
+def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
+    """Queries of the command line about the document of --document; or lines of standard input, a JSON object each."""
+    common: dict[str, Any] = {}
+    if options.document == "-" and not options.text:
+        raise ValueError("--document - reads the document from standard input: give the queries on the command line")
+    if options.document is not None:
+        if not re.search(r"\s", options.document) and not Path(options.document).is_file() and options.document != "-":
+            what = (
+                "it is empty"
+                if not options.document
+                else "it is a folder"
+                if _is_folder(options.document)
+                else "there is no such file"
+            )
+            raise ValueError(f"--document {options.document}: {what}; give a text file, or the document itself")
+        common["document"] = _content(options.document)
+    if options.candidates is not None:
+        common["candidates"] = [word.strip() for word in options.candidates.split("|")]
+    if options.text:
+        if "document" not in common:
+            raise ValueError(f"{options.name} answers queries about a document: give --document FILE")
+        yield [{**common, "query": query} for query in options.text]
+        return
+    for group in _lines(sys.stdin):
+        yield [_or_error(_question, line, common) if line.strip() else None for line in group]
+
+
+def _question(line: str, common: dict[str, Any]) -> dict[str, Any]:
+    """What a JSON line asks, checked."""
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"each line must be a JSON object with the fields document, query and, if wanted, candidates; {error}"
+        ) from error
+    if not isinstance(fields, dict) or not {"document", "query"} <= fields.keys() | common.keys():
+        raise ValueError(
+            "each line must be a JSON object with the fields document, query and, if wanted, candidates; got "
+            f"{line:.100}"
+        )
+    if unknown := sorted(fields.keys() - {"document", "query", "candidates"}):
+        raise ValueError(f"a line has the fields document, query and candidates; got {', '.join(unknown)}")
+    for name in ("document", "query"):
+        if not isinstance(fields.get(name, ""), str):
+            raise ValueError(f"{name!r} of a line must be a string; got {fields[name]!r:.50}")
+    candidates = fields.get("candidates")
+    if candidates is not None and not (
+        isinstance(candidates, list) and all(isinstance(word, str) for word in candidates)
+    ):
+        raise ValueError(f"'candidates' of a line must be a list of strings; got {candidates!r:.50}")
+    return {**common, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def _content(text: str) -> str:
+    if text == "-":
+        return sys.stdin.read()
+    try:
+        is_file = Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or no name at all
+        return text
+    if not is_file:
+        if "/" in text and _is_folder(text):  # a word may be the name of a folder by chance
+            raise ValueError(f"{text} is a folder; give text files, e.g. {text.rstrip('/')}/*.txt")
+        if "/" in text and _exists(text):
+            raise ValueError(f"{text} is no regular file; give a text file")
+        return text
+    try:
+        data = Path(text).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{text}: {error.strerror}") from error
+    try:
+        found = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{text} is not UTF-8 text (byte {error.start:,}); convert it first, e.g. with iconv"
+        ) from error
+    if "\0" in found:
+        raise ValueError(f"{text} is a binary file; give a text file")
+    return found
+
+
+def _images(options: argparse.Namespace) -> Iterator[list[str]]:
+    """Image files of the command line, or of lines of standard input; a folder stands for the image files in it."""
+    names = options.text or (line for group in _lines(sys.stdin) for line in group if line.strip())
+    files, total = (file for name in names for file in _files(name)), None
+    if options.text:
+        files = [*files]
+        files, total = iter(files), len(files)
+    with tqdm(total=total, unit="image", disable=None if _are_many(options) else True) as progress:
+        while group := list(islice(files, IMAGES_AT_ONCE)):
+            yield group
+            progress.update(len(group))
+
+
+def _are_many(options: argparse.Namespace) -> bool:
+    return len(options.text) != 1 or _is_folder(options.text[0])
+
+
+def _is_folder(name: str) -> bool:
+    return _exists(name) and Path(name).is_dir()
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):  # too long for a name, or no name at all
+        return False
+
+
+def _files(name: str) -> list[str]:
+    if not _is_folder(name):
+        return [name]
+    found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in IMAGE_FILES)
+    if not found:
+        raise ValueError(f"the folder {name} holds no images ({', '.join(sorted(IMAGE_FILES))})")
+    return found
+
+
+def _lines(stream: Iterable[str]) -> Iterator[list[str]]:
+    """Lines in groups, without their ends; one by one for somebody who types."""
+    at_once = 1 if stream.isatty() else LINES_AT_ONCE
+    lines = (line.rstrip("\r\n") for line in stream)
+    while group := list(islice(lines, at_once)):
+        yield group
+
+
+# ---- answers ----
+
+
+def _n_best(options: argparse.Namespace) -> int:
+    return 1 if options.n_best is None else options.n_best
+
+
+def _of_search(task: Task, options: argparse.Namespace) -> dict[str, Any]:
+    return {"beam_size": options.beam_size, "n_best": _n_best(options)} if task.searches else {}
+
+
+def _best(result: Any) -> str:
+    return "\n".join(f"{score:.4f}\t{hypothesis}" for hypothesis, score in result.n_best)
+
+
+def _of_texts(verb: Callable[..., list[Any]], search: dict[str, Any], texts: list[Any]) -> list[Any]:
+    return verb(texts, **search)
+
+
+def _of_images(verb: Callable[..., list[Any]], search: dict[str, Any], files: list[str]) -> list[Any]:
+    """None, and a line on standard error, for a file that cannot be read."""
+    from zoo.vision.images import ImageError, open_image
+
+    opened = {}
+    for n, file in enumerate(files):
+        try:
+            opened[n] = open_image(file)
+        except ImageError as error:
+            tqdm.write(f"zoo: {error}", file=sys.stderr)
+    found = dict(zip(opened, verb(list(opened.values()), **search), strict=True))
+    return [found.get(n) for n in range(len(files))]
+
+
+def _of_questions(verb: Callable[..., Any], search: dict[str, Any], questions: list[dict[str, Any]]) -> list[Any]:
+    parts = [[question.get(name) for question in questions] for name in ("document", "query", "candidates")]
+    return verb(*parts) if len(questions) > 1 else [verb(*(part[0] for part in parts))]
+
+
+SOURCES = {
+    "text": _texts,
+    "document": _documents,
+    "pair": _pairs,
+    "image": _images,
+    "question": _questions,
+}  # by `Task.input`
+ANSWERS = {"image": _of_images, "question": _of_questions}

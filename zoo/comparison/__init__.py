@@ -1,0 +1,1 @@
+"""`zoo compare`: all attention mechanisms under one budget."""

@@ -1,0 +1,218 @@
+"""What the images of a batch are: decoded pixels, or rows of a memory-mapped file (pixels or features) made once."""
+
+import json
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from zoo.data.captioning.image_files import ImageFiles, decode
+from zoo.data.common.cache import is_intact, write_checksums
+from zoo.data.common.files import write_atomically
+from zoo.vision.images import ImageError, ImageTransform
+
+try:
+    import fcntl
+except ImportError:  # not on every system
+    fcntl = None
+
+_META, _VALUES, _PARTIAL, _PROGRESS, _LOCK = "meta.json", "values", "partial", "progress", "lock"
+
+
+class BatchImages(Protocol):
+    """Where a batch gets its images from; an `index` is an array of image numbers, (N,)."""
+
+    def get(self, index: np.ndarray, flips: np.ndarray) -> Tensor:
+        """The images `index`, those with `flips`, (N,) bool, mirrored."""
+
+    def release(self) -> None:
+        """Lets the system drop the pages read so far."""
+
+
+class DecodedImages:
+    """Images decoded when they are needed.
+
+    Args:
+        files: image files.
+        names: their names, in the order of the image numbers.
+        transform: how they become pixels.
+    """
+
+    def __init__(self, files: ImageFiles, names: Sequence[str], transform: ImageTransform) -> None:
+        self._files, self._names, self._transform = files, names, transform
+
+    def get(self, index: np.ndarray, flips: np.ndarray) -> Tensor:
+        """The images `index`, (N, 3, S, S) uint8.
+
+        Raises:
+            ImageError: one of them is damaged.
+        """
+        try:
+            pixels = [self._transform.pixels(decode(self._files, self._names[i])) for i in index.tolist()]
+        except ImageError as error:
+            raise ImageError(f"{error}, or pass check_images='decode' to leave such images out") from error
+        return _mirrored(torch.stack(pixels), flips)
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class StoredImages:
+    """Images whose pixels or features are in memory-mapped files.
+
+    Args:
+        folder: written by `build_rows`.
+        flipped: the same for the mirrored images, where a row cannot be mirrored itself.
+    """
+
+    def __init__(self, folder: Path, flipped: Path | None = None) -> None:
+        self._folders = folder, flipped
+        self._rows = StoredRows(folder)
+        self._flipped = None if flipped is None else StoredRows(flipped)
+
+    def __reduce__(self) -> tuple:
+        return StoredImages, self._folders  # a worker process maps the files itself
+
+    def get(self, index: np.ndarray, flips: np.ndarray) -> Tensor:
+        """The images `index`, (N, 3, S, S) uint8 or (N, L, D) fp16."""
+        rows = self._rows.rows(index)
+        if self._flipped is None:
+            return _mirrored(torch.from_numpy(rows), flips)
+        rows[flips] = self._flipped.rows(index[flips])
+        return torch.from_numpy(rows)
+
+    def release(self) -> None:
+        """Lets the system drop the pages read so far."""
+        self._rows.release()
+        if self._flipped is not None:
+            self._flipped.release()
+
+
+def _mirrored(pixels: Tensor, flips: np.ndarray) -> Tensor:
+    mirrored = torch.from_numpy(flips)
+    if flips.any():
+        pixels[mirrored] = pixels[mirrored].flip(-1)
+    return pixels
+
+
+class StoredRows:
+    """Arrays of one shape in a memory-mapped file, read from the folder that `build_rows` wrote."""
+
+    def __init__(self, folder: Path) -> None:
+        meta = json.loads((folder / _META).read_text())
+        with (folder / _VALUES).open("rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._values = np.frombuffer(self._map, meta["dtype"]).reshape(-1, *meta["shape"])
+
+    def rows(self, index: np.ndarray) -> np.ndarray:
+        """Copies of the rows `index`, (N, ...)."""
+        return self._values[index]
+
+    def release(self) -> None:
+        """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
+        if hasattr(self._map, "madvise"):  # not on every system
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def is_complete(folder: Path, count: int) -> bool:
+    """Whether `folder` holds `count` rows, intact; said in one line if they are damaged."""
+    if not (folder / _VALUES).exists() or not is_intact(folder):
+        return False
+    return (folder / _VALUES).stat().st_size == count * _row_bytes(json.loads((folder / _META).read_text()))
+
+
+def build_rows(
+    folder: Path, count: int, rows: Callable[[np.ndarray], np.ndarray], chunk: int, description: str
+) -> None:
+    """Computes `count` rows into a file; what an interrupted run has done is kept, and done by no other again.
+
+    Args:
+        folder: where to write; nothing is done if it is complete.
+        count: number of rows, at least 1.
+        rows: gives the rows of some numbers, (chunk,) -> (chunk, ...), always of the same shape and type.
+        chunk: numbers at a time.
+        description: what the progress bar says.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder / _LOCK):
+        if is_complete(folder, count):
+            return
+        done = _done(folder, count)
+        with (
+            (folder / _PARTIAL).open("r+b" if done else "wb") as file,
+            tqdm(total=count, initial=done, unit="img", desc=description, disable=None) as progress,
+        ):
+            if done:
+                file.truncate(done * _row_bytes(json.loads((folder / _META).read_text())))
+                file.seek(0, os.SEEK_END)
+            while done < count:
+                index = np.arange(done, min(done + chunk, count))
+                values = np.ascontiguousarray(rows(index))
+                if not done:
+                    (folder / _PROGRESS).unlink(missing_ok=True)
+                    meta = {"shape": values.shape[1:], "dtype": values.dtype.name}
+                    write_atomically(folder / _META, json.dumps(meta))
+                file.write(values.data)
+                file.flush()
+                os.fsync(file.fileno())  # the progress must never be ahead of the rows
+                done += len(index)
+                write_atomically(folder / _PROGRESS, str(done))
+                progress.update(len(index))
+        os.replace(folder / _PARTIAL, folder / _VALUES)
+        (folder / _PROGRESS).unlink()
+        write_checksums(folder, [_META, _VALUES])
+
+
+def _done(folder: Path, count: int) -> int:
+    """Rows that an interrupted run has written."""
+    try:
+        meta = json.loads((folder / _META).read_text())
+        done = int((folder / _PROGRESS).read_text())
+        whole = (folder / _PARTIAL).stat().st_size >= done * _row_bytes(meta)
+    except (FileNotFoundError, ValueError):
+        return 0
+    return done if whole and 0 < done <= count else 0
+
+
+def _row_bytes(meta: dict) -> int:
+    return int(np.prod(meta["shape"], dtype=np.int64)) * np.dtype(meta["dtype"]).itemsize
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keeps other processes out; the lock of one that dies is gone."""
+    with path.open("wb") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def feature_rows(
+    images: BatchImages, extract: Callable[[Tensor], Tensor], device: torch.device, flipped: bool
+) -> Callable[[np.ndarray], np.ndarray]:
+    """What `build_rows` needs to store the features of images.
+
+    Args:
+        images: their pixels.
+        extract: (B, 3, S, S) uint8 -> (B, L, D) floating point.
+        device: where `extract` wants the pixels.
+        flipped: of the mirrored images.
+    """
+
+    def rows(index: np.ndarray) -> np.ndarray:
+        pixels = images.get(index, np.full(len(index), flipped)).to(device)
+        with torch.no_grad():
+            features = extract(pixels).to(torch.float16).cpu()  # (B, L, D)
+        images.release()
+        if not features.isfinite().all():
+            raise ValueError("features of the encoder are too large for fp16, or NaN; pass cache_features=False")
+        return features.numpy()
+
+    return rows

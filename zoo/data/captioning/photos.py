@@ -1,0 +1,321 @@
+"""Image captioning: Flickr8k, Flickr30k, COCO, and your own images with captions."""
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from zoo.data.captioning.arrays import Record
+from zoo.data.captioning.base import CaptionData
+from zoo.data.captioning.image_files import FolderImages, ImageFiles, TarImages, state_of
+from zoo.data.common.base import Split
+from zoo.data.common.files import check_fraction, data_root, draw, named_file, read_lines
+from zoo.data.common.published import Published
+from zoo.data.common.tables import read_table
+
+_SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif"}
+
+
+class _PublishedCaptions(Published, CaptionData):
+    """A published data set of images with captions, found below the root; it has no address to be downloaded from.
+
+    Attributes:
+        image_folders: what the folder of images may be called; the first that exists, beside the captions, is taken.
+    """
+
+    places = ("{}", "captioning/{}", "captioning", "")
+    image_folders: ClassVar[tuple[str, ...]]
+
+    def source(self, split: Split) -> str:
+        return ", ".join(str(self.path(name)) for name in self.files(split))
+
+    def signature(self, split: Split) -> list[object]:
+        return [type(self).__name__, *map(self.path, self.files(split)), self._folder_state]
+
+    def images(self, split: Split) -> ImageFiles:
+        return FolderImages([self._image_folder])
+
+    @cached_property
+    def _image_folder(self) -> Path:
+        captions = self.path(self.files("train")[0])
+        for name in self.image_folders:
+            if (captions.parent / name).is_dir():
+                return captions.parent / name
+        folders = ", ".join(self.image_folders)
+        raise FileNotFoundError(
+            f"{type(self).__name__}: there is no folder of images beside {captions}; put them into {folders}"
+        )
+
+    @cached_property
+    def _folder_state(self) -> str:
+        return state_of(self._image_folder)
+
+
+class Flickr8k(_PublishedCaptions):
+    """Flickr8k: 6,000 / 1,000 / 1,000 photos with five captions each (Hodosh et al. 2013), its official split.
+
+    Two forms are read:
+
+    - `captions.tsv` (columns image, split, caption_id, caption) and beside it plain archives `train-*.tar` (or
+      `train.tar`), `val.tar`, `test.tar` of the images, which are not unpacked;
+    - the authors' files: `Flickr8k.token.txt`, `Flickr_8k.{train,dev,test}Images.txt`, and the images in a folder
+      `Flicker8k_Dataset` (or `Images`) beside them.
+
+    Args:
+        **options: see `CaptionData`.
+    """
+
+    folder = "flickr8k"
+    image_folders = ("Flicker8k_Dataset", "Flickr8k_Dataset", "Images", "images")
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+
+    def files(self, split: Split) -> list[str]:
+        if not self._has_archives:
+            return ["Flickr8k.token.txt", f"Flickr_8k.{'dev' if split == 'val' else split}Images.txt"]
+        names = ["captions.tsv"]
+        if split == "train":
+            names += sorted(path.name for path in self.path("captions.tsv").parent.glob("train-*.tar"))
+        return names if len(names) > 1 else [*names, f"{split}.tar"]
+
+    def signature(self, split: Split) -> list[object]:
+        if self._has_archives:
+            return [type(self).__name__, *map(self.path, self.files(split))]
+        return super().signature(split)
+
+    def records(self, split: Split) -> Iterator[Record]:
+        captions: dict[str, list[str]] = {}
+        if self._has_archives:
+            for image, part, caption in read_table(self.path("captions.tsv"), ["image", "split", "caption"]):
+                if part == split:
+                    captions.setdefault(image, []).append(caption)
+        else:
+            token, names = map(self.path, self.files(split))
+            captions = {name.strip(): [] for name in read_lines(names) if name.strip()}
+            for number, line in enumerate(read_lines(token), 1):
+                name, tab, caption = line.partition("\t")
+                if line and not (tab and "#" in name):
+                    raise ValueError(
+                        f"{token}, line {number}: expected image#number, a tab and a caption; got {line[:50]!r}"
+                    )
+                captions.get(name.rpartition("#")[0], []).append(caption)
+        return map(Record, captions, captions.values())
+
+    def images(self, split: Split) -> ImageFiles:
+        if self._has_archives:
+            return TarImages([self.path(name) for name in self.files(split)[1:]])
+        return super().images(split)
+
+    @property
+    def _has_archives(self) -> bool:
+        return self._find("Flickr8k.token.txt") is None or self._find("captions.tsv") is not None
+
+    def _advice(self, name: str) -> str:
+        return (
+            "captions.tsv with train-*.tar, val.tar and test.tar, or the authors' Flickr8k.token.txt, "
+            "Flickr_8k.trainImages.txt and so on with the folder Flicker8k_Dataset"
+        )
+
+
+class _Karpathy(_PublishedCaptions):
+    """A data set with the captions and the split of Karpathy and Fei-Fei 2015, `dataset_<name>.json`; "restval" is
+    training.
+    """
+
+    def files(self, split: Split) -> list[str]:
+        return [f"dataset_{self.folder}.json"]
+
+    def records(self, split: Split) -> Iterator[Record]:
+        return iter(self._records[split])
+
+    @cached_property
+    def _records(self) -> dict[Split, list[Record]]:
+        """Only this little of the file is kept."""
+        path = self.path(self.files("train")[0])
+        records: dict[Split, list[Record]] = {"train": [], "val": [], "test": []}
+        try:
+            for image in json.loads("\n".join(read_lines(path)))["images"]:
+                name = "/".join(filter(None, (image.get("filepath"), image["filename"])))
+                split = "train" if image["split"] == "restval" else image["split"]
+                records[split].append(Record(name, [sentence["raw"] for sentence in image["sentences"]]))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}: not JSON ({error}); copy the file anew") from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path}: expected images with filename, split (train, restval, val or test) and sentences with raw; "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return records
+
+    def _advice(self, name: str) -> str:
+        return (
+            f"{name} with the images beside it in {' or '.join(self.image_folders)}. It is in caption_datasets.zip of "
+            "https://cs.stanford.edu/people/karpathy/deepimagesent/"
+        )
+
+
+class Flickr30k(_Karpathy):
+    """Flickr30k: 29,000 / 1,014 / 1,000 photos with five captions each (Young et al. 2014), Karpathy's split.
+
+    Read from `dataset_flickr30k.json` and the folder `flickr30k-images` (or `images`) beside it.
+
+    Args:
+        **options: see `CaptionData`.
+    """
+
+    folder = "flickr30k"
+    image_folders = ("flickr30k-images", "flickr30k_images", "images", "Images")
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+
+
+class COCO(_Karpathy):
+    """COCO 2014: 113,287 / 5,000 / 5,000 photos with five captions or more each (Lin et al. 2014), Karpathy's split.
+
+    Read from `dataset_coco.json` and the folders `train2014` and `val2014` beside it, or in `images` beside it.
+
+    Args:
+        **options: see `CaptionData`.
+    """
+
+    folder = "coco"
+    image_folders = ("train2014 and val2014", "images")
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+
+    def images(self, split: Split) -> ImageFiles:
+        return FolderImages([folder.parent for folder in self._parts])
+
+    @cached_property
+    def _parts(self) -> list[Path]:
+        captions = self.path(self.files("train")[0])
+        paths = [captions.parent / below / part for below in ("", "images") for part in ("train2014", "val2014")]
+        found = [path for path in paths if path.is_dir()]
+        if not found:
+            raise FileNotFoundError(
+                f"{type(self).__name__}: there is no folder train2014 or val2014 beside {captions}, nor in images "
+                "beside it"
+            )
+        return found
+
+    @cached_property
+    def _folder_state(self) -> str:
+        return " ".join(map(state_of, self._parts))
+
+
+class ImageCaptions(CaptionData):
+    """Your own images: a folder, and a tab-separated table with the columns image, caption and, if you like, split.
+
+    The first line of the table names the columns; there is no quoting. An image is named by its path below the folder
+    and has as many lines as it has captions. The split is train, val or test. Without that column some of the images
+    are held out, the same ones each time.
+
+    Args:
+        folder: the images, also in folders below it.
+        captions: the table, which can be .gz or .xz.
+        val_fraction: share of the images held out for validation, if there is no column split.
+        test_fraction: share held out for the test; 0 for none.
+        split_seed: selects what is held out.
+        encoding: of the table.
+        **options: see `CaptionData`; relative paths are looked for in `root` (else `ZOO_DATA`), if there is one.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        captions: str,
+        val_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+        split_seed: int = 0,
+        encoding: str = "utf-8",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        check_fraction("val_fraction", val_fraction)
+        if test_fraction:
+            check_fraction("test_fraction", test_fraction)
+        self.folder, self.captions, self.encoding = folder, captions, encoding
+        self.val_fraction, self.test_fraction, self.split_seed = val_fraction, test_fraction, split_seed
+
+    def signature(self, split: Split) -> list[object]:
+        options = [self.val_fraction, self.test_fraction, self.split_seed, self.encoding]
+        return [self._table, self._folder_state, *options]
+
+    def source(self, split: Split) -> str:
+        return str(self._table)
+
+    def records(self, split: Split) -> Iterator[Record]:
+        if not self._records[split]:
+            raise ValueError(
+                f"{self._table}: there is no {split} image; give some lines the split {split}, or leave the column out "
+                f"(and {split}_fraction above 0) to have some images held out"
+            )
+        return iter(self._records[split])
+
+    def images(self, split: Split) -> ImageFiles:
+        return FolderImages([self._images])
+
+    def without_captions(self) -> list[str]:
+        named = {record.image for records in self._records.values() for record in records}
+        return [name for name in self._names if name not in named]
+
+    def _all_splits(self) -> list[Split]:
+        return [split for split, records in self._records.items() if records or split != "test"]
+
+    @property
+    def _table(self) -> Path:
+        return named_file(self.root, "captions", self.captions)
+
+    @cached_property
+    def _images(self) -> Path:
+        path = (data_root(self.root) or Path()) / Path(self.folder).expanduser()
+        if not path.is_dir():
+            raise FileNotFoundError(f"folder: there is no folder {path}")
+        return path
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Paths below the folder of what is called like an image."""
+        paths = sorted(path for path in self._images.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
+        if not paths:
+            raise ValueError(f"{self._images} holds no image (no file {', '.join(sorted(_SUFFIXES))})")
+        return [path.relative_to(self._images).as_posix() for path in paths]
+
+    @cached_property
+    def _folder_state(self) -> str:
+        return state_of(self._images)
+
+    @cached_property
+    def _records(self) -> dict[Split, list[Record]]:
+        header = next(read_lines(self._table, self.encoding), "").split("\t")
+        columns = ["image", "caption", *(["split"] if "split" in header else [])]
+        captions: dict[str, list[str]] = {}
+        splits: dict[str, str] = {}
+        for image, caption, *rest in read_table(self._table, columns, self.encoding):
+            captions.setdefault(image, []).append(caption)
+            for split in rest:
+                if split not in ("train", "val", "test"):
+                    raise ValueError(
+                        f"{self._table}: split must be one of 'train', 'val', 'test'; got {split!r} of {image}"
+                    )
+                if splits.setdefault(image, split) != split:
+                    raise ValueError(f"{self._table}: {image} is in two splits, {splits[image]} and {split}")
+        if "split" not in header:
+            splits = self._held_out(list(captions))
+        records: dict[Split, list[Record]] = {"train": [], "val": [], "test": []}
+        for image, texts in captions.items():
+            records[splits[image]].append(Record(image, texts))
+        return records
+
+    def _held_out(self, images: list[str]) -> dict[str, str]:
+        """Of few images at least one is held out, so the share is one of the number and not a probability."""
+        order = sorted(images, key=lambda image: draw(image, self.split_seed))
+        counts = [
+            max(1, round(share * len(images))) if share else 0 for share in (self.val_fraction, self.test_fraction)
+        ]
+        val, test = counts[0], sum(counts)
+        return {image: "val" if i < val else "test" if i < test else "train" for i, image in enumerate(order)}

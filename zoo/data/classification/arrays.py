@@ -1,0 +1,237 @@
+"""Tokenised texts and documents with labels in memory-mapped files."""
+
+import json
+import logging
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoo.batches.classification import DocumentBatch, TextBatch, collate_texts
+from zoo.data.common.arrays import Ragged, RaggedWriter, chunks, token_type
+from zoo.data.common.cache import appearing_when_complete, is_intact
+from zoo.text import UNK, Tokenizer
+from zoo.text.sentences import split_sentences
+
+_CHUNK = 1024  # examples tokenised at a time
+
+log = logging.getLogger(__name__)
+
+
+class Example(NamedTuple):
+    """A text with its labels.
+
+    Attributes:
+        text: as it is in the corpus.
+        text2: the second text of a pair; None if there are no pairs.
+        labels: names of its labels: exactly one, or any number if a text can have several.
+        score: a number that it has beside them, if it has one.
+    """
+
+    text: str
+    text2: str | None
+    labels: tuple[str, ...]
+    score: float | None = None
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Names for a message: in quotes, the first twenty of them."""
+    listed = list(map(repr, names))
+    return ", ".join(listed[:20] + ["..."] * (len(listed) > 20))
+
+
+class Encoding(NamedTuple):
+    """How examples become numbers.
+
+    Attributes:
+        tokenizer: gives the word ids.
+        label_ids: number of each label name.
+        structure: "document" keeps the sentences apart, "text" does not.
+        pair: examples have two texts.
+        multi_label: a text can have any number of labels, not exactly one.
+        max_words: words of a text behind so many are dropped.
+        max_sentences: sentences of a document behind so many are dropped.
+        scored: the scores of the examples are kept; of texts only.
+    """
+
+    tokenizer: Tokenizer
+    label_ids: Mapping[str, int]
+    structure: Literal["document", "text"] = "text"
+    pair: bool = False
+    multi_label: bool = False
+    max_words: int | None = None
+    max_sentences: int | None = None
+    scored: bool = False
+
+    def words(self, text: str) -> list[int]:
+        """Word ids of a text."""
+        return self.tokenizer.encode(text)[: self.max_words]
+
+    def sentences(self, text: str) -> tuple[list[int], list[int]]:
+        """Word ids of a document, and the number of words of each of its sentences, at least 1."""
+        sentences = [ids for ids in self.tokenizer.encode_batch(split_sentences(self.tokenizer.clean(text))) if ids][
+            : self.max_sentences
+        ]
+        words = [i for ids in sentences for i in ids][: self.max_words]
+        ends = [min(end, len(words)) for end in accumulate(map(len, sentences))]
+        lengths = [end - start for start, end in zip([0, *ends], ends)]
+        return words, [length for length in lengths if length]
+
+    def labels(self, names: Sequence[str], source: str) -> list[int]:
+        """Label ids of an example of the text `source`, in ascending order."""
+        unknown = next((name for name in names if name not in self.label_ids), None)
+        if unknown is not None:
+            raise ValueError(
+                f"{source}: label {unknown!r} is none of those of the training text, {quoted(self.label_ids)}"
+            )
+        if not self.multi_label and len(names) != 1:
+            raise ValueError(f"{source}: expected exactly one label for each text; got {list(names)}")
+        return sorted({self.label_ids[name] for name in names})
+
+
+class LabeledArrays:
+    """Tokenised examples, read from the folder that `build` wrote.
+
+    Attributes:
+        empty: number of examples left out because they have no words.
+        tokens: number of words of all texts.
+        texts: number of texts, two for each pair.
+    """
+
+    special = 0  # nothing is added to a text
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        meta = json.loads((folder / "meta.json").read_text())
+        self._size: int = meta["examples"]
+        self.empty: int = meta["empty"]
+        self.tokens: int = meta["tokens"]
+        self._classes: int | None = meta["classes"]  # None: exactly one label each
+        self._parts = {name: Ragged(folder, name, dtype) for name, dtype in meta["parts"].items()}
+        self._texts = [self._parts[name] for name in ("words", "words2") if name in self._parts]
+        self.texts = len(self._texts) * self._size
+        self.noun = "documents" if "sentences" in self._parts else "texts"
+
+    def __reduce__(self) -> tuple:
+        return LabeledArrays, (self.folder,)  # a worker process maps the files itself
+
+    def __len__(self) -> int:
+        return self._size
+
+    def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Words of the first and of the second text of the examples `index`, (N,) int32; the same if there is one."""
+        lengths = [part.lengths(index) for part in self._texts]
+        return lengths[0], lengths[-1]
+
+    def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
+        """Words of each text of the examples `index`."""
+        return tuple(part.rows(index) for part in self._texts)
+
+    def sentences(self, index: np.ndarray) -> list[list[np.ndarray]]:
+        """Words of each sentence of the examples `index`; a text that is no document is one sentence."""
+        if "sentences" not in self._parts:
+            return [list(texts) for texts in zip(*self.rows(index), strict=True)]
+        documents = zip(self.rows(index)[0], self._parts["sentences"].rows(index), strict=True)
+        return [np.split(words, np.cumsum(lengths[:-1])) for words, lengths in documents]
+
+    def unknown(self) -> int:
+        """Number of words that are UNK."""
+        return sum(text.count(UNK) for text in self._texts)
+
+    def batch(self, index: np.ndarray) -> TextBatch | DocumentBatch:
+        """The examples `index` as one batch."""
+        words, labels = self.rows(index), self._labels(index)
+        if "sentences" not in self._parts:
+            return collate_texts(words[0], labels, words[1] if len(words) > 1 else None, self._scores(index))
+        lengths = self._parts["sentences"].rows(index)
+        return DocumentBatch(_joined(words[0]), _joined(lengths), torch.tensor(list(map(len, lengths))), labels)
+
+    def release(self) -> None:
+        """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
+        for part in self._parts.values():
+            part.release()
+
+    def _labels(self, index: np.ndarray) -> Tensor:
+        rows = self._parts["labels"].rows(index)
+        if self._classes is None:
+            return _joined(rows)
+        labels = torch.zeros(len(rows), self._classes)
+        for row, ids in zip(labels, rows, strict=True):
+            row[ids.astype(np.int64)] = 1
+        return labels
+
+    def _scores(self, index: np.ndarray) -> Tensor | None:
+        return torch.from_numpy(np.concatenate(self._parts["scores"].rows(index))) if "scores" in self._parts else None
+
+    @staticmethod
+    def build(folder: Path, examples: Iterable[Example], encoding: Encoding, source: str, keep_empty: bool) -> None:
+        """Tokenises `examples` into `folder`, which appears only when it is complete.
+
+        Args:
+            folder: where to write; nothing is done if it is there, intact.
+            examples: read once and never held in memory together.
+            encoding: how they become numbers.
+            source: what to call the text in messages.
+            keep_empty: keep examples with a text without words, which else are left out and counted.
+
+        Raises:
+            ValueError: a label is unknown, or there is no example with words.
+        """
+        if is_intact(folder):
+            return
+        with appearing_when_complete(folder) as temporary:
+            _write(temporary, examples, encoding, source, keep_empty)
+
+
+def _joined(rows: list[np.ndarray]) -> Tensor:
+    return torch.from_numpy(np.concatenate(rows).astype(np.int64))
+
+
+def _write(folder: Path, examples: Iterable[Example], encoding: Encoding, source: str, keep_empty: bool) -> None:
+    words = token_type(encoding.tokenizer)
+    parts = {"words": words, "labels": "uint32"}
+    if encoding.structure == "document":
+        parts["sentences"] = "uint32"
+    if encoding.pair:
+        parts["words2"] = words
+    if encoding.scored:
+        parts["scores"] = "float32"
+    writers = {name: RaggedWriter(folder, name, dtype) for name, dtype in parts.items()}
+    size = empty = 0
+    try:
+        for chunk in chunks(examples, _CHUNK):
+            rows = [_encode(example, encoding, source) for example in chunk]
+            if not keep_empty:
+                rows = [row for row in rows if row["words"] and row.get("words2", True)]
+                empty += len(chunk) - len(rows)
+            size += len(rows)
+            for name, writer in writers.items():
+                writer.write([row[name] for row in rows])
+    finally:
+        for writer in writers.values():
+            writer.close()
+    if not size:
+        raise ValueError(f"{source}: there is no text{'' if keep_empty else ' with words'} in it")
+    tokens = sum(writer.end for name, writer in writers.items() if name.startswith("words"))
+    classes = len(encoding.label_ids) if encoding.multi_label else None
+    meta = {"examples": size, "empty": empty, "tokens": tokens, "classes": classes, "parts": parts}
+    (folder / "meta.json").write_text(json.dumps(meta))
+
+
+def _encode(example: Example, encoding: Encoding, source: str) -> dict[str, list[int] | list[float]]:
+    """The row of each part for one example."""
+    row = {"labels": encoding.labels(example.labels, source)}
+    if encoding.structure == "document":
+        row["words"], row["sentences"] = encoding.sentences(example.text)
+    else:
+        row["words"] = encoding.words(example.text)
+    if encoding.pair:
+        row["words2"] = encoding.words(example.text2)
+    if encoding.scored:
+        row["scores"] = [math.nan if example.score is None else example.score]
+    return row

@@ -1,0 +1,428 @@
+"""What every data module of labelled texts shares: tokenizer, label names, hold-out, cache, loaders."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor
+
+from zoo.data.classification.arrays import Encoding, Example, LabeledArrays, quoted
+from zoo.data.common.base import SortedData, Split
+from zoo.data.common.cache import cached_text
+from zoo.data.common.download import RemoteFile, fetch
+from zoo.data.common.files import cache_folder, check_fraction, draw, fingerprint
+from zoo.data.common.published import Published
+from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
+from zoo.text import Tokenizer
+
+_FORMAT = 2  # part of every cache key: raise it when tokenisation, sentence splitting or the files change
+
+log = logging.getLogger(__name__)
+
+
+class LabeledData(SortedData):
+    """Base class of the data sets of labelled texts.
+
+    A subclass gives the `examples` of each split, a `signature` of what they depend on, and downloads in `fetch` where
+    it can. Texts without words are left out of training and kept in validation and test.
+
+    Args:
+        root: folder that holds the data; else the environment's `ZOO_DATA`; else downloads go to the cache.
+        cache_dir: folder for downloads, tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
+        vocab_size: most words in the vocabulary.
+        min_frequency: words seen less often in training become UNK.
+        lowercase: lowercase the text.
+        batch_size: texts a batch and process.
+        batch_tokens: budget of words a batch and process (texts times longest text), instead of `batch_size`.
+        max_words: texts are cut to so many words, in training and evaluation; None never cuts.
+        max_sentences: documents are cut to so many sentences; None never cuts.
+        word_vectors: ready word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or binary), or
+            "word2vec": skip-gram vectors are learnt from the training text; None for none.
+        word2vec_epochs: passes of word2vec over the training text.
+        extra_text: names of further data sets of this package, e.g. ["IMDB"]: the vocabulary is learnt from their
+            training texts too, and so are the vectors of word2vec. Their labels are not looked at.
+        extend_vocabulary: so many words are added to the vocabulary of a pretrained model when a training begins: the
+            most frequent ones of the training text that it lacks, of those seen `min_frequency` times; 0 for none.
+        pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
+        val_fraction: share of the training texts held out for validation where the data set has no validation split.
+            Repeated texts are never on both sides.
+        split_seed: selects what is held out.
+        num_workers: processes that load batches ahead.
+        seed: order of the training texts.
+
+    Attributes:
+        structure: "document": batches are `DocumentBatch`; "text": they are `TextBatch`.
+        pair: each example has two texts.
+        multi_label: a text can have any number of labels, not exactly one.
+        scored: examples, or some of them, have a score beside the label (`TextBatch.scores`).
+        holds_out: the data set has no validation split, so a part of the training texts serves as one.
+        cleaning: what is done to a text before it is cut into words (`Tokenizer.clean`), in this data set and with any
+            model that learns from it.
+        known_labels: names of the labels in the order of their ids, if they are known without reading the data.
+        test_names: names of the test sets.
+        tokenizer: set by `setup`: that of the model, if it has one, else of kind "word_punct".
+        labels: set by `setup`: names of the labels in the order of their ids.
+    """
+
+    task = "classification"
+    structure: Literal["document", "text"] = "text"
+    pair: bool = False
+    multi_label: bool = False
+    scored: bool = False
+    holds_out: bool = False
+    cleaning: Sequence[str] = ()
+    known_labels: Sequence[str] | None = None
+    test_names: ClassVar[list[str]] = ["test"]
+
+    def __init__(
+        self,
+        root: str | None = None,
+        cache_dir: str | None = None,
+        vocab_size: int = 25_000,
+        min_frequency: int = 2,
+        lowercase: bool = True,
+        batch_size: int | None = 64,
+        batch_tokens: int | None = None,
+        max_words: int | None = None,
+        max_sentences: int | None = None,
+        word_vectors: str | None = None,
+        word2vec_epochs: int = 5,
+        extra_text: list[str] | None = None,
+        extend_vocabulary: int = 0,
+        pool_batches: int = 20,
+        val_fraction: float = 0.1,
+        split_seed: int = 0,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if not batch_size and not batch_tokens:
+            raise ValueError("give batch_size (texts) or batch_tokens (budget of words); got neither")
+        self._check_at_least(
+            vocab_size=(vocab_size, 5),
+            min_frequency=(min_frequency, 1),
+            batch_size=(batch_size, 1),
+            batch_tokens=(batch_tokens, 1),
+            max_words=(max_words, 1),
+            max_sentences=(max_sentences, 1),
+            word2vec_epochs=(word2vec_epochs, 1),
+            extend_vocabulary=(extend_vocabulary, 0),
+            pool_batches=(pool_batches, 1),
+            num_workers=(num_workers, 0),
+        )
+        check_fraction("val_fraction", val_fraction)
+        self.root = root
+        self.cache = cache_folder(cache_dir)
+        self.vocab_size, self.min_frequency, self.lowercase = vocab_size, min_frequency, lowercase
+        self.batch_size, self.batch_tokens = None if batch_tokens else batch_size, batch_tokens
+        self.max_words, self.max_sentences = max_words, max_sentences
+        self.word_vectors, self.word2vec_epochs = word_vectors, word2vec_epochs
+        self._extra = self._extra_data(extra_text or [])
+        self.extend_vocabulary = extend_vocabulary
+        self.pool_batches, self.val_fraction, self.split_seed = pool_batches, val_fraction, split_seed
+        self.num_workers, self.seed = num_workers, seed
+        self.tokenizer: Tokenizer | None = None
+        self.labels: list[str] | None = None
+
+    def is_pretrained(self) -> bool:
+        """Whether the model that is trained or tested brings its tokenizer."""
+        return self._of_model("tokenizer") is not None
+
+    # What a data set must give
+
+    def fetch(self) -> None:
+        """Downloads what is missing; called in one process only."""
+
+    def signature(self, split: Split) -> list[object]:
+        """What `examples(split)` depends on: JSON-able values and file paths."""
+        raise NotImplementedError
+
+    def examples(self, split: Split) -> Iterator[Example]:
+        """Examples, streamed; "val" is not asked for if the data set `holds_out`."""
+        raise NotImplementedError
+
+    def once(self) -> "LabeledData":
+        """What vocabulary and word2vec are learnt from: a data set that has each training text once; else they count
+        repeated ones.
+        """
+        return self
+
+    def source(self, split: Split) -> str:
+        """What messages call the text of a split, best its file."""
+        return f"the {split} text"
+
+    # What Lightning calls
+
+    def prepare_data(self) -> None:
+        """Downloads, learns the tokenizer and tokenises the texts, each only if it is not in the cache."""
+        size = (self._of_model("config") or {}).get("embedding_size")
+        self._check_model()
+        wants_vectors = self.word_vectors and size and "train" in self._splits() and self._has_new_words()
+        if wants_vectors:  # what is missing is better known before the long work than after it
+            check_word_vectors(self.word_vectors)
+        self.fetch()
+        if not self.is_pretrained():
+            for data in self._extra:
+                data.fetch()
+        tokenizer, labels = self._tokenizer(), self._label_names()
+        for split in self._splits():
+            self._build(split, tokenizer, labels)
+        if wants_vectors:
+            self.tokenizer, self.labels = tokenizer, labels
+            self.vectors(size)
+        if self.is_pretrained() and "train" in self._splits():
+            train = LabeledArrays(self._folder("train", tokenizer, labels))
+            self._report_unknown(train.unknown(), train.tokens)
+
+    def setup(self, stage: str) -> None:
+        """Opens what `prepare_data` made; afterwards `tokenizer` and `labels` are set."""
+        self.tokenizer, self.labels = self._tokenizer(), self._label_names()
+        self._adapt_model(stage)
+        if stage == "fit":
+            self._train = self._arrays("train")
+            if self._train.empty:
+                log.info(f"{len(self._train):,} training texts; left out {self._train.empty:,} without words")
+        if stage in ("fit", "validate"):
+            self._val = self._arrays("val")
+        if stage == "test":
+            self._test = self._arrays("test")
+
+    # What a model asks for
+
+    def vectors(self, size: int) -> tuple[Tensor, Tensor] | None:
+        """Ready word vectors for the vocabulary, after `setup`; None if `word_vectors` is None.
+
+        Args:
+            size: numbers a vector.
+
+        Returns:
+            (V, size) float32, and (V,) bool: whether there is a vector for the word; if not, its row is 0.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ValueError: the vectors of the file have another size, or word2vec is not installed.
+        """
+        if self.word_vectors is None:
+            return None
+        check_word_vectors(self.word_vectors)
+        if self.word_vectors == "word2vec":
+            texts = [self._folder("train", self.tokenizer, self.labels)] if self.once() is self else []
+            others = [data.once() for data in (self, *self._extra)][len(texts) :]
+            texts += [data._build("train", self.tokenizer, data._own_label_names()) for data in others]
+            source = [*(folder.name for folder in texts), self.word2vec_epochs, self.seed]
+        else:
+            texts, source = [], [Path(self.word_vectors).expanduser()]
+        key = fingerprint(_FORMAT, "vectors", self.tokenizer.to_json(), size, *source)
+        path = self.cache / "vectors" / f"{key}.npy"
+        arrays = [LabeledArrays(folder) for folder in texts]
+        return cached_vectors(path, self.word_vectors, self.tokenizer, size, arrays, self.word2vec_epochs, self.seed)
+
+    # Helpers
+
+    def _examples(self, split: Split) -> Iterator[Example]:
+        if not self.holds_out or split == "test":
+            return self.examples(split)
+        wanted = split == "val"
+        examples = self.examples("train")
+        return (example for example in examples if self._is_held_out(example) == wanted)
+
+    def _source(self, split: Split) -> str:
+        if not self.holds_out or split != "val":
+            return self.source(split)
+        return f"{self.source('train')}, val_fraction {self.val_fraction} of it"
+
+    def _is_held_out(self, example: Example) -> bool:
+        return draw(example.text, self.split_seed) < self.val_fraction
+
+    def _signature(self, split: Split) -> list[object]:
+        if not self.holds_out or split == "test":
+            return self.signature(split)
+        return [*self.signature("train"), split, self.val_fraction, self.split_seed]
+
+    def _tokenizer(self) -> Tokenizer:
+        """That of a pretrained model, with the words of `extend_vocabulary`, as its weights mean nothing with others;
+        else learnt from the training text."""
+        tokenizer = self._of_model("tokenizer")
+        if tokenizer is not None and self._may_change_model():
+            tokenizer = tokenizer.cleaning_also(self.cleaning)
+        if tokenizer is not None and self._adds_words():
+            once = self.once()
+            return self._extended(tokenizer, lambda: self._texts([once]), once._signature("train"), self.min_frequency)
+        if tokenizer is not None:
+            return tokenizer
+        options = (self.vocab_size, self.lowercase, self.min_frequency, *[self.cleaning] * bool(self.cleaning))
+        read = [data.once() for data in (self, *self._extra)]
+        key = fingerprint(_FORMAT, *(data._signature("train") for data in read), "words", options)
+        path = self.cache / "tokenizers" / f"{key}.json"
+        make = lambda: Tokenizer.train(self._texts(read), "word_punct", *options).to_json()  # noqa: E731
+        return Tokenizer.from_json(cached_text(path, make))
+
+    @staticmethod
+    def _texts(read: Sequence["LabeledData"]) -> Iterator[str]:
+        """All training texts of some data sets."""
+        examples = (example for data in read for example in data._examples("train"))
+        return (text for example in examples for text in example[:2] if text is not None)
+
+    def _check_model(self) -> None:
+        """Says early if the model reads another kind of text."""
+        wanted, pair = self._of_model("structure"), (self._of_model("config") or {}).get("pair", False)
+        if wanted is None:
+            return
+        model = type(self.trainer.lightning_module).__name__
+        if wanted != self.structure:
+            raise ValueError(
+                f"{model} reads {wanted}s, the data are {self.structure}s; set split_sentences of the data to "
+                f"{str(wanted == 'document').lower()}, or take another model"
+            )
+        if pair != self.pair:
+            kinds = {True: "pairs of texts", False: "single texts"}
+            raise ValueError(
+                f"this {model} reads {kinds[pair]}, the data are {kinds[self.pair]}; take another model or other data"
+            )
+
+    def _has_new_words(self) -> bool:
+        return not self.is_pretrained() or self._adds_words()
+
+    def _label_names(self) -> list[str]:
+        """In the order of the model, if it has label names; if they are not those of the data, a training gives it
+        those.
+        """
+        of_model = self._of_model("label_names")
+        if of_model is None:
+            return self._own_label_names()
+        if self.known_labels is not None or "train" in self._splits():
+            model = type(self.trainer.lightning_module).__name__
+            own = self._own_label_names()
+            if set(own) != set(of_model) and self._may_change_model() and self._of_model("replace_labels"):
+                return own
+            for name in own:
+                if name not in of_model:
+                    raise ValueError(
+                        f"label {name!r} of the data is unknown to the model {model}; allowed: {quoted(of_model)}"
+                    )
+            for name in of_model:
+                if name not in own:
+                    raise ValueError(
+                        f"label {name!r} of the model {model} is not in the data, which has: {quoted(own)}"
+                    )
+        return list(of_model)
+
+    def _own_label_names(self) -> list[str]:
+        """Those known beforehand; else those of the whole training text, in natural order."""
+        if self.known_labels is not None:
+            return list(self.known_labels)
+        path = self.cache / "labels" / f"{fingerprint(_FORMAT, self.signature('train'))}.json"
+        return json.loads(cached_text(path, self._labels_of_training))
+
+    def _labels_of_training(self) -> str:
+        names = {name for example in self.examples("train") for name in example.labels}
+        if not names:
+            raise ValueError(f"{self.source('train')}: there is no text with a label")
+        return json.dumps(sorted(names, key=_natural))
+
+    def _extra_data(self, names: Sequence[str]) -> list["LabeledData"]:
+        sets = PublishedTexts.named
+        found = []
+        for name in names:
+            if name not in sets:
+                allowed = ", ".join(sorted(sets))
+                raise ValueError(f"extra_text must name data sets of this package: {allowed}; got {name!r}")
+            found.append(sets[name](root=self.root, cache_dir=str(self.cache)))
+        return found
+
+    def _build(self, split: Split, tokenizer: Tokenizer, labels: list[str]) -> Path:
+        """Tokenises a split, if that is not in the cache, and returns the folder."""
+        folder = self._folder(split, tokenizer, labels)
+        label_ids = {name: i for i, name in enumerate(labels)}
+        encoding = Encoding(
+            tokenizer,
+            label_ids,
+            self.structure,
+            self.pair,
+            self.multi_label,
+            self.max_words,
+            self.max_sentences,
+            self.scored,
+        )
+        LabeledArrays.build(folder, self._examples(split), encoding, self._source(split), keep_empty=split != "train")
+        return folder
+
+    def _folder(self, split: Split, tokenizer: Tokenizer, labels: list[str]) -> Path:
+        options = (self.structure, self.pair, self.multi_label, self.max_words, self.max_sentences)
+        scored = ["scored"] if self.scored else []
+        key = fingerprint(_FORMAT, self._signature(split), split, tokenizer.to_json(), labels, options, *scored)
+        return self.cache / "texts" / key
+
+    def _arrays(self, split: Split) -> LabeledArrays:
+        folder = self._folder(split, self.tokenizer, self.labels)
+        if not folder.exists():
+            raise FileNotFoundError(f"there is no tokenised text in {folder}; call prepare_data() before setup()")
+        return LabeledArrays(folder)
+
+
+def _natural(name: str) -> list[str | int]:
+    """Sorting key with numbers by value: "2" before "10"."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+
+
+class PublishedTexts(Published, LabeledData):
+    """A published data set of labelled text.
+
+    The files are tables with a header, or JSON lines: the form into which the authors' own, all different, forms are
+    brought. Those tables have no address; where `archive` is given they are made from it.
+
+    Attributes:
+        upstream: address of the authors' page or archive.
+        archive: the authors' archive.
+    """
+
+    places = ("{}", "text/{}", "", "text")
+    upstream: ClassVar[str]
+    archive: ClassVar[RemoteFile | None] = None
+    named: ClassVar[dict[str, type["PublishedTexts"]]] = {}  # all data sets
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not cls.__name__.startswith("_"):
+            cls.named[cls.__name__] = cls
+
+    def fetch(self) -> None:
+        """Downloads and unpacks the archive, if there is one and a file that is needed is nowhere to be found.
+
+        Raises:
+            FileNotFoundError: a file is neither here nor could it be downloaded.
+            ValueError: the download has the wrong checksum or content.
+        """
+        learning = [] if self.is_pretrained() else ["train"]  # the vocabulary comes from the training text
+        for split in dict.fromkeys([*learning, *self._splits()]):
+            for name in self.files(split):
+                if self._find(name) is None:
+                    self._fetch_archive(name)
+
+    def unpack(self, archive: Path, folder: Path) -> None:
+        """Writes the files of all splits, made from the archive, into `folder`."""
+        raise NotImplementedError
+
+    def _fetch_archive(self, name: str) -> None:
+        if self.archive is None:
+            raise self._missing(name, "")
+        path = self._downloads() / Path(self.archive.url).name
+        try:
+            fetch(self.archive, path)
+        except ConnectionError as error:
+            raise self._missing(name, f"; {error}") from error
+        self.unpack(path, self._downloads())
+        path.unlink()
+
+    def signature(self, split: Split) -> list[object]:
+        return [type(self).__name__, *map(self.path, self.files(split))]
+
+    def source(self, split: Split) -> str:
+        return ", ".join(str(self.path(name)) for name in self.files(split))
+
+    def _advice(self, name: str) -> str:
+        connect = "" if self.archive is None else ", or run once on a machine with a network connection"
+        return f"it{connect}. It is made from {self.upstream}, see the documentation of {type(self).__name__}"

@@ -1,0 +1,95 @@
+"""Which word comes next? Windows of a user's own plain text, as a task for a many-to-one model."""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from zoo.data.classification.arrays import Example
+from zoo.data.classification.base import LabeledData
+from zoo.data.common.base import Split
+from zoo.data.common.files import draw, named_file, read_lines
+from zoo.text import Tokenizer
+
+
+class NextWord(LabeledData):
+    """Each word of a plain text as the label of the words before it on its line.
+
+    The labels are the words that occur at least `min_frequency` times in the training text, most frequent first. Words
+    that are none are context, but never asked for. A text file has a sentence or a paragraph a line; it can be .gz or
+    .xz.
+
+    Args:
+        train: training text.
+        val: validation text; if left out, `val_fraction` of the training lines is held out.
+        test: test text.
+        context: words before the one that is asked for, at most.
+        num_labels: most words to choose from.
+        encoding: of the files.
+        **options: see `LabeledData`; relative paths are looked for in `root` (else `ZOO_DATA`), if there is one.
+    """
+
+    def __init__(
+        self,
+        train: str,
+        val: str | None = None,
+        test: str | None = None,
+        context: int = 20,
+        num_labels: int = 10_000,
+        encoding: str = "utf-8",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._check_at_least(context=(context, 1), num_labels=(num_labels, 2))
+        self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}
+        self.context, self.num_labels, self.encoding = context, num_labels, encoding
+        self._names: list[str] | None = None
+
+    def signature(self, split: Split) -> list[object]:
+        options = (self.context, self.num_labels, self.min_frequency, self.lowercase, self.encoding)
+        held_out = None if self.paths["val"] else [split, self.val_fraction, self.split_seed]
+        return [self._path(split), self._path("train"), options, held_out]
+
+    def source(self, split: Split) -> str:
+        return str(self._path(split))
+
+    def examples(self, split: Split) -> Iterator[Example]:
+        names = set(self._own_label_names())
+        for words in self._lines(split):
+            for i, word in enumerate(words[1:], 1):
+                if word in names:
+                    yield Example(" ".join(words[max(0, i - self.context) : i]), None, (word,))
+
+    def _own_label_names(self) -> list[str]:
+        if self._names is None:
+            counts = Counter(word for words in self._lines("train") for word in words[1:])
+            frequent = [word for word, count in counts.most_common(self.num_labels) if count >= self.min_frequency]
+            if len(frequent) < 2:
+                raise ValueError(
+                    f"{self.source('train')}: fewer than two words occur {self.min_frequency} times or more"
+                )
+            self._names = frequent
+        return self._names
+
+    def _lines(self, split: Split) -> Iterator[list[str]]:
+        for line in read_lines(self._path(split), self.encoding):
+            cut = self.paths["val"] is None and split != "test"
+            if cut and (draw(line, self.split_seed) < self.val_fraction) != (split == "val"):
+                continue
+            yield _splitter().words(line.lower() if self.lowercase else line)
+
+    def _all_splits(self) -> list[Split]:
+        return ["train", "val", *(["test"] if self.paths["test"] else [])]
+
+    def _path(self, split: Split) -> Path:
+        name = self.paths[split] or (self.paths["train"] if split == "val" else None)
+        if name is None:
+            raise ValueError(f"there is no {split} text: give {split}= a file")
+        return named_file(self.root, split, name)
+
+
+@lru_cache(maxsize=1)
+def _splitter() -> Tokenizer:
+    """Splits text into words; knows none."""
+    return Tokenizer.train([], "word_punct")

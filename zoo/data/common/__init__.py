@@ -1,0 +1,1 @@
+"""What the data modules of all tasks share."""

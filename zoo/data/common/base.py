@@ -1,0 +1,182 @@
+"""What the data modules of all tasks share: what the trainer is about to do, with which model, and words that it
+lacks.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import lightning.pytorch as pl
+
+from zoo.data.common.cache import cached_text
+from zoo.data.common.files import fingerprint
+from zoo.data.common.loaders import BatchStream, SortedLoader, StoredItems, TrainLoader
+from zoo.text import Tokenizer
+
+Split = Literal["train", "val", "test"]
+
+OF_STAGE: dict[str | None, list[Split]] = {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}
+
+
+log = logging.getLogger(__name__)
+
+
+class DataModule(pl.LightningDataModule):
+    """Base class of the data modules.
+
+    Attributes:
+        task: name of the task that it is data for (`zoo.tasks.task.Task`).
+        changes_model: a training may give a pretrained model the words and labels of the data; one that is resumed may
+            not.
+    """
+
+    task: ClassVar[str]
+    changes_model: bool = True
+    cache: Path
+    extend_vocabulary: int
+    num_workers: int
+    _resumed: dict[str, Any] | None = None  # where a checkpoint was in the training batches
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._extended_by_us: set[str] = set()  # tokenizers, as JSON
+
+    @staticmethod
+    def _check_at_least(**limits: tuple[int | None, int]) -> None:
+        """Raises ValueError for an argument, given with its least value, that is smaller; None is always allowed."""
+        for name, (value, least) in limits.items():
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}; got {value}")
+
+    def _splits(self) -> list[Split]:
+        """Those that the trainer is about to use; all of them without a trainer."""
+        return OF_STAGE.get(self.trainer.state.fn if self.trainer else None, self._all_splits())
+
+    def _all_splits(self) -> list[Split]:
+        return ["train", "val", "test"]
+
+    def _of_model(self, name: str) -> Any:
+        """An attribute of the model that is trained or tested; None if there is no such thing."""
+        return getattr(self.trainer.lightning_module if self.trainer else None, name, None)
+
+    def _may_change_model(self) -> bool:
+        return self.changes_model and self.trainer is not None and self.trainer.state.fn == "fit"
+
+    def _adds_words(self) -> bool:
+        """Whether a pretrained model is to get more words now."""
+        if not self.extend_vocabulary or not self._may_change_model():
+            return False
+        if self._of_model("extend_vocabulary") is None:
+            raise ValueError(
+                f"{type(self.trainer.lightning_module).__name__} takes no new words; set extend_vocabulary to 0"
+            )
+        return True
+
+    def _adapt_model(self, stage: str) -> None:
+        """Tells the model, before any callback looks at it, that vocabulary and labels are set.
+
+        Raises:
+            ValueError: it is a model for another task.
+        """
+        if task := self._of_model("task"):
+            if task.name != self.task:
+                model = type(self.trainer.lightning_module).__name__
+                raise ValueError(
+                    f"{type(self).__name__} is data for {self.task}; {model} is a model for {task.name}: give other "
+                    "data or another model"
+                )
+            self.trainer.lightning_module.adapt(self, stage)
+
+    def _extended(
+        self, tokenizer: Tokenizer, texts: Callable[[], Iterable[str]], signature: object, min_frequency: int = 1
+    ) -> Tokenizer:
+        """The tokenizer of a pretrained model with `extend_vocabulary` more words, from the cache if it is there.
+
+        Args:
+            tokenizer: that of the model.
+            texts: the training texts.
+            signature: what they depend on.
+            min_frequency: words seen less often are not added.
+        """
+        text = tokenizer.to_json()
+        if text in self._extended_by_us:  # a second training would add the next words
+            return tokenizer
+        key = fingerprint("extended", text, self.extend_vocabulary, min_frequency, signature)
+
+        def more() -> str:
+            return tokenizer.extended(tokenizer.lacking(texts(), self.extend_vocabulary, min_frequency)).to_json()
+
+        extended = Tokenizer.from_json(cached_text(self.cache / "tokenizers" / f"{key}.json", more))
+        self._extended_by_us.add(extended.to_json())
+        return extended
+
+    def _report_unknown(self, unknown: int, total: int) -> None:
+        """Warns of training words that a pretrained model does not know."""
+        if unknown and self.trainer is not None and self.trainer.state.fn == "fit":
+            log.warning(
+                f"{unknown:,} of the {total:,} tokens of the training text ({unknown / total:.1%}) are words that "
+                "the model does not know, "
+                f"and are read as UNK; extend_vocabulary (now {self.extend_vocabulary:,}) adds so many of the most "
+                "frequent ones"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the training is in its batches. Lightning would ask the loader itself only amid an epoch."""
+        loader = self.trainer.train_dataloader if self.trainer else None
+        return {"train": loader.state_dict()} if isinstance(loader, TrainLoader) else {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Lets the next training loader continue there, if a training is resumed."""
+        if self.trainer is not None and self.trainer.state.fn == "fit":
+            self._resumed = state_dict.get("train")
+
+    def _train_loader(self, stream: BatchStream) -> TrainLoader:
+        """The training batches of a stream: from where the loader before stopped, in this process or in one that was
+        killed.
+        """
+        on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        loader = TrainLoader(
+            stream, self.trainer.current_epoch if self.trainer else 0, self.num_workers, pin_memory=on_gpu
+        )
+        if state := self.state_dict().get("train") or self._resumed:
+            loader.load_state_dict({**state, "given": 0})  # the trainer counts the batches of an epoch itself
+        self._resumed = None
+        return loader
+
+    def _rank_and_world_size(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
+
+
+class SortedData(DataModule):
+    """Base class of data modules whose `setup` opens arrays of items that are batched by length.
+
+    Attributes:
+        batch_size, batch_tokens, pool_batches, num_workers, seed: as in `LabeledData`.
+    """
+
+    batch_size: int | None
+    batch_tokens: int | None
+    pool_batches: int
+    num_workers: int
+    seed: int
+    _train: StoredItems
+    _val: StoredItems
+    _test: StoredItems
+
+    def train_dataloader(self) -> TrainLoader:
+        """Endless, resumable, shuffled batches of similar length."""
+        ranks = self._rank_and_world_size()
+        stream = BatchStream(self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, *ranks)
+        return self._train_loader(stream)
+
+    def val_dataloader(self) -> SortedLoader:
+        """Validation batches, sorted by length."""
+        return self._eval_loader(self._val)
+
+    def test_dataloader(self) -> list[SortedLoader]:
+        """One loader for each of `test_names`."""
+        return [self._eval_loader(self._test)]
+
+    def _eval_loader(self, items: StoredItems) -> SortedLoader:
+        return SortedLoader(items, self.batch_size, self.batch_tokens, *self._rank_and_world_size())

@@ -1,0 +1,170 @@
+"""Where data and caches live, and plain text files read line by line."""
+
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from zoo.data.common.cache import file_digest, replace_file
+
+
+def cache_folder(cache_dir: str | None) -> Path:
+    """`cache_dir`, else the environment's `ZOO_CACHE`, else `~/.cache/attention-zoo`."""
+    return Path(cache_dir or os.environ.get("ZOO_CACHE") or "~/.cache/attention-zoo").expanduser()
+
+
+def data_root(root: str | None) -> Path | None:
+    """`root`, else the environment's `ZOO_DATA`, else None; a root that is named must exist.
+
+    Raises:
+        FileNotFoundError: the named folder does not exist.
+    """
+    named = root or os.environ.get("ZOO_DATA")
+    if not named:
+        return None
+    folder = Path(named).expanduser()
+    if not folder.is_dir():
+        source = "root" if root else "ZOO_DATA"
+        raise FileNotFoundError(
+            f"{source} names the folder {folder}, which does not exist; "
+            "correct it, or leave it out to download the data on a connected machine"
+        )
+    return folder
+
+
+def named_file(root: str | None, argument: str, name: str) -> Path:
+    """A user's own file, looked for in `root` (else `ZOO_DATA`) if there is one.
+
+    Raises:
+        FileNotFoundError: it is not there; the message starts with `argument`.
+    """
+    path = (data_root(root) or Path()) / Path(name).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f"{argument}: there is no file {path}")
+    return path
+
+
+def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
+    r"""Lines of a file, plain, .gz or .xz, without their line end; only "\n" and "\r\n" end a line.
+
+    Args:
+        path: the file.
+        encoding: one in which a line end is one byte, if the user can choose it; else UTF-8.
+
+    Raises:
+        ValueError: the file is no text in this encoding, or is damaged.
+    """
+    check_regular(path)
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    try:
+        with opener(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                text = _decode(line, encoding, f"{path}, line {number}")
+                yield text.removeprefix("\ufeff") if number == 1 else text
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
+        raise ValueError(f"{path}: not a complete {path.suffix} file: {error}") from error
+
+
+def _decode(line: bytes, encoding: str | None, where: str) -> str:
+    try:
+        text = line.decode(encoding or "utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{where}: byte 0x{line[error.start]:02x} (number {error.start + 1} of the line) is not "
+            f"{encoding or 'utf-8'} text; "
+            + (
+                "if the file is text, pass its encoding=, for example 'latin-1'"
+                if encoding
+                else "save the file as utf-8"
+            )
+        ) from error
+    if "\0" in text:
+        raise ValueError(f"{where}: holds a zero byte, so this is a binary file, or text in an encoding like utf-16")
+    return text.rstrip("\r\n")
+
+
+def read_pairs(src: Path, tgt: Path | None) -> Iterator[tuple[str, str]]:
+    """Sentence pairs from two aligned files, or from one file with tab-separated columns (`tgt` None).
+
+    Raises:
+        ValueError: the two files differ in length, or a line has no tab.
+    """
+    if tgt is None:
+        for number, line in enumerate(read_lines(src), 1):
+            columns = line.split("\t")
+            if len(columns) < 2:
+                raise ValueError(f"{src}, line {number}: expected source and target separated by a tab; got one column")
+            yield columns[0], columns[1]
+        return
+    src_lines, tgt_lines = read_lines(src), read_lines(tgt)
+    pairs = 0
+    for src_line in src_lines:
+        tgt_line = next(tgt_lines, None)
+        if tgt_line is None:
+            raise _unequal(src, pairs + 1 + sum(1 for _ in src_lines), tgt, pairs)
+        pairs += 1
+        yield src_line, tgt_line
+    if extra := sum(1 for _ in tgt_lines):
+        raise _unequal(src, pairs, tgt, pairs + extra)
+
+
+def _unequal(src: Path, src_count: int, tgt: Path, tgt_count: int) -> ValueError:
+    return ValueError(
+        f"source and target must have the same number of lines: {src} has {src_count:,}, {tgt} has {tgt_count:,}"
+    )
+
+
+def draw(text: str, seed: int) -> float:
+    """A number in [0, 1) that depends on nothing but the text and the seed, to hold out repeated texts together."""
+    digest = hashlib.blake2b(f"{seed}\t{text}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Refuses a share of the data that cannot be held out."""
+    if not 0 < value < 0.5:
+        raise ValueError(f"{name} must be between 0 and 0.5; got {value}")
+
+
+def fingerprint(*parts: object) -> str:
+    """Short hash of JSON-able values; a `Path` counts with its name and its content, so a changed file is noticed."""
+
+    def describe(value: object) -> object:
+        if isinstance(value, Path):
+            check_regular(value)
+            return [value.name, _content(value.resolve(), state(os.stat(value)))]
+        raise TypeError(f"cannot fingerprint {type(value).__name__}")
+
+    return hashlib.sha256(json.dumps(parts, default=describe).encode()).hexdigest()[:24]
+
+
+def state(status: os.stat_result) -> tuple[int, ...]:
+    """What changes when a file does, even if its size and its time of change are set back."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@lru_cache(maxsize=2**12)
+def _content(path: Path, state: tuple[int, ...]) -> str:
+    return file_digest(path)
+
+
+def check_regular(path: Path) -> None:
+    """Refuses what is no file that can be read more than once: a folder, or a pipe, which would be waited for.
+
+    Raises:
+        ValueError: it is such a thing.
+        FileNotFoundError: there is nothing.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no regular file'}; give a file")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a text file that other processes see either whole or not at all."""
+    replace_file(path, text.encode())

@@ -1,0 +1,387 @@
+"""Batches of texts of similar length, in an order that can be resumed and shared out to processes.
+
+The training data is an endless stream of batches. Epoch e of the data visits the texts (or pairs of texts) in a
+pseudo-random order that is computed, not stored; consecutive positions of it form pools; a pool is sorted by length,
+cut into batches, and the batches are shuffled. So a position in the stream is three numbers, and memory is that of one
+pool.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from zoo.batches.translation import PairBatch, pad_batch
+from zoo.data.translation.bpe_dropout import BpeDropout
+
+_FEISTEL_ROUNDS = 6
+
+
+class Items(Protocol):
+    """What is put into batches: pairs of sentences, texts, documents. An `index` is an array of item numbers, (N,)."""
+
+    noun: str  # what the items are called in messages
+    special: int  # tokens that are added to a text and count in its length
+
+    def __len__(self) -> int: ...
+
+    def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Token counts of the two texts of each item, (N,) integers each, the same array twice for single texts."""
+
+    def batch(self, index: np.ndarray) -> Any:
+        """A batch of the items."""
+
+
+class StoredItems(Items, Protocol):
+    """Items in memory-mapped files: `PairArrays` or `LabeledArrays`."""
+
+    tokens: int  # in all texts together
+    texts: int  # number of texts, so 2 for each pair
+
+    def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
+        """Tokens of the first, and of the second text, of each item."""
+
+    def release(self) -> None:
+        """Lets the system drop the pages read so far."""
+
+
+def permuted(positions: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Images of `positions` under a pseudo-random permutation of range(size), without storing the permutation.
+
+    A Feistel network permutes the smallest range(4^k) that covers `size`; images outside are permuted again until
+    they fall inside ("cycle walking"; Black and Rogaway 2002).
+
+    Args:
+        positions: (N,) integers in range(size).
+        size: number of elements of the permutation.
+        seed: selects the permutation.
+    """
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    shift, mask = np.uint64(half), np.uint64(2**half - 1)
+    keys = np.random.default_rng(seed).integers(0, 2**63, _FEISTEL_ROUNDS).astype(np.uint64)
+    images = positions.astype(np.uint64)
+    walking = np.arange(len(images))
+    while walking.size:
+        left, right = images[walking] >> shift, images[walking] & mask
+        for key in keys:
+            mixed = (right + key) * np.uint64(0x9E3779B97F4A7C15)  # wraps around, as a hash should
+            mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+            left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
+        images[walking] = (left << shift) | right
+        walking = walking[images[walking] >= size]
+    return images.astype(np.int64)
+
+
+def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int | None, world_size: int) -> list[int]:
+    """End positions of the batches into which sentences, already sorted, are cut.
+
+    A batch is later shared out to `world_size` processes, so it never has fewer sentences than that, if there are so
+    many.
+
+    Args:
+        lengths: (N,) the longer text of each item, special tokens counted, at least 1.
+        batch_size: sentences a batch and process; batches are cut evenly, so none is much smaller than the others.
+        batch_tokens: sentences times the longest side, padding counted, a batch and process (if `batch_size` is None).
+        world_size: number of processes.
+    """
+    total = len(lengths)
+    if batch_size:
+        count = max(1, min(-(-total // (batch_size * world_size)), total // world_size))
+        return [total * (i + 1) // count for i in range(count)]
+    ends, start = [], 0
+    while start < total:
+        # The shortest sentence of the window bounds how many can fit, the widest how many surely fit.
+        window = max(1, batch_tokens // int(lengths[start])) * world_size
+        widths = np.maximum.accumulate(lengths[start : start + window])
+        rows = -(-np.arange(1, len(widths) + 1) // world_size)
+        end = start + max(int(np.searchsorted(rows * widths, batch_tokens, side="right")), world_size)
+        if total - end < world_size:
+            end = total
+        ends.append(end)
+        start = end
+    return ends
+
+
+def _by_length(src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
+    # By target length; source lengths rise and fall in turn, so they do not jump where the target length changes.
+    return np.lexsort((np.where(tgt % 2, src, -src), tgt))
+
+
+class BatchStream:
+    """The endless stream of training batches of one process.
+
+    Args:
+        arrays: the tokenised items.
+        batch_size: sentences a batch and process; None to use `batch_tokens`.
+        batch_tokens: token budget a batch and process, see `cut_batches`.
+        pool_batches: batches in a pool: more means less padding, fewer means more varied batches.
+        seed: selects the order.
+        rank: number of this process.
+        world_size: number of processes. All of them together take the batches that one process with
+            `world_size` times the batch size would take; no pair is repeated or left out.
+        dropouts: BPE-dropout of the source and of the target side, if wanted.
+    """
+
+    def __init__(
+        self,
+        arrays: StoredItems,
+        batch_size: int | None = 64,
+        batch_tokens: int | None = None,
+        pool_batches: int = 192,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        dropouts: tuple[BpeDropout, BpeDropout] | None = None,
+    ) -> None:
+        if len(arrays) < world_size:
+            raise ValueError(f"cannot share {len(arrays)} training {arrays.noun} out to {world_size} processes")
+        self.arrays = arrays
+        self._batch_size, self._batch_tokens = batch_size, batch_tokens
+        self._seed, self._rank, self._world_size = seed, rank, world_size
+        self._dropouts = dropouts
+        tokens = arrays.tokens + arrays.special * arrays.texts
+        size = batch_size or max(1, int(batch_tokens * arrays.texts / tokens))
+        self.pools = max(1, len(arrays) // (size * world_size * pool_batches))
+
+    def pool(self, epoch: int, pool: int) -> "Pool":
+        """One pool of one epoch, cut into batches in training order."""
+        pairs = self._pairs(epoch, pool)
+        rng = np.random.default_rng((self._seed, epoch, pool))
+        rows = None
+        if self._dropouts:  # before sorting: it changes the lengths
+            sides = self.arrays.rows(pairs)
+            rows = [dropout(side, rng) for dropout, side in zip(self._dropouts, sides, strict=True)]
+            src, tgt = (np.fromiter(map(len, side), np.int32, len(pairs)) for side in rows)
+        else:
+            src, tgt = self.arrays.lengths(pairs)
+        self.arrays.release()
+        order = _by_length(src, tgt)
+        batches = np.split(order, self._cut(np.maximum(src, tgt)[order])[:-1])
+        return Pool(epoch, pairs, rows, [batches[i] for i in rng.permutation(len(batches))])
+
+    def load(self, pool: "Pool", number: int) -> Any:
+        """This process's share of one batch of a pool."""
+        share = pool.batches[number][self._rank :: self._world_size]
+        if pool.rows is None:
+            batch = self._batch(pool.pairs[share], pool.epoch)
+        else:
+            batch = pad_batch(*([side[i] for i in share.tolist()] for side in pool.rows))
+        self.arrays.release()
+        return batch
+
+    def batches_per_epoch(self) -> int:
+        """Number of batches in an epoch of the data.
+
+        It is exact for a sentence budget. For a token budget it is that of epoch 0 without BPE-dropout; other epochs
+        have some batches more or less.
+        """
+        return sum(self._count(pool) for pool in range(self.pools))
+
+    def _batch(self, index: np.ndarray, epoch: int) -> Any:
+        return self.arrays.batch(index)
+
+    def _count(self, pool: int) -> int:
+        if self._batch_size:
+            first, end = self._bounds(pool)
+            return len(self._cut(np.zeros(end - first, np.int32)))
+        src, tgt = self.arrays.lengths(self._pairs(0, pool))
+        self.arrays.release()
+        return len(self._cut(np.maximum(src, tgt)[_by_length(src, tgt)]))
+
+    def _pairs(self, epoch: int, pool: int) -> np.ndarray:
+        seed = np.random.SeedSequence((self._seed, epoch)).generate_state(1)
+        return permuted(np.arange(*self._bounds(pool)), len(self.arrays), int(seed[0]))
+
+    def _bounds(self, pool: int) -> tuple[int, int]:
+        total = len(self.arrays)
+        return total * pool // self.pools, total * (pool + 1) // self.pools
+
+    def _cut(self, longer: np.ndarray) -> list[int]:
+        return cut_batches(longer + self.arrays.special, self._batch_size, self._batch_tokens, self._world_size)
+
+
+class Pool(NamedTuple):
+    """Items that are sorted by length together.
+
+    Attributes:
+        epoch: of the data.
+        pairs: (N,) numbers of the items.
+        rows: their source and target tokens, if they are not those of the arrays.
+        batches: positions in `pairs` of the sentences of each batch, of all processes together.
+    """
+
+    epoch: int
+    pairs: np.ndarray
+    rows: list[list[list[int]]] | None
+    batches: list[np.ndarray]
+
+
+class _Worker(IterableDataset):
+    """Loads the stream from a position on; of several worker processes each takes its turn."""
+
+    def __init__(self, stream: BatchStream, epoch: int, pool: int, batch: int, count: int) -> None:
+        self._stream, self._start, self._count = stream, (epoch, pool, batch), count
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, int, int], Any]]:
+        worker = get_worker_info()
+        turn, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        for item, (pool, number, following) in enumerate(self._positions()):
+            if item % workers == turn:
+                yield following, self._stream.load(pool, number)
+
+    def _positions(self) -> Iterator[tuple[Pool, int, tuple[int, int, int]]]:
+        """Each batch as its pool, its number there, and the position that follows it."""
+        epoch, number, first = self._start
+        left = self._count
+        while left:
+            pool = self._stream.pool(epoch, number)
+            end = min(first + left, len(pool.batches))
+            left -= end - first
+            following = (epoch, number + 1, 0) if number + 1 < self._stream.pools else (epoch + 1, 0, 0)
+            for batch in range(first, end):
+                yield pool, batch, (epoch, number, batch + 1) if batch + 1 < len(pool.batches) else following
+            (epoch, number, first) = following
+
+
+def _identity(item: Any) -> Any:
+    return item
+
+
+class TrainLoader:
+    """Training batches; each iteration gives the next `len(loader)` batches of the stream.
+
+    `state_dict` taken after any batch resumes exactly behind it; Lightning stores it in its checkpoints.
+
+    Args:
+        stream: the batches of this process.
+        epoch: data epoch to start with.
+        num_workers: processes that load ahead; 0 loads in this process. The batches are the same.
+        pin_memory: put the batches into page-locked memory (for copies to an accelerator).
+    """
+
+    def __init__(self, stream: BatchStream, epoch: int = 0, num_workers: int = 0, pin_memory: bool = False) -> None:
+        self.stream = stream
+        self._num_workers, self._pin_memory = num_workers, pin_memory
+        self._position = (epoch, 0, 0)
+        self._given = 0
+        self._resumed = False
+        self._length = stream.batches_per_epoch()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._resumed:
+            self._given = 0
+        self._resumed = False
+        count = self._length - self._given
+        if self._num_workers:
+            # Workers fork and never tokenise; unset, the tokenizers library would warn about it in each of them.
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+        loader = DataLoader(
+            _Worker(self.stream, *self._position, count),
+            batch_size=None,
+            collate_fn=_identity,
+            num_workers=min(self._num_workers, count),
+            pin_memory=self._pin_memory,
+            generator=torch.Generator(),  # else it draws from the global one, and a resumed run would differ
+        )
+        for position, batch in loader:
+            # Lightning stops after `len` batches without exhausting the iterator: all is noted before the batch leaves.
+            self._position = tuple(position)
+            self._given = (self._given + 1) % self._length
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Position in the stream, and batches given since the iteration began."""
+        return {"position": list(self._position), "given": self._given, "length": self._length}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continues behind the batch after which `state` was taken.
+
+        Raises:
+            ValueError: the batches are not the same any more.
+        """
+        if state["length"] != self._length:
+            raise ValueError(
+                f"cannot resume: the checkpoint was made with {state['length']:,} batches an epoch, now there are "
+                f"{self._length:,}; use the same data, batch size and number of processes, or start a new training "
+                "from the checkpoint's weights"
+            )
+        self._position, self._given = tuple(state["position"]), state["given"]
+        self._resumed = True
+
+
+class SortedLoader:
+    """Validation or test batches, the longest first; every item exactly once over all processes.
+
+    All processes get equally many batches. Of fewer items than processes some get none: their one batch is None.
+
+    Args:
+        items: what to evaluate on.
+        batch_size: items a batch and process; None to use `batch_tokens`.
+        batch_tokens: token budget a batch and process, see `cut_batches`.
+        rank: number of this process.
+        world_size: number of processes.
+    """
+
+    def __init__(
+        self,
+        items: Items,
+        batch_size: int | None = 64,
+        batch_tokens: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self._items = items
+        self._rank, self._world_size = rank, world_size
+        first, second = items.lengths(np.arange(len(items)))
+        order = np.lexsort((-second, -first))
+        lengths = np.maximum(np.maximum(first, second) + items.special, 1)
+        ends = cut_batches(lengths[order], batch_size, batch_tokens, world_size)
+        self._batches = np.split(order, ends[:-1])
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._batches:
+            share = batch[self._rank :: self._world_size]
+            yield self._items.batch(share) if len(share) else None
+
+
+class _Pairs:
+    """Sentence pairs held in memory, with their texts."""
+
+    noun, special = "sentence pairs", 1
+
+    def __init__(self, pairs: list[tuple[str, str]], tokens: list[tuple[list[int], list[int]]]) -> None:
+        self._pairs, self._tokens = pairs, tokens
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        src, tgt = np.array([list(map(len, self._tokens[i])) for i in index.tolist()]).T
+        return src, tgt
+
+    def batch(self, index: np.ndarray) -> PairBatch:
+        src, tgt = zip(*(self._tokens[i] for i in index.tolist()), strict=True)
+        src_text, tgt_text = zip(*(self._pairs[i] for i in index.tolist()), strict=True)
+        return pad_batch(src, tgt, list(src_text), list(tgt_text))
+
+
+class EvalLoader(SortedLoader):
+    """Validation or test batches of sentence pairs with their texts, longest source first, see `SortedLoader`.
+
+    Args:
+        pairs: source and target text.
+        tokens: source and target tokens of each pair.
+        *options: as for `SortedLoader`.
+    """
+
+    def __init__(self, pairs: list[tuple[str, str]], tokens: list[tuple[list[int], list[int]]], *options: Any) -> None:
+        super().__init__(_Pairs(pairs, tokens), *options)

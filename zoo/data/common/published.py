@@ -1,0 +1,59 @@
+"""What the data modules of published data sets share: files in a local folder, or in the cache of downloads."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from zoo.data.common.base import Split
+from zoo.data.common.files import data_root
+
+
+class Published:
+    """What data modules of published data sets share; a subclass says which files it has and which a split needs.
+
+    A file is looked for, plain, .gz or .xz, in `places` below the root (`root` or else `ZOO_DATA`) and in the cache.
+
+    Attributes:
+        folder: name of the folder that holds the data set.
+        places: folders below the root; "{}" stands for `folder`.
+    """
+
+    folder: str
+    places: ClassVar[tuple[str, ...]]
+
+    def files(self, split: Split) -> list[str]:
+        """Names of the files that a split is read from."""
+        raise NotImplementedError
+
+    def path(self, name: str) -> Path:
+        """Where the file `name` lies.
+
+        Raises:
+            FileNotFoundError: nowhere.
+        """
+        found = self._find(name)
+        if found is None:
+            raise self._missing(name, "")
+        return found
+
+    def _downloads(self) -> Path:
+        return self.cache / "downloads" / self.folder
+
+    def _folders(self) -> list[Path]:
+        root = data_root(self.root)
+        local = [] if root is None else [root / place.format(self.folder) for place in self.places]
+        return [*local, self._downloads()]
+
+    def _find(self, name: str) -> Path | None:
+        paths = (folder / f"{name}{suffix}" for folder in self._folders() for suffix in ("", ".gz", ".xz"))
+        return next((path for path in paths if path.is_file()), None)
+
+    def _missing(self, name: str, reason: str) -> FileNotFoundError:
+        folders = ", ".join(str(folder) for folder in self._folders())
+        return FileNotFoundError(
+            f"{type(self).__name__}: no file {name} (or .gz, .xz) in {folders}{reason}. Pass root= or set ZOO_DATA "
+            f"to the folder that holds {self._advice(name)}"
+        )
+
+    def _advice(self, name: str) -> str:
+        """What the folder must hold, and what else to do, if the file `name` is missing."""
+        raise NotImplementedError

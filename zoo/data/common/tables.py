@@ -1,0 +1,127 @@
+"""Texts with labels as people keep them: tab-separated tables, JSON lines, a folder for each class."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from zoo.data.common.files import read_lines
+
+Bounds = Mapping[str, tuple[float, float]]  # column of numbers -> the least and the greatest
+
+
+def has_column(path: Path, column: str) -> bool:
+    """Whether the header of a tab-separated table names a column."""
+    return column in next(read_lines(path), "").split("\t")
+
+
+def read_table(
+    path: Path,
+    columns: Sequence[str],
+    encoding: str = "utf-8",
+    lists: Sequence[str] = (),
+    numbers: Bounds | None = None,
+) -> Iterator[tuple[Any, ...]]:
+    """The named columns of a table, row by row.
+
+    Args:
+        path: its name says what it is: .jsonl (one JSON object a line), or else a tab-separated table with a header and
+            no quoting; both also .gz or .xz.
+        columns: names in the header, or keys of the objects; their values are strings.
+        encoding: of the text.
+        lists: those of the columns that hold lists of strings: JSON lists, or strings joined by "|" in a table.
+        numbers: those of the columns that hold numbers.
+
+    Raises:
+        ValueError: a column is missing, a line does not fit, or the file cannot be read; says the line.
+    """
+    lines = read_lines(path, encoding)
+    compressed = path.suffix in (".gz", ".xz")
+    is_json = Path(path.stem if compressed else path).suffix == ".jsonl"
+    rows = (_json_rows if is_json else _tab_rows)(path, lines, columns, lists, numbers or {})
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(f"{path} is empty: there is no text in it")
+    return chain([first], rows)
+
+
+def _number(value: Any, column: str, bounds: tuple[float, float], where: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not bounds[0] <= number <= bounds[1]:
+        raise ValueError(f"{where}: {column!r} must be a number from {bounds[0]:g} to {bounds[1]:g}; got {value!r:.50}")
+    return number
+
+
+def _tab_rows(
+    path: Path, lines: Iterator[str], columns: Sequence[str], lists: Sequence[str], numbers: Bounds
+) -> Iterator[tuple[Any, ...]]:
+    header = next(lines, "").split("\t")
+    if header == [""]:
+        return
+    for column in columns:
+        if column not in header:
+            raise ValueError(f"{path} has no column {column!r}; its first line names {', '.join(map(repr, header))}")
+    places = [(header.index(column), column) for column in columns]
+    for number, line in enumerate(lines, 2):
+        fields = line.split("\t")
+        if len(fields) == len(header):
+            row = (_names(fields[place]) if column in lists else fields[place] for place, column in places)
+            if numbers:
+                where = f"{path}, line {number}"
+                row = (
+                    _number(value, name, numbers[name], where) if name in numbers else value
+                    for name, value in zip(columns, row)
+                )
+            yield tuple(row)
+        elif line:
+            raise ValueError(
+                f"{path}, line {number}: expected {len(header)} tab-separated columns as in the first line; "
+                f"got {len(fields)}"
+            )
+
+
+def _names(field: str) -> list[str]:
+    return [name.strip() for name in field.split("|") if name.strip()]
+
+
+def _json_rows(
+    path: Path, lines: Iterator[str], columns: Sequence[str], lists: Sequence[str], numbers: Bounds
+) -> Iterator[tuple[Any, ...]]:
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        where = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{where}: not JSON ({error}); expected one object a line") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{where}: expected a JSON object; got {row!r:.50}")
+        for column in columns:
+            if column not in row:
+                raise ValueError(f"{where} has no field {column!r}; it has {', '.join(map(repr, row))}")
+        yield tuple(
+            _number(row[column], column, numbers[column], where)
+            if column in numbers
+            else _value(row[column], column, column in lists, where)
+            for column in columns
+        )
+
+
+def _value(value: Any, column: str, is_list: bool, where: str) -> Any:
+    if is_list and isinstance(value, list):
+        return [_value(item, column, False, where) for item in value]
+    if is_list or not isinstance(value, (str, int)):
+        expected = "a list of strings" if is_list else "a string"
+        raise ValueError(f"{where}: {column!r} must be {expected}; got {value!r:.50}")
+    text = str(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: {column!r} is not valid text: {error.reason}") from error
+    return text

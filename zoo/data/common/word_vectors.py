@@ -1,0 +1,193 @@
+"""Ready word vectors: read from a file, or learnt from the training text by word2vec."""
+
+import gzip
+import io
+import logging
+import lzma
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoo.data.classification.arrays import LabeledArrays
+from zoo.data.common.cache import read_file, write_file
+from zoo.text import EOS, Tokenizer
+from zoo.utils.extras import require
+
+_CHUNK = 1024  # examples read at a time
+_LONGEST = 10_000  # words of a sentence that word2vec looks at
+
+log = logging.getLogger(__name__)
+
+
+def check_word_vectors(word_vectors: str) -> None:
+    """Refuses a `word_vectors` that cannot work, before any work is done.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: word2vec is asked for and not installed.
+    """
+    if word_vectors == "word2vec":
+        require("word2vec", 'word_vectors "word2vec"')
+    elif not Path(word_vectors).expanduser().is_file():
+        raise FileNotFoundError(
+            f"word_vectors must be 'word2vec' or a file of word vectors; there is no file {word_vectors!r}"
+        )
+
+
+def cached_vectors(
+    path: Path,
+    word_vectors: str,
+    tokenizer: Tokenizer,
+    size: int,
+    training_text: list[LabeledArrays],
+    epochs: int,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """The vectors of a vocabulary of V words, from the cache or made now.
+
+    Args:
+        path: file of the cache.
+        word_vectors: "word2vec", or a file of word vectors.
+        tokenizer: has the vocabulary.
+        size: numbers a vector.
+        training_text: what word2vec learns from.
+        epochs: passes of word2vec over it.
+        seed: initial vectors and samples of word2vec.
+
+    Returns:
+        (V, size) float32, 0 where there is no vector, and (V,) bool: whether there is one.
+    """
+    content = read_file(path)
+    if content is not None:
+        vectors = np.load(io.BytesIO(content))
+    elif word_vectors == "word2vec":
+        vectors = _word2vec(training_text, len(tokenizer), size, epochs, seed)
+    else:
+        vectors = read_vectors(Path(word_vectors).expanduser(), tokenizer, size)
+    if content is None:
+        buffer = io.BytesIO()
+        np.save(buffer, vectors)
+        write_file(path, buffer.getvalue())
+    found = ~np.isnan(vectors).any(1)
+    return torch.from_numpy(np.nan_to_num(vectors)), torch.from_numpy(found)
+
+
+def read_vectors(path: Path, tokenizer: Tokenizer, size: int) -> np.ndarray:
+    """Vectors of the words of a vocabulary, (V, size) float32, rows of NaN for words that the file lacks.
+
+    A word that is not in the file as it is takes the first vector whose word differs only in upper and lower case.
+
+    Args:
+        path: GloVe text (a word and its numbers a line), word2vec or fastText text (a line with the number of words and
+            the size first), plain, .gz or .xz; or word2vec binary.
+        tokenizer: has the vocabulary.
+        size: numbers a vector.
+
+    Raises:
+        ValueError: the vectors have another size, or the file is not in one of these formats.
+    """
+    vectors = np.full((len(tokenizer), size), np.nan, np.float32)
+    ids = {word: i for i, word in enumerate(tokenizer.tokens(range(len(tokenizer)))) if i > EOS}
+    exact = np.zeros(len(tokenizer), bool)
+    for word, numbers in _entries(path, size):
+        for i, same in ((ids.get(word), True), (ids.get(word.lower()), False)):
+            if i is not None and not exact[i] and (same or np.isnan(vectors[i, 0])) and (row := numbers()) is not None:
+                vectors[i], exact[i] = row, same
+    log.info(f"{path}: vectors for {int((~np.isnan(vectors[:, 0])).sum()):,} of {len(ids):,} words")
+    return vectors
+
+
+def _entries(path: Path, size: int) -> Iterator[tuple[str, Callable[[], np.ndarray | None]]]:
+    """Each word of a file of vectors, with a function that reads its vector; valid until the next entry is taken."""
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    with opener(path, "rb") as file:
+        fields = file.readline(1 << 16).split()
+        header = len(fields) == 2 and all(field.isdigit() for field in fields)
+        found = int(fields[1]) if header else len(fields) - 1
+        if found < 1:
+            raise ValueError(
+                f"{path} holds no word vectors: expected a word and its numbers a line, or a word2vec file"
+            )
+        if found != size:
+            raise ValueError(
+                f"the vectors in {path} have {found} numbers each, the model's embedding has {size}; "
+                "use vectors of that size, or change the size of the embedding"
+            )
+        if header and _is_binary(file, size):
+            yield from _binary_entries(file, path, int(fields[0]), size)
+            return
+        if not header:
+            file.seek(0)
+        for number, line in enumerate(file, 1 + header):
+            word = line.partition(b" ")[0]
+            yield word.decode("utf-8", "replace"), partial(_numbers, line, word, size, f"{path}, line {number}")
+
+
+def _is_binary(file: BinaryIO, size: int) -> bool:
+    """Whether raw numbers follow the first word, not written ones."""
+    start = file.tell()
+    fields = file.readline(1 << 16).split()[1:]
+    file.seek(start)
+    return len(fields) < size or bool(b"".join(fields[-size:]).translate(None, b"0123456789.+-eE"))
+
+
+def _numbers(line: bytes, word: bytes, size: int, where: str) -> np.ndarray | None:
+    """The vector of a line; None if it belongs to a longer word, with spaces in it."""
+    fields = line.rstrip().rsplit(b" ", size)
+    try:
+        numbers = np.array(fields[1:]).astype(np.float32)
+    except ValueError as error:
+        raise ValueError(f"{where}: expected a word and {size} numbers; {error}") from error
+    if len(numbers) != size:
+        raise ValueError(f"{where}: expected a word and {size} numbers; got {len(numbers)} numbers")
+    return numbers if fields[0] == word else None
+
+
+def _binary_entries(
+    file: BinaryIO, path: Path, count: int, size: int
+) -> Iterator[tuple[str, Callable[[], np.ndarray | None]]]:
+    block, start = b"", 0
+    for number in range(count):
+        while (space := block.find(b" ", start)) < 0 or len(block) <= space + 4 * size:
+            more = file.read(1 << 20)
+            if not more:
+                raise ValueError(f"{path} ends after {number:,} of its {count:,} words; fetch it again")
+            block, start = block[start:] + more, 0
+        word = block[start:space].lstrip(b"\n").decode("utf-8", "replace")
+        yield word, partial(np.frombuffer, block, "<f4", size, space + 1)
+        start = space + 1 + 4 * size
+
+
+class _Sentences:
+    """The sentences of the training text as lists of word ids in letters, which word2vec reads again in each epoch."""
+
+    def __init__(self, training_text: list[LabeledArrays]) -> None:
+        self._training_text = training_text
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for arrays in self._training_text:
+            total = len(arrays)
+            for first in range(0, total, _CHUNK):
+                for sentences in arrays.sentences(np.arange(first, min(first + _CHUNK, total))):
+                    for sentence in sentences:
+                        words = list(map(str, sentence.tolist()))
+                        yield from (words[i : i + _LONGEST] for i in range(0, len(words), _LONGEST))
+                arrays.release()
+
+
+def _word2vec(training_text: list[LabeledArrays], vocab_size: int, size: int, epochs: int, seed: int) -> np.ndarray:
+    """Skip-gram vectors of all words of the training text, UNK included (Mikolov et al. 2013)."""
+    from gensim.models import Word2Vec  # an optional dependency
+
+    # With more than one worker the vectors would be other ones each time.
+    model = Word2Vec(
+        _Sentences(training_text), vector_size=size, sg=1, min_count=1, epochs=epochs, seed=seed, workers=1
+    )
+    vectors = np.full((vocab_size, size), np.nan, np.float32)
+    vectors[[int(word) for word in model.wv.index_to_key]] = model.wv.vectors
+    return vectors

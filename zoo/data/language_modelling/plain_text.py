@@ -1,0 +1,362 @@
+"""Running text for language models: the Penn Treebank, Brown, the children's books, WikiText-2, the user's own."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from zoo.data.common.base import DataModule, Split
+from zoo.data.common.cache import cached_text
+from zoo.data.common.files import cache_folder, check_fraction, fingerprint, named_file, read_lines
+from zoo.data.common.loaders import TrainLoader
+from zoo.data.common.published import Published
+from zoo.data.common.tables import read_table
+from zoo.data.language_modelling.streams import TextArray, TextLoader, TextStream
+from zoo.text import KINDS, Tokenizer
+
+_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
+_UNKNOWN = "<unk>"  # how tokenised corpora write a word that they left out
+
+
+class RunningText(DataModule):
+    """Base class of the data sets of running text, read in parallel streams.
+
+    A subclass gives the `lines` of each split and a `signature` of what they depend on. The end of a line counts as a
+    word.
+
+    Args:
+        root: folder that holds the data; else the environment's `ZOO_DATA`.
+        cache_dir: folder for tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
+        tokenizer: "word" (split at spaces: for tokenised text, in which `<unk>` is the unknown word), "word_punct"
+            (words and punctuation marks of plain text), "bpe" subwords or "char".
+        vocab_size: most words in the vocabulary, the four special tokens included.
+        min_frequency: words seen less often in training become the unknown word.
+        lowercase: lowercase the text.
+        extend_vocabulary: so many words are added to the vocabulary of a pretrained model when a training begins: the
+            most frequent ones of the training text that it lacks, of those seen `min_frequency` times; 0 for none.
+        batch_size: streams a process in training.
+        segment: words of each stream in a batch, through which training propagates back.
+        val_streams: streams of the validation text, of all processes together. Each begins without a memory, so 1 gives
+            the perplexity of the text as it stands; more are faster and hardly differ. Neither `batch_size` nor
+            `segment` nor the number of processes changes it.
+        test_streams: the same of the test text.
+        num_workers: processes that load batches ahead.
+        seed: where in the text each epoch begins.
+
+    Attributes:
+        test_names: names of the test sets.
+        tokenizer: set by `setup`: that of the model, if it has one.
+    """
+
+    task = "language modelling"
+    test_names: ClassVar[list[str]] = ["test"]
+
+    def __init__(
+        self,
+        root: str | None = None,
+        cache_dir: str | None = None,
+        tokenizer: Literal["word", "word_punct", "bpe", "char"] = "word",
+        vocab_size: int = 10_002,
+        min_frequency: int = 1,
+        lowercase: bool = False,
+        extend_vocabulary: int = 0,
+        batch_size: int = 20,
+        segment: int = 35,
+        val_streams: int = 10,
+        test_streams: int = 1,
+        num_workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if tokenizer not in KINDS:
+            raise ValueError(f"tokenizer must be one of 'word', 'word_punct', 'bpe', 'char'; got {tokenizer!r}")
+        self._check_at_least(
+            vocab_size=(vocab_size, 5),
+            min_frequency=(min_frequency, 1),
+            extend_vocabulary=(extend_vocabulary, 0),
+            batch_size=(batch_size, 1),
+            segment=(segment, 1),
+            val_streams=(val_streams, 1),
+            test_streams=(test_streams, 1),
+            num_workers=(num_workers, 0),
+        )
+        self.root, self.cache = root, cache_folder(cache_dir)
+        self.kind, self.vocab_size, self.min_frequency, self.lowercase = tokenizer, vocab_size, min_frequency, lowercase
+        self.extend_vocabulary = extend_vocabulary
+        self.batch_size, self.segment = batch_size, segment
+        self.streams = {"val": val_streams, "test": test_streams}
+        self.num_workers, self.seed = num_workers, seed
+        self.tokenizer: Tokenizer | None = None
+
+    # What a data set must give
+
+    def signature(self, split: Split) -> list[object]:
+        """What `lines(split)` depends on: JSON-able values and file paths."""
+        raise NotImplementedError
+
+    def lines(self, split: Split) -> Iterator[str]:
+        """Lines of the text, in their order, streamed."""
+        raise NotImplementedError
+
+    def source(self, split: Split) -> str:
+        """What messages call the text of a split, best its file."""
+        raise NotImplementedError
+
+    # What Lightning calls
+
+    def prepare_data(self) -> None:
+        """Learns the tokenizer and tokenises the text, each only if it is not in the cache."""
+        tokenizer = self._tokenizer()
+        for split in self._splits():
+            TextArray.build(self._folder(split, tokenizer), self.lines(split), tokenizer, self.source(split))
+        if self._of_model("tokenizer") is not None and "train" in self._splits():
+            train = TextArray(self._folder("train", tokenizer))
+            self._report_unknown(train.unknown, len(train))
+
+    def setup(self, stage: str) -> None:
+        """Opens what `prepare_data` made; afterwards `tokenizer` is set."""
+        self.tokenizer = self._tokenizer()
+        if stage == "fit":
+            self._train = self._text("train")
+        self._adapt_model(stage)
+        if stage in ("fit", "validate"):
+            self._val = self._text("val")
+        if stage == "test":
+            self._test = self._text("test")
+
+    def train_dataloader(self) -> TrainLoader:
+        """Endless, resumable segments of `batch_size` streams."""
+        rank, world_size = self._rank_and_world_size()
+        streams = self.batch_size * world_size
+        if len(self._train) < streams:
+            raise ValueError(
+                f"{self.source('train')}: cannot cut {len(self._train):,} words into {streams:,} streams (batch_size "
+                "times processes); "
+                "lower batch_size or give more text"
+            )
+        stream = TextStream(self._train, streams, self.segment, self.seed, rank, world_size)
+        return self._train_loader(stream)
+
+    def val_dataloader(self) -> TextLoader:
+        """The validation text."""
+        return self._loader(self._val, "val")
+
+    def test_dataloader(self) -> TextLoader:
+        """The test text."""
+        return self._loader(self._test, "test")
+
+    def word_counts(self) -> Tensor:
+        """How often each word of the vocabulary occurs in the training text, (V,) int64; after `setup("fit")`."""
+        return torch.from_numpy(self._train.counts(len(self.tokenizer)))
+
+    # Helpers
+
+    def _loader(self, text: TextArray, split: Split) -> TextLoader:
+        return TextLoader(
+            TextStream(text, min(self.streams[split], len(text)), self.segment, None, *self._rank_and_world_size())
+        )
+
+    def _tokenizer(self) -> Tokenizer:
+        """That of a pretrained model, with the words of `extend_vocabulary`, as its weights mean nothing with others;
+        else learnt from the training text."""
+        tokenizer = self._of_model("tokenizer")
+        if tokenizer is not None:
+            return self._extended(tokenizer, self._vocabulary_lines, self.signature("train"), self.min_frequency)
+        options = (self.kind, self.vocab_size, self.lowercase, self.min_frequency)
+        path = self.cache / "tokenizers" / f"{fingerprint(_FORMAT, self.signature('train'), 'running', options)}.json"
+        return Tokenizer.from_json(
+            cached_text(path, lambda: Tokenizer.train(self._vocabulary_lines(), *options).to_json())
+        )
+
+    def _vocabulary_lines(self) -> Iterator[str]:
+        if self.kind != "word":
+            return self.lines("train")
+        # in the vocabulary the unknown word would be a word like any other
+        return (" ".join(word for word in line.split() if word != _UNKNOWN) for line in self.lines("train"))
+
+    def _folder(self, split: Split, tokenizer: Tokenizer) -> Path:
+        return self.cache / "running" / fingerprint(_FORMAT, self.signature(split), split, tokenizer.to_json())
+
+    def _text(self, split: Split) -> TextArray:
+        folder = self._folder(split, self.tokenizer)
+        if not folder.exists():
+            raise FileNotFoundError(f"there is no tokenised text in {folder}; call prepare_data() before setup()")
+        return TextArray(folder)
+
+
+class PublishedText(Published, RunningText):
+    """A published data set of running text, read from a local folder.
+
+    Attributes:
+        names: for each split the names that its file may have.
+        upstream: where the text comes from.
+    """
+
+    places = ("{}", "text/{}", "", "text")
+    names: ClassVar[dict[Split, tuple[str, ...]]]
+    upstream: ClassVar[str]
+
+    def files(self, split: Split) -> list[str]:
+        return [self.names[split][0]]
+
+    def file(self, split: Split) -> Path:
+        """The file of a split, under one of its names.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        found = (path for name in self.names[split] if (path := self._find(name)))
+        return next(found, None) or self.path(self.names[split][0])
+
+    def signature(self, split: Split) -> list[object]:
+        return [self.file(split), type(self).__name__]
+
+    def source(self, split: Split) -> str:
+        return str(self.file(split))
+
+    def lines(self, split: Split) -> Iterator[str]:
+        return read_lines(self.file(split))
+
+    def _advice(self, name: str) -> str:
+        return f"it. It comes from {self.upstream}"
+
+
+class PTB(PublishedText):
+    """Penn Treebank as prepared by Mikolov: 929,589 / 73,760 / 82,430 words with the ends of lines, 10,000 different
+    ones.
+
+    The text is in lower case, has no punctuation marks, N for each number and `<unk>` for each rare word. Read from
+    `ptb.train.txt`, `ptb.valid.txt` and `ptb.test.txt`.
+
+    Args:
+        **options: see `RunningText`.
+    """
+
+    folder = "ptb"
+    names = {"train": ("ptb.train.txt",), "val": ("ptb.valid.txt",), "test": ("ptb.test.txt",)}
+    upstream = "the Linguistic Data Consortium; the files are part of Mikolov's RNNLM toolkit (simple-examples.tgz)"
+
+
+class WikiText2(PublishedText):
+    """WikiText-2: good and featured articles of Wikipedia (Merity et al. 2017), 2,088,628 / 217,646 / 245,569 words
+    with the ends of lines.
+
+    Read from `wiki.train.tokens`, `wiki.valid.tokens` and `wiki.test.tokens`, or `wikitext2.train.txt` and so on. Its
+    vocabulary has 33,278 words: set vocab_size to 33_281 (here and in the model) to have them all.
+
+    Args:
+        **options: see `RunningText`.
+    """
+
+    folder = "wikitext-2"
+    names = {
+        "train": ("wiki.train.tokens", "wikitext2.train.txt"),
+        "val": ("wiki.valid.tokens", "wikitext2.valid.txt"),
+        "test": ("wiki.test.tokens", "wikitext2.test.txt"),
+    }
+    upstream = "wikitext-2-v1.zip (the version with <unk>)"
+
+
+class ChildrensBooks(PublishedText):
+    """The running text of the Children's Book Test (Hill et al. 2016); a line `_BOOK_TITLE_ : name` stands before each
+    book.
+
+    Read from `cbt_train.txt`, `cbt_valid.txt` and `cbt_test.txt`, or `cbt_books_train.txt` and so on.
+
+    Args:
+        **options: see `RunningText`.
+    """
+
+    folder = "cbt"
+    names = {
+        "train": ("cbt_train.txt", "cbt_books_train.txt"),
+        "val": ("cbt_valid.txt", "cbt_books_valid.txt"),
+        "test": ("cbt_test.txt", "cbt_books_test.txt"),
+    }
+    upstream = "CBTest.tgz of the Children's Book Test"
+
+
+class Brown(PublishedText):
+    """The Brown corpus: 500 texts of 15 kinds, in their order, a sentence a line.
+
+    There is no official split: the texts whose number ends in 0 are the test text, those that end in 5 the validation
+    text. Read from
+    `brown.tsv` (columns file, category, sentence; tokenised).
+
+    Args:
+        **options: see `RunningText`.
+    """
+
+    folder = "brown"
+    names = dict.fromkeys(("train", "val", "test"), ("brown.tsv",))
+    upstream = "the Brown University Standard Corpus of Present-Day American English, as in nltk"
+
+    def lines(self, split: Split) -> Iterator[str]:
+        for file, sentence in read_table(self.file(split), ["file", "sentence"]):
+            if {"0": "test", "5": "val"}.get(file[-1], "train") == split:
+                yield sentence
+
+
+class PlainText(RunningText):
+    """Your own text: a file for training, and others for validation and testing; plain, .gz or .xz.
+
+    Args:
+        train: training text.
+        val: validation text; if left out, the last lines of the training text serve as it.
+        test: test text.
+        val_fraction: share of the training lines held out if there is no `val`.
+        encoding: of the files.
+        tokenizer: see `RunningText`; "word_punct" suits a text as people write it.
+        **options: see `RunningText`; relative paths are looked for in `root` (else `ZOO_DATA`), if there is one.
+    """
+
+    def __init__(
+        self,
+        train: str,
+        val: str | None = None,
+        test: str | None = None,
+        val_fraction: float = 0.05,
+        encoding: str = "utf-8",
+        tokenizer: Literal["word", "word_punct", "bpe", "char"] = "word_punct",
+        **options: Any,
+    ) -> None:
+        super().__init__(tokenizer=tokenizer, **options)
+        check_fraction("val_fraction", val_fraction)
+        self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}
+        self.val_fraction, self.encoding = val_fraction, encoding
+
+    def signature(self, split: Split) -> list[object]:
+        return [self._path(split), self.encoding, self.val_fraction if self._is_cut(split) else None]
+
+    def source(self, split: Split) -> str:
+        part = f", the last {self.val_fraction:.2%} of it" if split == "val" and self._is_cut(split) else ""
+        return f"{self._path(split)}{part}"
+
+    def lines(self, split: Split) -> Iterator[str]:
+        lines = read_lines(self._path(split), self.encoding)
+        if not self._is_cut(split):
+            return lines
+        total = sum(1 for _ in read_lines(self._path(split), self.encoding))
+        held_out = max(1, round(total * self.val_fraction))
+        if not total:
+            raise ValueError(f"{self._path(split)} is empty; give a text, a sentence or a paragraph a line")
+        if total < 2:
+            raise ValueError(
+                f"{self._path(split)}: one line cannot be divided into training and validation; give val= a file"
+            )
+        return islice(lines, total - held_out) if split == "train" else islice(lines, total - held_out, None)
+
+    def _is_cut(self, split: Split) -> bool:
+        return split != "test" and self.paths["val"] is None
+
+    def _all_splits(self) -> list[Split]:
+        return ["train", "val", *(["test"] if self.paths["test"] else [])]
+
+    def _path(self, split: Split) -> Path:
+        name = self.paths[split] or (self.paths["train"] if split == "val" else None)
+        if name is None:
+            raise ValueError(f"there is no {split} text: give {split}= a file")
+        return named_file(self.root, split, name)

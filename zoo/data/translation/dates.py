@@ -1,0 +1,123 @@
+"""Data sets that are generated: nothing to download, and attention is easy to see."""
+
+import datetime
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
+
+from zoo.data.translation.base import PairData
+
+_FIRST, _LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
+_DAYS = (_LAST - _FIRST).days + 1
+_MONTHS = "January February March April May June July August September October November December".split()
+_WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+
+
+def _ordinal(day: int) -> str:
+    suffix = "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+    return f"{day}{suffix}"
+
+
+# `month` and `weekday` are full or short names; numbers whose order could be mistaken are in `_numeric` only.
+_FORMATS = (
+    "{day} {month} {year}",
+    "{day}-{month}-{year}",
+    "{nth} {month} {year}",
+    "{nth} of {month} {year}",
+    "the {nth} of {month}, {year}",
+    "{month} {day} {year}",
+    "{month} {day}, {year}",
+    "{month} {nth}, {year}",
+    "{weekday} {day} {month} {year}",
+    "{weekday}, {day} {month} {year}",
+    "{weekday} {month} {day} {year}",
+    "{weekday}, {month} {nth}, {year}",
+    "{weekday} the {nth} of {month} {year}",
+    "{year} {month} {day}",
+    "{year}, {nth} of {month}",
+)
+_CASES: tuple[Callable[[str], str], ...] = (str, str, str.lower, str.upper)
+
+
+def free_form(date: datetime.date, rng: random.Random) -> str:
+    """A date as people write it, in one of many forms, none of which can be mistaken for another date."""
+    if rng.random() < 0.2:
+        return _numeric(date, rng)
+    month, weekday = _MONTHS[date.month - 1], _WEEKDAYS[date.weekday()]
+    if rng.random() < 0.4:
+        month, weekday = month[:3], weekday[:3]
+    text = rng.choice(_FORMATS).format(
+        day=date.day, nth=_ordinal(date.day), month=month, year=date.year, weekday=weekday
+    )
+    return rng.choice(_CASES)(text)
+
+
+def _numeric(date: datetime.date, rng: random.Random) -> str:
+    day, month, year = date.day, date.month, date.year
+    forms = [f"{year}/{month}/{day}", f"{year}.{month:02}.{day:02}", f"{year}{month:02}{day:02}"]
+    if day > 12 or day == month:  # else 10/11/1979 could be either
+        forms += [f"{day}/{month}/{year}", f"{month}/{day}/{year}", f"{day:02}.{month:02}.{year}"]
+    return rng.choice(forms)
+
+
+class Dates(PairData):
+    """Free-form dates to ISO dates ("tuesday july 8 2008" -> "2008-07-08"), character by character.
+
+    The classic toy on which attention can be seen to read the day, the month and the year. Dates lie in 1900 to 2099;
+    those of training, validation and test are different dates.
+
+    Args:
+        train_size: number of training pairs.
+        val_size: number of validation pairs, each another date.
+        test_size: number of test pairs, each another date.
+        split_seed: selects the dates and how they are written.
+        tokenizer: see `PairData`.
+        vocab_size: see `PairData`.
+        shared_vocab: see `PairData`.
+        **options: see `PairData`.
+    """
+
+    def __init__(
+        self,
+        train_size: int = 50_000,
+        val_size: int = 1_000,
+        test_size: int = 1_000,
+        split_seed: int = 0,
+        tokenizer: Literal["bpe", "word", "char"] = "char",
+        vocab_size: int = 100,
+        shared_vocab: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(tokenizer=tokenizer, vocab_size=vocab_size, shared_vocab=shared_vocab, **options)
+        if min(train_size, val_size, test_size) < 1 or val_size + test_size > _DAYS // 2:
+            raise ValueError(
+                f"train_size, val_size and test_size must be at least 1, val_size + test_size at most {_DAYS // 2}; "
+                f"got {train_size}, {val_size}, {test_size}"
+            )
+        self.sizes, self.split_seed = {"train": train_size, "val": val_size, "test": test_size}, split_seed
+
+    def signature(self) -> list[object]:
+        return ["Dates", self.sizes, self.split_seed]
+
+    def train_pairs(self) -> Iterator[tuple[str, str]]:
+        return self._pairs("train")
+
+    def val_pairs(self) -> list[tuple[str, str]]:
+        return list(self._pairs("val"))
+
+    def test_sets(self) -> list[list[tuple[str, str]]]:
+        return [list(self._pairs("test"))]
+
+    def _pairs(self, split: str) -> Iterator[tuple[str, str]]:
+        days = list(range(_DAYS))
+        random.Random(f"{self.split_seed} dates").shuffle(days)
+        val_end = self.sizes["val"]
+        test_end = val_end + self.sizes["test"]
+        rng = random.Random(f"{self.split_seed} {split}")
+        if split == "train":
+            chosen = rng.choices(days[test_end:], k=self.sizes["train"])
+        else:
+            chosen = days[:val_end] if split == "val" else days[val_end:test_end]
+        for day in chosen:
+            date = _FIRST + datetime.timedelta(days=day)
+            yield free_form(date, rng), date.isoformat()

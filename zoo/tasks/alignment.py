@@ -1,0 +1,101 @@
+"""Word alignments read off the attention of a translator that is made to write a given translation."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.text import Tokenizer
+
+Pair = tuple[str | list[str], str | list[str]]
+PAIRS, _SIDE = "a pair (source, target) or a list of such tuples", "texts, or lists of words"
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Soft and hard alignment of two given sentences."""
+
+    source_words: list[str]
+    target_words: list[str]
+    # (target words, source words); rows lack what went to the end of the source (and what local-p weights lack)
+    attention: Tensor
+    links: list[
+        tuple[int, int]
+    ]  # (source word, target word) counted from 0: what each target word attends to most, if not the end
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws the alignment heat map into an image file (format by its ending) and returns the path."""
+        from zoo.plots import alignment_heatmap
+
+        return alignment_heatmap(path, self.source_words, self.target_words, self.attention)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        attention = [[round(a, 4) for a in row] for row in self.attention.tolist()]
+        links = [list(link) for link in self.links]
+        return {
+            "source_words": self.source_words,
+            "target_words": self.target_words,
+            "attention": attention,
+            "links": links,
+        }
+
+
+def pair_words(pair: Pair) -> tuple[list[str], list[str]]:
+    """Source and target words of what a user gives.
+
+    Raises:
+        TypeError: it is no pair of texts or of lists of words.
+    """
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise TypeError(
+            f"align takes {PAIRS}; got {f'a tuple of {len(pair)}' if isinstance(pair, tuple) else type(pair).__name__}"
+        )
+    for side in pair:
+        if not isinstance(side, Iterable) or isinstance(side, tuple):  # a tuple of two pairs is no pair
+            raise TypeError(f"align takes {_SIDE}; got {type(side).__name__}")
+    source, target = (side.split() if isinstance(side, str) else list(side) for side in pair)
+    if wrong := [word for word in source + target if not isinstance(word, str)]:
+        raise TypeError(f"align takes {_SIDE}; got {type(wrong[0]).__name__} in the list")
+    return source, target
+
+
+def word_pieces(tokenizer: Tokenizer, words: list[str]) -> list[list[int]]:
+    """Token ids of each word; for characters the space before a word belongs to it."""
+    if tokenizer.kind == "char":
+        return [tokenizer.encode("x " + word)[1:] if n else tokenizer.encode(word) for n, word in enumerate(words)]
+    return tokenizer.encode_batch(words)
+
+
+def word_alignment(
+    weights: Tensor,
+    source: list[str],
+    target: list[str],
+    source_pieces: list[list[int]],
+    target_pieces: list[list[int]],
+) -> Alignment:
+    """Weights (T, S) of pieces -> of words: sums over the pieces of a source word, means over those of a target
+    word.
+    """
+    source_of, target_of = (
+        torch.tensor([n for n, ids in enumerate(pieces) for _ in ids], dtype=torch.long)
+        for pieces in (source_pieces, target_pieces)
+    )
+    read = weights[: len(target_of), : len(source_of) + 1]  # the last column is the end of the source
+    by_source = read.new_zeros(len(read), len(source) + 1).index_add_(
+        1, torch.cat([source_of, source_of.new_tensor([len(source)])]), read
+    )
+    summed = by_source.new_zeros(len(target), len(source) + 1).index_add_(0, target_of, by_source)
+    summed /= torch.tensor([max(1, len(ids)) for ids in target_pieces]).unsqueeze(1)
+    attention, end = summed[:, :-1], summed[:, -1]
+    best, where = attention.max(1)
+    links = [
+        (s, t)
+        for t, (s, linked) in enumerate(zip(where.tolist(), ((best > end) & (best > 0)).tolist(), strict=True))
+        if linked
+    ]
+    return Alignment(source, target, attention, links)

@@ -1,0 +1,449 @@
+"""ZooModule, the base class of every model: a LightningModule that saves and loads itself as a folder.
+
+What a folder of weights ("bundle") holds says zoo/bundles/files.py.
+The `__init__` signature of a model is its configuration: whatever was passed (or defaulted) is remembered in
+`self.config`, written by `save_pretrained` and handed back by `from_pretrained`. Loading is strict.
+"""
+
+import functools
+import inspect
+import logging
+import math
+import os
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, ClassVar, ParamSpec, TypeVar
+
+import torch
+from lightning.pytorch import LightningModule
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from typing_extensions import Self
+
+from zoo.bundles.files import CONFIG, GOLDEN, WEIGHTS, Bundle, MisfitError, config_text, file_hashes, replaceable
+from zoo.bundles.publish import Published, push
+from zoo.bundles.skeleton import (
+    at_fault,
+    build,
+    check_types,
+    fill,
+    materialize,
+    most_bytes,
+    parse,
+    shape_mismatches,
+    skeleton,
+)
+from zoo.tasks.task import Task
+from zoo.utils.atomic import new_folder, target_folder
+
+P = ParamSpec("P")
+T = TypeVar("T")
+M = TypeVar("M", bound=nn.Module)
+log = logging.getLogger(__name__)
+
+
+class ZooModule(LightningModule):
+    """Base class of every model.
+
+    Tensors that `__init__` makes belong into parameters or buffers: a pretrained model is built without memory first
+    (zoo/bundles/skeleton.py).
+
+    Class attributes:
+        task: What its verb takes and gives; set by the base class of each task.
+        heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
+        tiny: The smallest sensible `__init__` arguments; what the common tests build.
+    """
+
+    task: Task
+    heads: ClassVar[tuple[str, ...]] = ()
+    tiny: ClassVar[dict[str, Any]] = {}
+    config: dict[str, Any]
+    overridden: frozenset[str] = frozenset()  # arguments that differ from those of the folder it was loaded from
+    _items: int = 0  # counted by normalize_gradient since the last optimiser step
+    _random: dict[str, Tensor] | None = None  # states of the generators to resume with
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # Here and not in __init__, so that no model has to call anything (nor can forget to). Lightning's `hparams`
+        # will not do: under LightningCLI they hold what the recipe says, e.g. the arguments of `zoo.load`.
+        self = super().__new__(cls)
+        bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
+        bound.apply_defaults()
+        self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
+        _check_sizes(self.config)
+        return self
+
+    def check_ready(self, *parts: Any) -> None:
+        """Raises ValueError unless raw input can be read: `parts`, such as the tokenizer, are there, and the weights
+        are float32 or 64.
+        """
+        if any(part is None for part in parts):
+            raise ValueError(
+                "this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module"
+            )
+        if (dtype := next(self.parameters()).dtype) not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"the weights must be float32 or float64; got {dtype}: call float(), and for speed compute under "
+                "torch.autocast"
+            )
+
+    # ---- what a model fills in ----------------------------------------------------------------------------------
+
+    def example_batch(self, batch_size: int) -> Any:
+        """A batch of random valid data, as `training_step` takes it; what the common tests use."""
+        raise NotImplementedError(f"{type(self).__name__} has no example_batch")
+
+    def assets(self) -> dict[str, str]:
+        """Text files that raw input needs, e.g. `{"tokenizer.json": ...}`; saved beside the weights."""
+        return {}
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        """Takes back what `assets` returned. Called before the weights are loaded."""
+
+    def golden(self) -> dict[str, Tensor]:
+        """A fixed input and the output these weights give for it; written once by `zoo export`, compared by a test."""
+        return {}
+
+    def adapt(self, data: Any, stage: str) -> None:
+        """Takes vocabularies and labels of a data module, which asks for it at the end of its `setup`: before callbacks
+        copy the model.
+        """
+
+    def check_extras(self, stage: str, validates: bool) -> None:
+        """Raises ValueError if an extra is missing without which a run cannot be scored; `zoo fit` asks before it reads
+        any data.
+
+        Args:
+            stage: "fit", "validate" or "test".
+            validates: whether there is a validation.
+        """
+
+    # ---- training -----------------------------------------------------------------------------------------------
+
+    def setup(self, stage: str) -> None:
+        """Turns dropout on for training: pretrained models arrive in eval mode and Lightning would keep it."""
+        if stage == "fit":
+            self.train()
+            self._random = (
+                None  # of a checkpoint that was loaded for something else; the one to resume from comes later
+            )
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Resumes the random numbers (of dropout) here, behind whatever else drew some since the checkpoint was
+        read.
+        """
+        if self._random is not None:
+            for device, states in self._random.items():
+                if len(states) == self.trainer.world_size:  # else nothing can be as it would have been
+                    _generator(device).set_rng_state(states[self.global_rank].cpu())
+            self._random = None
+
+    def normalize_gradient(self, loss: Tensor, count: int) -> Tensor:
+        """Makes the gradient of one optimiser step the mean over all its items (tokens, sentences), wherever they are.
+
+        A mean taken per batch weighs the items of a small batch more. This divides the summed gradient by the number of
+        items in all accumulated batches of all processes, just before the optimiser step.
+
+        Args:
+            loss: Sum over the items of this batch.
+            count: Number of items.
+
+        Returns:
+            What `training_step` returns.
+        """
+        self._items += count
+        return loss * self.trainer.accumulate_grad_batches  # the trainer divides by this
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Divides the gradient by the items counted since the last step."""
+        if not self._items:
+            return
+        items = self.trainer.strategy.reduce(torch.tensor(float(self._items), device=self.device), reduce_op="sum")
+        self._items = 0
+        scale = self.trainer.world_size / items.item()  # processes average their gradients
+        torch._foreach_mul_([p.grad for p in self.parameters() if p.grad is not None], scale)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Puts class, configuration, assets and the state of the random numbers into a training checkpoint."""
+        checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {"_class_path": _class_path(type(self)), **self.config}
+        checkpoint["zoo_assets"] = self.assets()
+        checkpoint["zoo_random"] = {}  # device -> (processes, bytes)
+        for device in dict.fromkeys(["cpu", self.device.type]):  # in the same order in every process
+            states = self.all_gather(_generator(device).get_rng_state().to(self.device))
+            checkpoint["zoo_random"][device] = states.view(self.trainer.world_size, -1).cpu()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes the assets back before the weights are loaded, and notes the state of the random numbers."""
+        self.load_assets(checkpoint.get("zoo_assets", {}))
+        self._random = checkpoint.get("zoo_random")
+
+    # ---- bundles ------------------------------------------------------------------------------------------------
+
+    def save_pretrained(self, folder: str | os.PathLike, half: bool = False, golden: bool = False) -> Path:
+        """Writes the model as a folder: whenever the call is interrupted, the old folder is there, or the new one.
+
+        A process that is killed may leave a hidden folder next to it, which nothing reads.
+
+        Args:
+            folder: Where to. May exist if it is empty or holds an earlier bundle, whose files are then replaced; its
+                README.md and pictures stay. A link is followed.
+            half: Store floating-point tensors as fp16. They load back as fp32.
+            golden: Add golden.safetensors: what the model computes with the weights as they are stored.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ValueError: `folder` holds something else, or a weight is not finite (after rounding to fp16).
+        """
+        folder = Path(folder).absolute()
+        target_folder(folder, replaceable)
+        tensors = {name: _store(name, t, half) for name, t in _untied(self).items()}
+        with new_folder(folder, replaceable) as new:
+            for name, text in self.assets().items():
+                (new / name).write_bytes(text.encode())
+            save_file(tensors, new / WEIGHTS, metadata={"format": "pt"})
+            self._write_config(new)
+            if golden and (output := type(self).from_pretrained(new).golden()):
+                save_file(output, new / GOLDEN)
+                (new / CONFIG).unlink()
+                self._write_config(new)
+        return folder
+
+    def _write_config(self, folder: Path) -> None:
+        (folder / CONFIG).write_text(config_text(_class_path(type(self)), self.config, file_hashes(folder)))
+
+    @classmethod
+    def from_pretrained(cls, source: str | os.PathLike | Bundle, overrides: dict[str, Any] | None = None) -> Self:
+        """Reads a folder written by `save_pretrained`; the model comes back on the CPU, in eval mode and single
+        precision.
+
+        Args:
+            source: The folder, or the opened bundle.
+            overrides: `__init__` arguments to change, e.g. `{"dropout": 0.3}`. Where that changes the shape of a
+                module listed in `heads`, that module is re-initialised (a warning says which); any other difference
+                between the file and the model raises.
+
+        Raises:
+            BundleError: A file is missing or damaged, the folder is of another class, or tensors do not fit.
+            ValueError: An override is no argument of the model.
+        """
+        bundle = source if isinstance(source, Bundle) else Bundle(source)
+        model = cls.without_memory(bundle, overrides)
+        weights = bundle.folder / WEIGHTS
+        stored = parse(bundle.read(WEIGHTS, most_bytes(model)), weights)
+        assets = {name: bundle.text(name) for name in bundle.assets}
+        reset = shape_mismatches(model, stored, weights, cls.heads if overrides else ())
+        if reset or not materialize(model):
+            model = build(cls, model.config)
+        changed = {name for name, value in (overrides or {}).items() if bundle.init_args.get(name) != value}
+        model.overridden = frozenset(changed)
+        with at_fault(bundle.folder):
+            model.load_assets(assets)
+        fill(model, stored, weights, reset)
+        if reset:
+            log.warning("%s: re-initialised %s", bundle.folder, ", ".join(reset))
+        return model.eval()
+
+    @classmethod
+    def without_memory(cls, bundle: Bundle, overrides: dict[str, Any] | None = None) -> Self:
+        """The model that config.json describes, its tensors without memory: what the weights must fit, and how large
+        they may be.
+
+        Raises:
+            BundleError: The bundle is of another class, or its arguments are not those of a model.
+            ValueError: An override is no argument of the model, or does not suit it.
+        """
+        where = bundle.folder / CONFIG
+        if bundle.class_path != _class_path(cls):
+            raise MisfitError(
+                f"{bundle.folder} holds a {reprlib.repr(bundle.class_path)[1:-1]}, not a {_class_path(cls)}"
+            )
+        init_args, parameters = bundle.init_args, dict(inspect.signature(cls.__init__).parameters)
+        del parameters["self"]
+        for key in overrides or {}:
+            if key not in parameters:
+                nearest = get_close_matches(key, parameters, n=1, cutoff=0)
+                raise ValueError(f"overrides: {cls.__name__} has no argument '{key}'; nearest: {', '.join(nearest)}")
+        if unknown := sorted(set(init_args) - set(parameters)):
+            names = ", ".join(name if name.isidentifier() else reprlib.repr(name) for name in unknown[:5])
+            raise MisfitError(f"{where}: {cls.__name__} has no argument {names}")
+        if missing := [n for n, p in parameters.items() if p.default is p.empty and n not in init_args]:
+            raise MisfitError(f"{where}: init_args lacks {', '.join(missing)} of {cls.__name__}")
+        check_types(cls, overrides or {})
+        with at_fault(where):
+            check_types(cls, init_args)
+        with nullcontext() if overrides else at_fault(where):
+            return skeleton(cls, {**init_args, **(overrides or {})})
+
+    @contextmanager
+    def evaluating(self) -> Iterator[Self]:
+        """Gives a copy of this model in eval mode that shares its tensors and all else.
+
+        So nothing is switched, and one thread may train or measure while another translates. Inside, torch's defaults
+        for new tensors are those that the models are written for.
+        """
+        with _usual_defaults():
+            yield _without_dropout(self)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = False,
+        commit_message: str | None = None,
+        token: str | None = None,
+        card: str | None = None,
+    ) -> Published:
+        """Publishes the model on the Hugging Face Hub, all files in one commit.
+
+        Args:
+            repo_id: `ORG/REPO`; created if it does not exist.
+            private: Create it as a private repository.
+            commit_message: One line.
+            token: Of the Hub; by default that of `hf auth login` or HF_TOKEN.
+            card: Text of README.md, with YAML front matter; replaces one that is there. By default a short one is
+                generated, unless people wrote one there.
+
+        Returns:
+            `.commit`, its full id, and `.source`, what `zoo.load` takes to get exactly this model back.
+
+        Raises:
+            FetchError: The Hub cannot be reached, refuses, or was changed meanwhile; nothing was published then.
+        """
+        return push(self, repo_id, private=private, message=commit_message, token=token, card=card)
+
+
+def evaluated(verb: Callable[P, T]) -> Callable[P, T]:
+    """Makes a method of a model run in eval mode, whatever mode the model is in, and without gradients."""
+
+    @functools.wraps(verb)
+    def run(self: ZooModule, *args: Any, **kwargs: Any) -> T:
+        with torch.no_grad(), self.evaluating() as model:
+            return verb(model, *args, **kwargs)
+
+    return run
+
+
+def _without_dropout(model: M) -> M:
+    """A copy in eval mode that shares parameters, buffers and all else."""
+    copies: dict[nn.Module, nn.Module] = {}
+    for module in model.modules():
+        copies[module] = copied = object.__new__(type(module))
+        copied.__dict__.update(module.__dict__, training=False)
+    for copied in copies.values():
+        children = {name: child if child is None else copies[child] for name, child in copied._modules.items()}
+        copied.__dict__["_modules"] = children
+    return copies[model]
+
+
+class _AsUsual(TorchFunctionMode):
+    """Inside, in this thread, new floating-point tensors are in single precision unless somebody asks for more."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        double = isinstance(found, Tensor) and found.dtype == torch.float64
+        wanted = double and (func is Tensor.double or _asks_for_double([*args, *(kwargs or {}).values()]))
+        return found.float() if double and not wanted else found
+
+
+def _asks_for_double(values: Sequence[Any]) -> bool:
+    return any(
+        value is torch.float64
+        or isinstance(value, Tensor)
+        and value.dtype == torch.float64
+        or isinstance(value, (list, tuple))
+        and _asks_for_double(value)
+        for value in values
+    )
+
+
+@contextmanager
+def _usual_defaults() -> Iterator[None]:
+    """Torch's own defaults, float32 and the CPU, in this thread, if somebody has changed them."""
+    with ExitStack() as stack:
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        if torch.get_default_dtype() != torch.float32:
+            stack.enter_context(_AsUsual())
+        yield
+
+
+def _generator(device: str) -> Any:
+    """The module that holds the default random generator of a kind of device."""
+    return torch.random if device == "cpu" else torch.get_device_module(device)
+
+
+def check_finite(scores: Tensor) -> Tensor:
+    """Raises ValueError for what a model computed if that is NaN or infinite: it says nothing, and JSON cannot say
+    it.
+    """
+    if not scores.isfinite().all():
+        raise ValueError(
+            "the model computes NaN or infinite scores: its weights are too large, or its training diverged"
+        )
+    return scores
+
+
+def finite(score: float) -> float | None:
+    """None, which JSON can say, for a score that is none: of a hypothesis that does not exist."""
+    return score if math.isfinite(score) else None
+
+
+def existing(hypotheses: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Those of (text, score) that have a score: there may be fewer than were asked for."""
+    return [(text, score) for text, score in hypotheses if math.isfinite(score)]
+
+
+def as_list(values: Any, verb: str, what: str = "a string or a list of strings") -> list[Any]:
+    """What a model was asked about, as a list.
+
+    Raises:
+        TypeError: it is no collection; says that `verb` takes `what`.
+    """
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{verb} takes {what}; got {type(values).__name__}")
+    return list(values)
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raises ValueError for a `batch_size` below 1."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
+
+
+def check_assets(assets: dict[str, str], *names: str) -> None:
+    """Raises `ValueError` unless the assets of a model are exactly those named."""
+    if sorted(assets) != sorted(names):
+        raise ValueError(
+            f"beside the weights there must be {', '.join(names)}; the bundle lists {', '.join(sorted(assets)[:5])}"
+        )
+
+
+def _check_sizes(config: dict[str, Any]) -> None:
+    """Raises ValueError for sizes and numbers of layers below 1."""
+    for name, value in config.items():
+        if name.endswith(("_size", "_layers")) and isinstance(value, int) and value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
+
+
+def _class_path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _untied(model: torch.nn.Module) -> dict[str, Tensor]:
+    """The state dict with each shared tensor once, under its first name."""
+    found: dict[tuple, tuple[str, Tensor]] = {}
+    for name, t in model.state_dict().items():
+        found.setdefault((t.data_ptr(), t.shape, t.stride()) if t.numel() else (name,), (name, t))
+    return dict(found.values())
+
+
+def _store(name: str, t: Tensor, half: bool) -> Tensor:
+    t = t.detach().to("cpu", torch.float16 if half and t.is_floating_point() else t.dtype).contiguous()
+    if t.is_floating_point() and not t.isfinite().all():
+        raise ValueError(f"{name} holds NaN or infinite values{' after rounding to fp16' * half}; refusing to save it")
+    return t

@@ -1,0 +1,563 @@
+"""ClassificationModule: what every classifier of texts shares: loss, metrics, vocabulary, and `classify`.
+
+A model fills in `read(batch) -> (logits (B, C), attention)`, and how a text becomes a batch and an answer: it inherits
+from `TextClassifier` (texts are rows of words, one text or a pair) or `DocumentClassifier` (documents are sentences of
+words).
+
+Shapes: B texts, C classes, V words of the vocabulary.
+"""
+
+import json
+import logging
+import os
+import re
+import reprlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from zoo.batches.classification import DocumentBatch, TextBatch, collate_documents, collate_texts
+from zoo.batches.rows import groups_of_similar_size
+from zoo.layers.kernels import wide
+from zoo.metrics import ClassScores
+from zoo.tasks.base import as_list, check_assets, check_finite, evaluated
+from zoo.tasks.optimizer import adamw, check_schedule
+from zoo.tasks.scored import ScoredModule
+from zoo.tasks.task import Task
+from zoo.tasks.vocabulary import extend_embedding, place_vectors
+from zoo.text import UNK, Tokenizer
+from zoo.text.sentences import encode_document
+from zoo.utils import strict_json
+
+MAX_LABELS = 2**14  # of a bundle
+RELATEDNESS = 1.0, 5.0  # the least and the greatest
+
+B = TypeVar("B")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Classification:
+    """What a text was taken for, and where the model looked.
+
+    A pair of texts has two entries in `tokens` and `attention`, a single text one.
+    """
+
+    label: str | None  # the most probable one; of several labels at once the most probable chosen one, None if none is
+    labels: list[str]  # the chosen ones, most probable first
+    probabilities: dict[str, float]  # of all labels, in the order of the model
+    tokens: list[list[str]]  # words of each text
+    attention: list[Tensor]  # (hops, words) weights for each text
+    relatedness: float | None = None  # of a pair, 1 to 5; None if the model was not taught it
+
+    def line(self) -> str:
+        """The answer as one line."""
+        return _line(self)
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws every hop and their sum into an image file (format by its ending) and returns the path."""
+        from zoo.plots import hops_picture
+
+        return hops_picture(path, self.tokens, self.attention, title=_title(self))
+
+    def to_html(self, path: str | os.PathLike) -> Path:
+        """Writes the texts with their attention as one HTML file and returns the path."""
+        from zoo.plots import hops_html
+
+        return _write_html(path, hops_html(self.tokens, self.attention, _title(self), self.probabilities))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        attention = [_rounded(weights) for weights in self.attention]
+        relatedness = {} if self.relatedness is None else {"relatedness": round(self.relatedness, 4)}
+        return {**_answer(self), **relatedness, "tokens": self.tokens, "attention": attention}
+
+
+@dataclass(frozen=True)
+class DocumentClassification:
+    """What a document was taken for, and which sentences and words decided."""
+
+    label: str | None  # as in Classification
+    labels: list[str]
+    probabilities: dict[str, float]
+    words: list[list[str]]  # of each sentence
+    sentence_weights: Tensor  # (sentences,) sums to 1
+    word_weights: list[Tensor]  # (words,) of each sentence, each sums to 1
+
+    @property
+    def tokens(self) -> list[list[str]]:
+        """The same as `words`: what every result of this package calls what was read."""
+        return self.words
+
+    @property
+    def sentences(self) -> list[str]:
+        """The sentences, their words joined by spaces."""
+        return [" ".join(words) for words in self.words]
+
+    def line(self) -> str:
+        """The answer as one line."""
+        return _line(self)
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws the document with sentence bars and word shading (format by the ending) and returns the path."""
+        from zoo.plots import document_picture
+
+        return document_picture(path, self.words, self.sentence_weights, self.word_weights, title=_title(self))
+
+    def to_html(self, path: str | os.PathLike) -> Path:
+        """Writes the same as one HTML file and returns the path."""
+        from zoo.plots import document_html
+
+        html = document_html(self.words, self.sentence_weights, self.word_weights, _title(self), self.probabilities)
+        return _write_html(path, html)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        sentences = [
+            {"weight": weight, "words": words, "word_weights": _rounded(weights)}
+            for weight, words, weights in zip(
+                _rounded(self.sentence_weights), self.words, self.word_weights, strict=True
+            )
+        ]
+        return {**_answer(self), "sentences": sentences}
+
+
+def _answer(result: Classification | DocumentClassification) -> dict[str, Any]:
+    probabilities = {label: round(p, 6) for label, p in result.probabilities.items()}
+    return {"label": result.label, "labels": result.labels, "probabilities": probabilities}
+
+
+def _line(result: Classification | DocumentClassification) -> str:
+    return ", ".join(f"{label} {result.probabilities[label]:.4f}" for label in result.labels) or "no label"
+
+
+def _title(result: Classification | DocumentClassification) -> str:
+    if not result.labels:
+        return "no label"
+    return ", ".join(f"{label} {result.probabilities[label]:.3f}" for label in result.labels)
+
+
+def _rounded(weights: Tensor) -> list:
+    return (weights.double() * 1e4).round().div(1e4).tolist()
+
+
+def _write_html(path: str | os.PathLike, text: str) -> Path:
+    path = Path(path)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+class ClassificationModule(ScoredModule):
+    """Base class of the classifiers.
+
+    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, num_classes,
+    multi_label, embedding_size, word_dropout, label_smoothing, learning_rate, warmup_steps, total_steps, cycles,
+    weight_decay; and has `embedding`, an nn.Embedding, and `classifier`, an nn.Linear that gives the logits.
+    """
+
+    task = Task(
+        "classification", "classify", "document", Classification, "text-classification", 'model.classify("...").label'
+    )
+    measures: ClassVar[tuple[str, ...]] = ()  # names of what `measure` gives
+    structure: ClassVar[Literal["document", "text"]]  # what it reads, as of data modules
+    embedding: nn.Embedding
+    classifier: nn.Linear
+    tokenizer: Tokenizer | None = None
+    label_names: list[str] | None = None
+
+    def __init__(self):
+        super().__init__()
+        c = self.config
+        for name, low, high in [("label_smoothing", 0, 1), ("word_dropout", 0, 1)]:
+            if not low <= c[name] < high:
+                raise ValueError(f"{name} must be in [{low}, {high}); got {c[name]}")
+        if c["num_classes"] < 2 and not c["multi_label"]:
+            raise ValueError(f"num_classes must be at least 2; got {c['num_classes']}")
+        check_schedule(c)
+        if c.get("pair"):
+            self.task = replace(self.task, input="pair", example='model.classify(("...", "...")).label')
+
+    # ---- filled in by the model ----
+
+    def read(self, batch: Any) -> tuple[Tensor, Any]:
+        """A batch -> logits (B, C) and the attention weights."""
+        raise NotImplementedError
+
+    def read_related(self, batch: Any) -> tuple[Tensor, Any, Tensor | None]:
+        """As `read`, and the relatedness of each pair (B,), on the scale of the data's scores; None if the model does
+        not tell it.
+        """
+        return *self.read(batch), None
+
+    def penalty(self, attention: Any) -> Tensor | float:
+        """What the loss adds for the attention weights of a batch, summed over its texts."""
+        return 0.0
+
+    def measure(self, attention: Any) -> dict[str, Tensor]:
+        """Numbers about the attention of each text (B,) whose means are reported beside the scores; see `measures`."""
+        return {}
+
+    def encode(self, text: Any) -> tuple[Any, Any]:
+        """What a user gives -> token ids, words."""
+        raise NotImplementedError
+
+    def collate(self, ids: Sequence[Any]) -> Any:
+        """Token ids of several texts -> a batch without labels."""
+        raise NotImplementedError
+
+    def answers(self, choice: list[dict[str, Any]], attention: Any, words: Sequence[Any]) -> list[Any]:
+        """Result objects, from the label, labels, probabilities and, if any, relatedness of each text, the attention
+        and the words.
+        """
+        raise NotImplementedError
+
+    # ---- training ----
+
+    def forward(self, batch: Any) -> tuple[Tensor, Any]:
+        """As `read`: a batch -> logits (B, C) and the attention weights."""
+        return self.read(batch)
+
+    def embed_words(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeds each distinct word once: tokens (P,) -> (R, E) and the row of each token, (P,)."""
+        if self.training and self.config["word_dropout"]:
+            tokens = tokens.masked_fill(
+                torch.rand(tokens.shape, device=tokens.device) < self.config["word_dropout"], UNK
+            )
+        seen = torch.zeros(self.config["vocab_size"], dtype=torch.bool, device=tokens.device)
+        seen[tokens] = True
+        return self.embedding(seen.nonzero().squeeze(1)), (seen.cumsum(0) - 1)[tokens]
+
+    def loss(self, batch: Any) -> tuple[Tensor, int]:
+        """Summed loss of a batch in nats, with what the attention adds to it, and the number of its texts."""
+        logits, attention = self.read(batch)
+        return self._classification_loss(logits, batch.labels, self.config["label_smoothing"]) + self.penalty(
+            attention
+        ), len(logits)
+
+    def _classification_loss(self, logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+        logits = wide(logits)
+        if not self.config["multi_label"]:
+            return cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum")
+        labels = labels.to(logits.dtype) * (1 - label_smoothing) + label_smoothing / 2
+        return binary_cross_entropy_with_logits(logits, labels, reduction="sum")
+
+    def adapt(self, data: Any, stage: str) -> None:
+        """Takes labels and vocabulary of a data module; in "fit" also labels, and words, that a pretrained model does
+        not have.
+        """
+        if len(data.labels) < 2 and not data.multi_label:
+            raise ValueError(
+                f"{data.source('train')}: all texts have the label {data.labels[0]!r}; give texts of two labels or more"
+            )
+        same = self.label_names == data.labels and self.config["multi_label"] == data.multi_label
+        if self.label_names is not None and stage == "fit" and not same:
+            self.replace_labels(data.labels, data.multi_label)
+        for argument, value in (("num_classes", len(data.labels)), ("multi_label", data.multi_label)):
+            if self.config[argument] != value:
+                raise ValueError(
+                    f"the data has {argument} {value}, the model {self.config[argument]}; set {argument} to {value}"
+                )
+        if self.label_names is None:
+            self.label_names = data.labels
+        if self.tokenizer is not None and len(data.tokenizer) > len(self.tokenizer):
+            known = len(self.tokenizer)
+            self._extend(known, data.tokenizer)
+            if (found := data.vectors(self.config["embedding_size"])) is not None:
+                place_vectors(self.embedding, known, *found)
+        elif self.tokenizer is not None:
+            self.tokenizer = data.tokenizer  # the same words; a training may clean more
+        if self.tokenizer is None:
+            if len(data.tokenizer) > self.config["vocab_size"]:
+                raise ValueError(
+                    f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of "
+                    f"{self.config['vocab_size']}; "
+                    f"set the model's vocab_size to at least {len(data.tokenizer)}"
+                )
+            self.tokenizer = data.tokenizer
+            if stage == "fit" and (found := data.vectors(self.config["embedding_size"])) is not None:
+                vectors, known = found
+                self.embedding.weight.data[: len(known)][known] = vectors[known].to(self.embedding.weight)
+
+    def replace_labels(self, names: Sequence[str], multi_label: bool = False) -> None:
+        """Gives the model other labels: the last layer begins anew, with a warning, all else stays.
+
+        Args:
+            names: of the labels.
+            multi_label: a text may have several of them, or none.
+        """
+        names, old = list(names), self.label_names
+        if len(names) < 2 and not multi_label:
+            raise ValueError(
+                f"a classifier tells two labels or more apart; got only {', '.join(map(repr, names)) or 'none'}"
+            )
+        self._new_classifier(len(names), multi_label)
+        self.label_names = names
+        log.warning(
+            "re-initialised classifier for the labels %s (the weights have %s)", _listed(names), _listed(old or [])
+        )
+
+    def _new_classifier(self, num_classes: int, multi_label: bool) -> None:
+        weight = self.classifier.weight
+        self.classifier = nn.Linear(weight.size(1), num_classes, device=weight.device, dtype=weight.dtype)
+        self.config |= {"num_classes": num_classes, "multi_label": multi_label}
+
+    def extend_vocabulary(self, words: Sequence[str]) -> None:
+        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit
+        (zoo/tasks/vocabulary.py).
+
+        Args:
+            words: single words; those that are there are passed over.
+
+        Raises:
+            ValueError: no tokenizer, or a word that is several to it.
+        """
+        self.check_ready(self.tokenizer)
+        self._extend(len(self.tokenizer), self.tokenizer.extended(words))
+
+    def _extend(self, known: int, tokenizer: Tokenizer) -> None:
+        self._give_rows(known, len(tokenizer))
+        self.tokenizer = tokenizer
+
+    def _give_rows(self, known: int, size: int) -> None:
+        if size > known:
+            extend_embedding(self.embedding, known, size)
+            self.config["vocab_size"] = len(self.embedding.weight)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Makes room for the words and labels of the checkpoint first, if a training brought some."""
+        config = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
+        self._give_rows(self.config["vocab_size"], config.get("vocab_size", 0))
+        labels = {key: config.get(key, self.config[key]) for key in ("num_classes", "multi_label")}
+        if any(self.config[key] != value for key, value in labels.items()):
+            self._new_classifier(**labels)
+        super().on_load_checkpoint(checkpoint)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        loss, count = self.loss(batch)
+        self.log("train/loss", loss.detach() / count, prog_bar=True, batch_size=count)
+        return self.normalize_gradient(loss, count)
+
+    def new_scores(self) -> ClassScores:
+        related = bool(self.config.get("relatedness"))
+        return ClassScores(self.config["num_classes"], self.config["multi_label"], self.measures, related).to(
+            self.device
+        )
+
+    def score(self, batch: Any, scores: ClassScores, validating: bool) -> tuple[Tensor, int]:
+        logits, attention, relatedness = self.read_related(batch)
+        scores.update(logits, batch.labels, **self.measure(attention))
+        if relatedness is not None and batch.scores is not None:
+            scores.relatedness.update(relatedness.clamp(*RELATEDNESS), batch.scores)
+        return self._classification_loss(logits, batch.labels), len(logits)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        return adamw(self, self.config)
+
+    # ---- use ----
+
+    @evaluated
+    def classify(self, texts: Any) -> Any:
+        """Classifies raw text.
+
+        Args:
+            texts: one text or a list of them; for a model of pairs one pair (a tuple of two texts) or a list of pairs.
+                An empty text is classified too: by what the classes have in common.
+
+        Returns:
+            One result for one text, a list of them for a list, in the order given.
+
+        Raises:
+            ValueError: the model has no tokenizer.
+            TypeError: `texts` is something else.
+        """
+        one = isinstance(texts, (str, tuple))
+        texts = [texts] if one else as_list(texts, "classify")
+        encoded = [self.encode(text) for text in self._checked(texts)]
+        results: list[Any] = [None] * len(texts)
+        for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):
+            batch = self.collate([encoded[n][0] for n in rows])
+            logits, attention, relatedness = self.read_related(_on(self.device, batch))
+            choice = [self._choose(row) for row in check_finite(logits.float().cpu())]
+            if relatedness is not None:
+                for chosen, value in zip(choice, relatedness.clamp(*RELATEDNESS).tolist(), strict=True):
+                    chosen["relatedness"] = value
+            answers = self.answers(choice, attention, [encoded[n][1] for n in rows])
+            for n, answer in zip(rows, answers, strict=True):
+                results[n] = answer
+        return results[0] if one else results
+
+    def _checked(self, texts: list[Any]) -> list[Any]:
+        self.check_ready(self.tokenizer, self.label_names)
+        pair = self.config.get("pair", False)
+        for text in texts:
+            if pair and not (
+                isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text)
+            ):
+                raise TypeError(
+                    f"this model reads pairs of texts: give a tuple (text, text); got {type(text).__name__}"
+                )
+            if not pair and not isinstance(text, str):
+                raise TypeError(f"classify takes a string or a list of strings; got {type(text).__name__}")
+        return texts
+
+    def _choose(self, logits: Tensor) -> dict[str, Any]:
+        probabilities = logits.sigmoid() if self.config["multi_label"] else logits.softmax(-1)
+        order = probabilities.argsort(descending=True).tolist()
+        chosen = [n for n in order if probabilities[n] > 0.5] if self.config["multi_label"] else order[:1]
+        labels = [self.label_names[n] for n in chosen]
+        return {
+            "label": labels[0] if labels else None,
+            "labels": labels,
+            "probabilities": dict(zip(self.label_names, probabilities.tolist(), strict=True)),
+        }
+
+    # ---- bundle ----
+
+    def assets(self) -> dict[str, str]:
+        """tokenizer.json and labels.json."""
+        if self.tokenizer is None:
+            return {}
+        return {
+            "tokenizer.json": self.tokenizer.to_json(),
+            "labels.json": json.dumps(self.label_names, ensure_ascii=False),
+        }
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        if not assets:
+            return
+        check_assets(assets, words := "tokenizer.json", labels := "labels.json")
+        self.tokenizer = Tokenizer.from_json(assets[words], self.config["vocab_size"], words)
+        names, count = _label_names(assets[labels], labels), self.config["num_classes"]
+        if names is not None and len(names) != count:
+            if "num_classes" not in self.overridden:
+                raise ValueError(f"{labels} has {len(names):,} labels, the model {count:,} classes")
+            names = None  # a new head gets new names
+        self.label_names = names
+
+    @evaluated
+    def golden(self) -> dict[str, Tensor]:
+        """The logits, and the relatedness if there is one, of a fixed batch."""
+        batch = self.example_batch(6)
+        logits, _, relatedness = self.read_related(_on(self.device, batch))
+        inputs = {name: x for name, x in batch._asdict().items() if isinstance(x, Tensor) and name != "labels"}
+        related = {} if relatedness is None else {"relatedness": relatedness}
+        return {**inputs, "logits": logits[:, :: max(1, logits.size(-1) // 100)].contiguous(), **related}
+
+    def _example_labels(self, batch_size: int) -> Tensor:
+        classes = self.config["num_classes"]
+        labels = torch.arange(batch_size) % classes
+        return nn.functional.one_hot(labels, classes).float() if self.config["multi_label"] else labels
+
+    def _example_words(self, generator: torch.Generator, length: int) -> list[int]:
+        return torch.randint(UNK, self.config["vocab_size"], (length,), generator=generator).tolist()
+
+
+class TextClassifier(ClassificationModule):
+    """Base class of classifiers of texts that are rows of words, or of pairs of them; attention is a list of (B, hops,
+    S).
+    """
+
+    structure = "text"
+
+    def encode(self, text: str | tuple[str, str]) -> tuple[list[list[int]], list[list[str]]]:
+        parts = [text] if isinstance(text, str) else list(text)
+        return self.tokenizer.encode_batch(parts), [self.tokenizer.words(part) for part in parts]
+
+    def collate(self, ids: Sequence[list[list[int]]]) -> TextBatch:
+        firsts, *seconds = zip(*ids, strict=True)
+        return collate_texts(firsts, texts2=seconds[0] if seconds else None)
+
+    def answers(
+        self, choice: list[dict[str, Any]], attention: list[Tensor], words: Sequence[list[list[str]]]
+    ) -> list[Classification]:
+        return [
+            Classification(
+                **chosen,
+                tokens=tokens,
+                attention=[a[n, :, : len(t)].cpu() for a, t in zip(attention, tokens, strict=True)],
+            )
+            for n, (chosen, tokens) in enumerate(zip(choice, words, strict=True))
+        ]
+
+    def example_batch(self, batch_size: int) -> TextBatch:
+        """Random words, lengths from 0 up."""
+        generator = torch.Generator().manual_seed(batch_size)
+        texts = [self._example_words(generator, n % 7) for n in range(batch_size)]
+        texts2 = [self._example_words(generator, 1 + (n + 2) % 5) for n in range(batch_size)]
+        return collate_texts(texts, self._example_labels(batch_size), texts2 if self.config.get("pair") else None)
+
+
+class DocumentClassifier(ClassificationModule):
+    """Base class of classifiers of documents; attention is (word weights (P,), sentence weights (N,)), flat as the
+    batch.
+    """
+
+    task = replace(ClassificationModule.task, result=DocumentClassification)
+    structure = "document"
+
+    def encode(self, text: str) -> tuple[list[list[int]], list[list[str]]]:
+        return encode_document(text, self.tokenizer)
+
+    def collate(self, ids: Sequence[list[list[int]]]) -> DocumentBatch:
+        return collate_documents(ids)
+
+    def answers(
+        self, choice: list[dict[str, Any]], attention: tuple[Tensor, Tensor], words: Sequence[list[list[str]]]
+    ) -> list[DocumentClassification]:
+        word_weights = list(attention[0].cpu().split([len(sentence) for document in words for sentence in document]))
+        results, first = [], 0
+        for chosen, document, sentence_weights in zip(
+            choice, words, attention[1].cpu().split([len(d) for d in words]), strict=True
+        ):
+            of_words = word_weights[first : first + len(document)]
+            results.append(
+                DocumentClassification(
+                    **chosen, words=document, sentence_weights=sentence_weights, word_weights=of_words
+                )
+            )
+            first += len(document)
+        return results
+
+    def example_batch(self, batch_size: int) -> DocumentBatch:
+        """Random words; 0 to 3 sentences of 1 to 4 words."""
+        generator = torch.Generator().manual_seed(batch_size)
+        documents = [
+            [self._example_words(generator, 1 + (n + s) % 4) for s in range(min(n, 3))] for n in range(batch_size)
+        ]
+        return collate_documents(documents, self._example_labels(batch_size))
+
+
+def _label_names(text: str, file: str) -> list[str] | None:
+    """The labels of a bundle; None if its model has a new head that was not trained yet."""
+    try:
+        names = strict_json.loads(text, MAX_LABELS)
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON: {error}") from error
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(
+        isinstance(name, str) and not re.search(r"[\x00-\x1f\x7f-\x9f]", name) for name in names
+    ):
+        raise ValueError(f"{file} must be a list of texts without control characters; got {reprlib.repr(names)}")
+    if len(set(names)) != len(names):
+        raise ValueError(f"{file} has a label twice")
+    return names
+
+
+def _listed(names: Sequence[str]) -> str:
+    """At most ten names in quotes, for a message."""
+    return ", ".join([*map(repr, names[:10]), *["..."] * (len(names) > 10)])
+
+
+def _on(device: torch.device, batch: B) -> B:
+    """The batch with its tensors on a device."""
+    return type(batch)(*(x.to(device) if isinstance(x, Tensor) else x for x in batch))
+
+
+def _size(ids: Any) -> int:
+    return sum(len(part) for part in ids)

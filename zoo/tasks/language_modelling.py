@@ -1,0 +1,602 @@
+"""LanguageModelModule: what every word-by-word language model shares: loss, perplexity, carried memory, `complete` and
+`perplexity`.
+
+A model fills in
+
+    start(batch_size)               -> state             before the first word: tensors (B, ...)
+    read(inputs, state, lengths)    -> readouts, weights, state      any number of words
+
+and owns `words` (Words), whose output layer turns readouts into scores of the vocabulary.
+
+A text is read as it is written: EOS stands at the end of each line and before the first one. What was read stays in the
+state, which
+goes from one training batch to the next, cut off from its gradient (truncated back-propagation), and into the
+checkpoints.
+
+Shapes: B streams or texts, T words, L window of the attention, D readout size, E embedding, V vocabulary.
+"""
+
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zoo.batches.language_modelling import LMBatch
+from zoo.layers.dropout import Dropout
+from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
+from zoo.layers.search import SearchResult, search
+from zoo.metrics.gather import gathered
+from zoo.tasks.base import ZooModule, as_list, check_assets, check_batch_size, evaluated, existing, finite
+from zoo.tasks.optimizer import adamw, check_schedule
+from zoo.tasks.task import Task
+from zoo.tasks.vocabulary import extend_embedding, extend_output
+from zoo.text import EOS, PAD, UNK, Tokenizer
+
+STEPS_AT_ONCE = 256  # of a text that is not trained on
+NEAR = 5  # distances whose share of the attention is reported one by one
+_PUNCTUATION = '",;:!?().'
+_NUMBER = re.compile(r"[-+]?\d[\d.,]*")
+
+State = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A text with the words that were added, and where each word looked."""
+
+    text: str  # all of it
+    continuation: str  # what was added
+    # length-normalised log-probability of what was added; -inf if nothing can follow under the rules of the search
+    score: float
+    tokens: list[str]  # all words as the model knows them, ends of lines included
+    given: int  # so many of them are the user's
+    attention: (
+        Tensor | None
+    )  # (len(tokens), L) weights when the word was predicted, on 1, 2, ... L steps back; None without attention
+    n_best: list[tuple[str, float]]  # (text, score), best first; those drawn at random as drawn
+
+    def line(self) -> str:
+        """The answer as one line."""
+        return self.text
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws what each word was predicted from into an image file (format by its ending) and returns the path."""
+        from zoo.plots import look_back_picture
+
+        if self.attention is None:
+            raise ValueError("this model has no attention to plot; load one that has, e.g. a key-value-predict model")
+        return look_back_picture(path, self.tokens, self.attention, self.given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values; `n_best` only if there are several."""
+        attention = self.attention
+        found = {
+            "text": self.text,
+            "continuation": self.continuation,
+            "score": finite(self.score),
+            "tokens": self.tokens,
+            "given": self.given,
+            "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
+        }
+        if len(self.n_best) > 1:
+            found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
+        return found
+
+
+class Words(nn.Module):
+    """Word embeddings and output layer, with one matrix or two (Press and Wolf 2017).
+
+    A tied matrix needs small entries as an output layer and unit variance as an input, so its rows are scaled by
+    sqrt(embedding_size) when they are looked up (Vaswani et al. 2017, section 3.4).
+
+    Args:
+        vocab_size, embedding_size: V, E.
+        readout_size: D, size of the readouts.
+        tie_output: the output layer is the embedding matrix; readouts of another size are first projected to E.
+        word_dropout: share of the vocabulary left out of the inputs of a training batch, whole words (Gal and
+            Ghahramani 2016).
+        sampled_words: words in the softmax of a training batch besides those to be predicted (`sampled_output_loss`);
+            all if not given.
+        evaluation_temperature: the readouts are divided by it when the model is not trained. Training may leave a model
+            too sure of itself; the value that is best on validation data mends that (Guo et al. 2017,
+            arXiv:1706.04599).
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int,
+        readout_size: int,
+        tie_output: bool,
+        word_dropout: float,
+        sampled_words: int | None = None,
+        evaluation_temperature: float = 1.0,
+    ):
+        super().__init__()
+        if sampled_words is not None and sampled_words < 2:
+            raise ValueError(f"sampled_words must be at least 2, or null for the whole vocabulary; got {sampled_words}")
+        if not 0 < evaluation_temperature < math.inf:
+            raise ValueError(f"evaluation_temperature must be above 0 and finite; got {evaluation_temperature}")
+        self.scale, self.sampled_words, self.evaluation_temperature = (
+            embedding_size**0.5,
+            sampled_words,
+            evaluation_temperature,
+        )
+        self.table = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
+        nn.init.normal_(self.table.weight, std=1 / self.scale)
+        self.table.weight.detach()[PAD] = 0
+        fits = not tie_output or readout_size == embedding_size
+        self.bridge = nn.Identity() if fits else nn.Linear(readout_size, embedding_size, bias=False)
+        self.output = nn.Linear(embedding_size if tie_output else readout_size, vocab_size)
+        if tie_output:
+            self.output.weight = self.table.weight
+        nn.init.zeros_(self.output.bias)
+        self.word_dropout = Dropout(word_dropout)
+
+    def extend(self, known: int, size: int) -> None:
+        """Gives the words known .. size-1 rows, see zoo/tasks/vocabulary.py; what is tied stays so."""
+        extend_embedding(self.table, known, size)
+        extend_output(self.output, known, size, tied=self.output.weight is self.table.weight)
+
+    def expect(self, counts: Tensor) -> None:
+        """Lets a readout of 0 predict each word as often as it was counted, (at most V,); words that never were, as if
+        once.
+        """
+        bias = self.output.bias.detach()
+        bias.zero_()[: len(counts)] = counts.clamp(min=1).log()
+        bias.sub_(bias.logsumexp(0))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Ids (...) -> (..., E)."""
+        found = self.table(ids) * self.scale
+        if self.training and self.word_dropout.p:
+            found = found * self.word_dropout(found.new_ones(self.table.num_embeddings, 1))[ids]
+        return found
+
+    def logits(self, readouts: Tensor) -> Tensor:
+        """Readouts (..., D) -> (..., V)."""
+        return self.output(self._bridged(readouts))
+
+    def loss(self, readouts: Tensor, labels: Tensor) -> Tensor:
+        """Summed cross-entropy of readouts (N, D) and labels (N,); in training an estimate if words are sampled."""
+        if self.training and self.sampled_words:
+            return sampled_output_loss(self.output, self._bridged(readouts), labels, self.sampled_words)
+        return output_loss(self.output, self._bridged(readouts), labels)
+
+    def losses(self, readouts: Tensor, labels: Tensor) -> Tensor:
+        """Cross-entropy of each of readouts (N, D) with labels (N,) -> (N,), without a gradient."""
+        return output_losses(self.output, self._bridged(readouts), labels)[1]
+
+    def _bridged(self, readouts: Tensor) -> Tensor:
+        bridged = self.bridge(readouts)
+        return bridged if self.training or self.evaluation_temperature == 1 else bridged / self.evaluation_temperature
+
+
+class LanguageModelModule(ZooModule):
+    """Base class of the language models.
+
+    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, learning_rate,
+    warmup_steps, total_steps, cycles, weight_decay.
+    """
+
+    task = Task(
+        "language modelling",
+        "complete",
+        "text",
+        Completion,
+        "text-generation",
+        'model.complete("...").text',
+        searches=True,
+    )
+    words: Words
+    tokenizer: Tokenizer | None = None
+
+    def __init__(self):
+        super().__init__()
+        check_schedule(self.config)
+        self._carried: dict[
+            bool, State
+        ] = {}  # by `self.training`: a validation in the middle of an epoch leaves the other alone
+        self._totals: Tensor | None = None
+
+    # ---- filled in by the model ----
+
+    def start(self, batch_size: int) -> State:
+        """State before the first word, tensors (B, ...)."""
+        raise NotImplementedError
+
+    def read(self, inputs: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None, State]:
+        """Reads on.
+
+        Args:
+            inputs: (B, T) ids.
+            state: as `start` or the last call gave it.
+            lengths: (B,) words of each row that count, 0 to T; the others come behind them. All if not given.
+
+        Returns:
+            readouts (B, T, D), from which the word after each one is predicted; weights (B, T, L) on what was read 1,
+            2, ... L steps before each one, 0 where nothing was, or None; and the state after the words that count.
+        """
+        raise NotImplementedError
+
+    # ---- training ----
+
+    def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Texts from their beginning: inputs (B, T) -> logits (B, T, V) of the words that follow, and weights (B, T, L)
+        or None.
+        """
+        readouts, weights, _ = self.read(inputs, self.start(len(inputs)))
+        return self.words.logits(readouts), weights
+
+    def loss(self, batch: LMBatch) -> tuple[Tensor, int]:
+        """Summed loss in nats over the labels, and their number; goes on from the batch before, unless this one is the
+        first.
+        """
+        readouts, _ = self._go_on(batch)
+        real = batch.labels != PAD
+        return self.words.loss(readouts[real], batch.labels[real]), int(real.sum())
+
+    def _go_on(self, batch: LMBatch) -> tuple[Tensor, Tensor | None]:
+        streams, state = len(batch.inputs), None if batch.first else self._carried.get(self.training)
+        if state is None:
+            state = self.start(streams)
+        elif len(state[0]) != streams:
+            raise ValueError(
+                f"a batch of {streams} streams cannot go on where one of {len(state[0])} ended; give equal batches, "
+                "or one with first=True"
+            )
+        readouts, weights, state = self.read(batch.inputs, tuple(x.to(self.device) for x in state))
+        self._carried[self.training] = tuple(x.detach() for x in state)
+        return readouts, weights
+
+    def adapt(self, data: Any, stage: str) -> None:
+        """Takes the vocabulary of a data module: as it is, or the words that it adds to that of a pretrained model.
+
+        A model without a vocabulary is new: before
+        its training it learns how often each word occurs, which would else push its readouts into saturation first.
+        """
+        if self.tokenizer is None and len(data.tokenizer) > self.config["vocab_size"]:
+            raise ValueError(
+                f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of "
+                f"{self.config['vocab_size']}; "
+                f"set the model's vocab_size to at least {len(data.tokenizer)}"
+            )
+        if self.tokenizer is None and stage == "fit":
+            self.words.expect(data.word_counts())
+        if self.tokenizer is not None and len(data.tokenizer) > len(self.tokenizer):
+            self._give_rows(len(self.tokenizer), len(data.tokenizer))
+        self.tokenizer = data.tokenizer
+
+    def extend_vocabulary(self, words: Sequence[str]) -> None:
+        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit
+        (zoo/tasks/vocabulary.py).
+
+        Args:
+            words: single words; those that are there are passed over.
+
+        Raises:
+            ValueError: no tokenizer, or a word that is several to it.
+        """
+        self._checked([], "extend_vocabulary")
+        extended = self.tokenizer.extended(words)
+        self._give_rows(len(self.tokenizer), len(extended))
+        self.tokenizer = extended
+
+    def _give_rows(self, known: int, size: int) -> None:
+        if size > known:
+            self.words.extend(known, size)
+            self.config["vocab_size"] = len(self.words.table.weight)
+
+    def training_step(self, batch: LMBatch, batch_idx: int) -> Tensor:
+        loss, words = self.loss(batch)
+        self.log("train/loss", loss.detach() / max(words, 1), prog_bar=True, batch_size=max(words, 1))
+        return self.normalize_gradient(loss, words)
+
+    def on_validation_epoch_start(self) -> None:
+        self._totals = None
+
+    def validation_step(self, batch: LMBatch, batch_idx: int) -> None:
+        self._measure(batch)
+
+    def on_validation_epoch_end(self) -> None:
+        for key, value in self._values().items():
+            self.log(f"val/{key}", value, prog_bar=key in ("loss", "perplexity"))
+
+    on_test_epoch_start = on_validation_epoch_start
+    test_step = validation_step
+
+    def on_test_epoch_end(self) -> None:
+        values, name = self._values(), self.trainer.datamodule.test_names[0]
+        for key, value in values.items():
+            self.log(f"test/{name}/{key}", value)
+        self.print("\n".join([f"\n{name}, fp32", *(f"  {key:16}{value:8.4f}" for key, value in values.items())]))
+
+    def _measure(self, batch: LMBatch) -> None:
+        """Adds a batch to the totals: loss, labels, labels with something to look at, and weight at each distance."""
+        with torch.autocast(
+            self.device.type, enabled=False
+        ):  # a score does not depend on the precision of the training
+            readouts, weights = self._go_on(batch)
+            real = batch.labels != PAD
+            losses = self.words.losses(readouts[real], batch.labels[real])
+        totals = [losses.double().sum(), real.double().sum()]
+        if weights is not None:
+            weights = weights[real].double()  # (N, L)
+            totals += [(weights.sum(-1) > 0.5).double().sum(), *weights.sum(0)]
+        totals = torch.stack(totals)
+        self._totals = totals if self._totals is None else self._totals + totals
+
+    def _values(self) -> dict[str, float]:
+        """loss, perplexity; with attention mean_distance, and share_1 to share_5 of the weight so many words back; of
+        all processes.
+        """
+        loss, labels, *seen = sum(gathered([self._totals.cpu()])).tolist()
+        values = {"loss": loss / labels, "perplexity": _perplexity(loss / labels)}
+        if seen and seen[0]:
+            shares = [weight / seen[0] for weight in seen[1:]]
+            values["mean_distance"] = sum(d * share for d, share in enumerate(shares, start=1))
+            values |= {f"share_{d}": share for d, share in enumerate(shares[:NEAR], start=1)}
+        return values
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds what the training streams carry, of all processes in their order."""
+        super().on_save_checkpoint(checkpoint)
+        carried = self._carried.get(True, ())
+        checkpoint["zoo_carried"] = [
+            self.all_gather(x).reshape(len(x) * self.trainer.world_size, *x.shape[1:]).cpu() for x in carried
+        ]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes it back, each process its own streams; before that makes room for words that the training added."""
+        saved = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {}).get("vocab_size", 0)
+        self._give_rows(self.config["vocab_size"], saved)
+        super().on_load_checkpoint(checkpoint)
+        rank, processes = (self.trainer.global_rank, self.trainer.world_size) if self._trainer else (0, 1)
+        if carried := checkpoint.get("zoo_carried"):
+            self._carried[True] = tuple(x.tensor_split(processes)[rank] for x in carried)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        return adamw(self, self.config, betas=(0.0, 0.999))  # Melis, Dyer and Blunsom 2018 (arXiv:1707.05589)
+
+    # ---- use ----
+
+    @evaluated
+    def complete(
+        self,
+        texts: str | Sequence[str] = "",
+        max_words: int = 20,
+        min_words: int = 1,
+        n_best: int = 1,
+        beam_size: int | None = None,
+        length_penalty: float = 1.0,
+        no_repeat_ngram: int = 0,
+        allow_unk: bool = False,
+        temperature: float | None = None,
+        top_k: int = 0,
+        batch_size: int = 64,
+    ) -> "Completion | list[Completion]":
+        """Writes on, to the end of the line.
+
+        Args:
+            texts: one beginning or many, each of any length and of one line or more; an empty one begins a line.
+            max_words: most words to add.
+            min_words: the line may end only behind so many of them.
+            n_best: alternatives in `Completion.n_best`, at most `beam_size`.
+            beam_size: hypotheses kept; 1 is greedy search. 5 if not given.
+            length_penalty: alpha of the length normalisation.
+            no_repeat_ngram: n > 0 forbids repeating any n-gram of the words that are added.
+            allow_unk: let the model write unknown words.
+            temperature: draw `n_best` continuations at random instead of searching; 1 is the model's own distribution.
+            top_k: with a temperature: draw each word from the k most probable ones only; 0 from all.
+            batch_size: texts completed together.
+
+        Returns:
+            One Completion for a string, a list of them for a list, in the order given.
+
+        Raises:
+            ValueError: no tokenizer, or an option outside its range.
+            TypeError: `texts` is neither a string nor a sequence of strings.
+        """
+        check_batch_size(batch_size)
+        one, texts = self._checked(texts, "complete")
+        if not 0 <= min_words <= max_words or max_words < 1:
+            raise ValueError(
+                f"max_words must be at least 1, and min_words from 0 to max_words; got {max_words} and {min_words}"
+            )
+        rows = [self._encode(text)[:-1] for text in texts]
+        options = {
+            "beam_size": 5 if beam_size is None else beam_size,
+            "n_best": n_best,
+            "max_length": max_words,
+            "min_length": min_words + 1,  # the end of the line comes behind them
+            "length_penalty": length_penalty,
+            "no_repeat_ngram": no_repeat_ngram,
+            "temperature": temperature,
+            "top_k": top_k,
+        }
+        unused = range(len(self.tokenizer), self.config["vocab_size"])  # rows of the output layer that no word has
+        options["forbid"] = (*unused,) if allow_unk else (UNK, *unused)
+        results: list[Any] = [None] * len(texts)
+        for group in _groups([len(row) for row in rows], batch_size):
+            for n, result in zip(
+                group, self._complete([texts[n] for n in group], [rows[n] for n in group], options), strict=True
+            ):
+                results[n] = result
+        return results[0] if one else results
+
+    @evaluated
+    def perplexity(self, texts: str | Sequence[str], batch_size: int = 16) -> float | list[float]:
+        """How surprising texts are: exp of the mean loss over their words and line ends.
+
+        Args:
+            texts: one text or many, of any length; each is read from its beginning. An unknown word counts as the
+                unknown word.
+            batch_size: texts read side by side.
+
+        Returns:
+            A number for a string, a list of them for a list; NaN for a text without words.
+
+        Raises:
+            ValueError: no tokenizer.
+            TypeError: `texts` is neither a string nor a sequence of strings.
+        """
+        check_batch_size(batch_size)
+        one, texts = self._checked(texts, "perplexity")
+        rows = [self._encode(text.removesuffix("\n")) for text in texts]
+        results = [math.nan] * len(texts)
+        has_words = [any(i != EOS for i in row) for row in rows]
+        for group in _groups([len(row) for row in rows], batch_size):
+            group = [n for n in group if has_words[n]]
+            labels = _padded([rows[n] for n in group], self.device)
+            total = torch.zeros(len(group), dtype=torch.float64, device=self.device)
+
+            def add(
+                first: int, readouts: Tensor, weights: Tensor | None, labels: Tensor = labels, total: Tensor = total
+            ) -> None:
+                wanted = labels[:, first : first + readouts.size(1)]
+                real = wanted != PAD
+                total.index_add_(0, real.nonzero()[:, 0], self.words.losses(readouts[real], wanted[real]).double())
+
+            self._follow([[EOS, *rows[n][:-1]] for n in group], add)
+            for n, loss in zip(group, total.tolist(), strict=True):
+                results[n] = _perplexity(loss / len(rows[n]))
+        return results[0] if one else results
+
+    def _checked(self, texts: str | Sequence[str], what: str) -> tuple[bool, list[str]]:
+        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else as_list(texts, what)
+        for text in texts:
+            if not isinstance(text, str):
+                raise TypeError(f"{what} takes a string or a list of strings; got {type(text).__name__} in the list")
+        self.check_ready(self.tokenizer)
+        return one, texts
+
+    def _encode(self, text: str) -> list[int]:
+        """Words of all lines, each line ended by EOS."""
+        return [i for line in text.split("\n") for i in [*self._line(line), EOS]]
+
+    def _line(self, line: str) -> list[int]:
+        """Words of a line. To a model of tokenised text an unknown word may be a known one in lower case or without the
+        punctuation marks around it, and a number may be N."""
+        ids = self.tokenizer.encode(line)
+        if self.tokenizer.kind != "word" or UNK not in ids:
+            return ids
+        return [i for word in line.split() for i in self._word(word)]
+
+    def _word(self, word: str) -> list[int]:
+        bare = word.strip(_PUNCTUATION)
+        forms = [word, word.lower(), bare, bare.lower(), *["N"] * bool(_NUMBER.fullmatch(bare))]
+        return next((ids for form in forms if UNK not in (ids := self.tokenizer.encode(form))), [UNK])
+
+    def _follow(self, rows: list[list[int]], visit: Callable[[int, Tensor, Tensor | None], None]) -> State:
+        """Reads texts some steps at a time; visit(first step, readouts, weights) sees each piece. Returns the state."""
+        inputs, lengths = _padded(rows, self.device), torch.tensor([len(row) for row in rows], device=self.device)
+        state = self.start(len(rows))
+        for first in range(0, inputs.size(1), STEPS_AT_ONCE):
+            piece = inputs[:, first : first + STEPS_AT_ONCE]
+            readouts, weights, state = self.read(piece, state, (lengths - first).clamp(0, piece.size(1)))
+            visit(first, readouts, weights)
+        return state
+
+    def _complete(self, texts: list[str], rows: list[list[int]], options: dict[str, Any]) -> list[Completion]:
+        seen: list[Tensor] = []
+        rows = [[EOS, *row] for row in rows]
+        state = self._follow(
+            [row[:-1] for row in rows],
+            lambda first, readouts, weights: None if weights is None else seen.append(weights),
+        )
+        last = torch.tensor([row[-1] for row in rows], device=self.device)
+        found = search(self._step, tuple(x.unsqueeze(1) for x in state), last, **options)
+        return [
+            self._completion(text, row[1:], found, n, [weights[n] for weights in seen])
+            for n, (text, row) in enumerate(zip(texts, rows, strict=True))
+        ]
+
+    def _step(self, tokens: Tensor, state: State, last: Tensor, t: int) -> tuple[Tensor, State, Tensor | None]:
+        """One step of a search: the words (B, K) found last, first of all the last given one (B,) -> logits (B, K, V),
+        state, weights.
+        """
+        if t == 0:
+            tokens = last.unsqueeze(1).expand_as(tokens)
+        shape = tokens.shape
+        readouts, weights, state = self.read(tokens.reshape(-1, 1), tuple(x.flatten(0, 1) for x in state))
+        weights = None if weights is None else weights.view(*shape, -1)
+        return self.words.logits(readouts).view(*shape, -1), tuple(x.unflatten(0, shape) for x in state), weights
+
+    def _completion(self, text: str, ids: list[int], found: SearchResult, n: int, seen: list[Tensor]) -> Completion:
+        added = [found.tokens[n, k, :length].tolist() for k, length in enumerate(found.lengths[n].tolist())]
+        n_best = [
+            (self._joined(text, ids, more), score) for more, score in zip(added, found.scores[n].tolist(), strict=True)
+        ]
+        weights = found.attn_weights
+        if weights is not None:
+            before = torch.cat([*seen, weights.new_zeros(0, weights.size(-1))])[: len(ids)]
+            weights = torch.cat([before, weights[n, 0, : len(added[0])]]).cpu()
+        return Completion(
+            text=n_best[0][0],
+            continuation=self.tokenizer.decode(added[0]),
+            score=n_best[0][1],
+            tokens=self.tokenizer.tokens([*ids, *added[0]]),
+            given=len(ids),
+            attention=weights,
+            n_best=n_best,
+        )
+
+    def _joined(self, text: str, ids: list[int], added: list[int]) -> str:
+        """The text as it was given, with what was added."""
+        text, more = text.rstrip(" "), self.tokenizer.decode(added)
+        if self.tokenizer.kind in ("word", "word_punct"):
+            return f"{text} {more}" if more and text and text[-1] != "\n" else text + more
+        line = ids[len(ids) - ids[::-1].index(EOS) :] if EOS in ids else ids
+        return text + self.tokenizer.decode([*line, *added])[len(self.tokenizer.decode(line)) :]
+
+    # ---- bundle and tests ----
+
+    def assets(self) -> dict[str, str]:
+        """tokenizer.json."""
+        return {} if self.tokenizer is None else {"tokenizer.json": self.tokenizer.to_json()}
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        if assets:
+            check_assets(assets, name := "tokenizer.json")
+            self.tokenizer = Tokenizer.from_json(assets[name], self.config["vocab_size"], name)
+
+    def example_batch(self, batch_size: int) -> LMBatch:
+        """The beginning of streams of random words, the last ones shorter than the others."""
+        generator = torch.Generator().manual_seed(batch_size)
+        words = torch.randint(EOS + 1, self.config["vocab_size"], (batch_size, 7), generator=generator)
+        inputs, labels = words[:, :-1].clone(), words[:, 1:].clone()
+        inputs[batch_size // 2 :, -2:] = labels[batch_size // 2 :, -2:] = PAD
+        return LMBatch(inputs, labels, first=True)
+
+    @evaluated
+    def golden(self) -> dict[str, Tensor]:
+        """About a hundred columns of the logits of a fixed batch, and its attention."""
+        inputs = self.example_batch(6).inputs
+        logits, weights = self(inputs)
+        found = {"inputs": inputs, "logits": logits[..., :: max(1, logits.size(-1) // 100)].contiguous()}
+        return found if weights is None else {**found, "weights": weights.contiguous()}
+
+
+def _perplexity(loss: float) -> float:
+    """exp of a mean loss in nats; infinite for that of a model that has diverged."""
+    return math.exp(loss) if loss < 700 else math.inf if loss == loss else math.nan
+
+
+def _groups(sizes: list[int], batch_size: int) -> list[list[int]]:
+    """Numbers of texts of similar size that are read side by side."""
+    order = sorted(range(len(sizes)), key=sizes.__getitem__)
+    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+
+
+def _padded(rows: list[list[int]], device: torch.device) -> Tensor:
+    """(B, longest) ids, PAD behind them."""
+    out = torch.full((len(rows), max(map(len, rows), default=0)), PAD, dtype=torch.int64)
+    for line, row in zip(out, rows, strict=True):
+        line[: len(row)] = torch.tensor(row, dtype=torch.int64)
+    return out.to(device)

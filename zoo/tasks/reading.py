@@ -1,0 +1,354 @@
+"""ReadingModule: what readers of documents share: pointer sums, loss, score, vocabulary, and `answer`.
+
+A model fills in `forward(batch) -> (weights of the words of the documents (P,), of those of the queries (Q,) or None)`.
+
+Shapes: B examples, W distinct words of all examples, C candidates of all, P and Q words of all documents and queries.
+"""
+
+import os
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from zoo.batches.reading import ClozeBatch, collate_questions
+from zoo.batches.rows import groups_of_similar_size
+from zoo.layers.masking import lengths_to_mask
+from zoo.layers.packed import segment_ids, to_padded
+from zoo.metrics import Mean
+from zoo.tasks.base import as_list, check_assets, check_finite, evaluated
+from zoo.tasks.optimizer import adamw, check_schedule
+from zoo.tasks.scored import ScoredModule
+from zoo.tasks.task import Task
+from zoo.text import EOS, UNK, Tokenizer
+from zoo.text.words import BLANK, split_words, word_id
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The word that is missing in a query, and where in the document the model looked for it."""
+
+    answer: str
+    probabilities: dict[
+        str, float
+    ]  # of the candidates in their order; of all words, the most probable first, if there were none
+    document: list[str]  # words
+    weights: Tensor  # (words of the document,) sums to 1
+    query: list[str]
+    query_weights: Tensor | None  # (words of the query,) sums to 1; None for a model without
+
+    @property
+    def tokens(self) -> list[list[str]]:
+        """Document and query: what every result of this package calls what was read."""
+        return [self.document, self.query]
+
+    def line(self) -> str:
+        """The answer as one line."""
+        return f"{self.answer} {self.probabilities[self.answer]:.4f}"
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws query, candidates and document into an image file (format by its ending) and returns the path."""
+        from zoo.plots import reading_picture
+
+        return reading_picture(
+            path, self.document, self.weights, self.query, self.query_weights, self.probabilities, self.answer
+        )
+
+    def to_html(self, path: str | os.PathLike) -> Path:
+        """Writes the same as one HTML file and returns the path."""
+        from zoo.plots import reading_html
+
+        path = Path(path)
+        html = reading_html(
+            self.document, self.weights, self.query, self.query_weights, self.probabilities, self.answer
+        )
+        path.write_text(html, encoding="utf-8")
+        return path
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        return {
+            "answer": self.answer,
+            "probabilities": {word: round(p, 6) for word, p in self.probabilities.items()},
+            "document": self.document,
+            "weights": _rounded(self.weights),
+            "query": self.query,
+            "query_weights": None if self.query_weights is None else _rounded(self.query_weights),
+        }
+
+
+def _rounded(weights: Tensor) -> list[float]:
+    return (weights.double() * 1e5).round().div(1e5).tolist()
+
+
+class Accuracy:
+    """Share of right answers, in percent."""
+
+    def __init__(self) -> None:
+        self._mean = Mean()
+
+    def update(self, right: Tensor) -> None:
+        """Adds answers, (B,) bool."""
+        self._mean.update(right.sum(), len(right))
+
+    def compute(self) -> dict[str, float]:
+        return {"accuracy": 100 * self._mean.compute()}
+
+
+class ReadingModule(ScoredModule):
+    """Base class of the readers.
+
+    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, embedding_size,
+    learning_rate, warmup_steps, total_steps, cycles, weight_decay; and has `embedding`, an nn.Embedding whose first
+    rows are the vocabulary's.
+    """
+
+    task = Task(
+        "reading", "answer", "question", Reading, "question-answering", 'model.answer("...", "... XXXXX ...").answer'
+    )
+    embedding: nn.Embedding
+    tokenizer: Tokenizer | None = None
+
+    def __init__(self):
+        super().__init__()
+        check_schedule(self.config)
+
+    # ---- filled in by the model ----
+
+    def forward(self, batch: ClozeBatch) -> tuple[Tensor, Tensor | None]:
+        """Weights of the words of the documents (P,), and of those of the queries (Q,), None for a model without."""
+        raise NotImplementedError
+
+    # ---- pointer sums ----
+
+    def word_probabilities(self, weights: Tensor, batch: ClozeBatch) -> Tensor:
+        """P(w), the sum of the weights of all places of a word in the document, for each distinct word of each example,
+        (W,).
+        """
+        index = batch.document + batch.first_words()[segment_ids(batch.document_lengths)]
+        return weights.new_zeros(len(batch.words)).index_add(0, index, weights)
+
+    def candidate_probabilities(self, probabilities: Tensor, batch: ClozeBatch) -> Tensor:
+        """P(w) of the candidates, (C,); 0 for those that are not in the document."""
+        index = batch.candidates + batch.first_words()[segment_ids(batch.candidate_counts)]
+        nowhere = len(probabilities)
+        return nn.functional.pad(probabilities, (0, 1))[index.masked_fill(batch.candidates < 0, nowhere)]
+
+    def is_right(self, probabilities: Tensor, batch: ClozeBatch) -> Tensor:
+        """Whether the most probable candidate (the first of equal ones) is the answer, (B,) bool; never if that is not
+        in the document.
+        """
+        mask = lengths_to_mask(batch.candidate_counts, max(1, int(batch.candidate_counts.max())))
+        found = torch.full(mask.shape, -1.0, device=mask.device)
+        found[mask] = self.candidate_probabilities(probabilities, batch)
+        best = to_padded(batch.candidates, mask).gather(1, found.argmax(1, keepdim=True)).squeeze(1)
+        return (best == batch.answers) & (batch.answers >= 0)
+
+    # ---- training ----
+
+    def loss(self, batch: ClozeBatch) -> tuple[Tensor, int]:
+        """Summed -log P(answer) of a batch in nats over the examples that have the answer in the document, and their
+        number.
+        """
+        loss, count, _ = self._loss(batch)
+        return loss, count
+
+    def _loss(self, batch: ClozeBatch) -> tuple[Tensor, int, Tensor]:
+        weights, _ = self(batch)
+        probabilities = self.word_probabilities(weights, batch)
+        there = batch.answers >= 0
+        index = (batch.answers + batch.first_words())[there]
+        loss = -probabilities[index].clamp(min=torch.finfo(probabilities.dtype).tiny).log().sum()
+        return loss, len(index), probabilities
+
+    def adapt(self, data: Any, stage: str) -> None:
+        """Takes the vocabulary of a data module, and in "fit" its word vectors; a pretrained model keeps its own."""
+        if self.tokenizer is not None:
+            return
+        if len(data.tokenizer) > self.config["vocab_size"]:
+            raise ValueError(
+                f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of "
+                f"{self.config['vocab_size']}; "
+                f"set the model's vocab_size to at least {len(data.tokenizer)}"
+            )
+        self.tokenizer = data.tokenizer
+        if stage == "fit" and (found := data.vectors(self.config["embedding_size"])) is not None:
+            vectors, known = found
+            self.embedding.weight.data[: len(known)][known] = vectors[known].to(self.embedding.weight)
+
+    def training_step(self, batch: ClozeBatch, batch_idx: int) -> Tensor:
+        loss, count = self.loss(batch)
+        self.log("train/loss", loss.detach() / max(count, 1), prog_bar=True, batch_size=max(count, 1))
+        if absent := len(batch.answers) - count:
+            self.log("train/absent_answers", float(absent), reduce_fx="sum", on_step=False, on_epoch=True)
+        return self.normalize_gradient(loss, count)
+
+    def new_scores(self) -> Accuracy:
+        return Accuracy()
+
+    def score(self, batch: ClozeBatch, scores: Accuracy, validating: bool) -> tuple[Tensor, int]:
+        loss, count, probabilities = self._loss(batch)
+        scores.update(self.is_right(probabilities, batch))
+        return loss, count
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        return adamw(self, self.config)
+
+    # ---- use ----
+
+    @evaluated
+    def answer(
+        self,
+        document: str | Sequence[str],
+        query: str | Sequence[str],
+        candidates: Sequence[str] | Sequence[Sequence[str] | None] | None = None,
+    ) -> Reading | list[Reading]:
+        """Finds the word of a document that is missing in a query.
+
+        Args:
+            document: raw or tokenised text; or a list of them, one for each query; or one text for a list of queries.
+            query: a sentence with XXXXX in place of the missing word, or a list of N of them.
+            candidates: words to choose from, compared as they are written; for a list of queries a list of N such
+                lists. Without them any word of the document may be the answer. To a model with `exclude_query_words`
+                those that the query has are no answers.
+
+        Returns:
+            One Reading for one query, a list of them for a list.
+
+        Raises:
+            ValueError: the model has no tokenizer; a document or a query has no words, or a query no XXXXX; there is no
+                candidate, or one is more than one word, or none of them is in the document or may be the answer; the
+                lists are not of one length.
+            TypeError: something is no string, or no list.
+        """
+        self.check_ready(self.tokenizer)
+        one = isinstance(query, str)
+        queries = [query] if one else as_list(query, "query")
+        documents = [document] * len(queries) if isinstance(document, str) else as_list(document, "document")
+        choices = (
+            [candidates]
+            if one
+            else [None] * len(queries)
+            if candidates is None
+            else as_list(candidates, "candidates", "lists of words")
+        )
+        for name, values in (("documents", documents), ("lists of candidates", choices)):
+            if len(values) != len(queries):
+                raise ValueError(f"there must be as many {name} as queries; got {len(values)} and {len(queries)}")
+        questions = [
+            self.read_question(*parts, "" if one else f"question {n}: ")
+            for n, parts in enumerate(zip(documents, queries, choices, strict=True), 1)
+        ]
+        results: list[Any] = [None] * len(questions)
+        for rows in groups_of_similar_size([len(words) + len(asked) for words, asked, _ in questions]):
+            for n, result in zip(rows, self._answers([questions[n] for n in rows]), strict=True):
+                results[n] = result
+        return results[0] if one else results
+
+    def read_question(
+        self, document: Any, query: Any, candidates: Any, where: str = ""
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Words of the document, of the query, and the candidates; errors are those of `answer`, with `where` before
+        them.
+        """
+        for name, text in (("document", document), ("query", query)):
+            if not isinstance(text, str):
+                raise TypeError(f"{where}the {name} must be a string; got {type(text).__name__}")
+        if candidates is not None:
+            listed = None if isinstance(candidates, str) or not isinstance(candidates, Iterable) else list(candidates)
+            if listed is None or not all(isinstance(word, str) for word in listed):
+                raise TypeError(f"{where}candidates must be a list of strings; got {candidates!r:.50}")
+            candidates = [unicodedata.normalize("NFC", word) for word in listed]
+        keep = {BLANK, *(candidates or ())}
+        words, asked = (split_words(text, self.tokenizer, keep) for text in (document, query))
+        for name, found in (("document", words), ("query", asked)):
+            if not found:
+                raise ValueError(f"{where}the {name} has no words; give a text")
+        if BLANK not in asked:
+            raise ValueError(f"{where}the query must have {BLANK} in place of the missing word; got {query!r:.100}")
+        if candidates is None:
+            return words, asked, []
+        if not candidates:
+            raise ValueError(
+                f"{where}there is no candidate; give some, or None to choose from all words of the document"
+            )
+        for word in candidates:
+            if split_words(word, self.tokenizer, keep) != [word]:
+                raise ValueError(f"{where}a candidate must be one word of the document; got {word!r}")
+        if not set(candidates) & set(words):
+            given = ", ".join(map(repr, candidates[:10]))
+            raise ValueError(f"{where}none of the candidates is in the document (upper and lower case differ): {given}")
+        free = set(words) - set(asked) or set(words)
+        if self.config.get("exclude_query_words") and not set(candidates) & free:
+            raise ValueError(
+                f"{where}to this model no word of the query is an answer, and the candidates in the document are "
+                "such words"
+            )
+        return words, asked, candidates
+
+    def _answers(self, questions: list[tuple[list[str], list[str], list[str]]]) -> list[Reading]:
+        numbers: dict[str, int] = {}
+        texts = [
+            [np.array([numbers.setdefault(word, len(numbers)) for word in text], np.int64) for text in q]
+            for q in questions
+        ]
+        ids = np.array([word_id(word, self.tokenizer) for word in numbers], np.int64)
+        batch = collate_questions(*zip(*texts, strict=True), None, ids)
+        batch = ClozeBatch(*(x if x is None else x.to(self.device) for x in batch))
+        weights, query_weights = self(batch)
+        found = check_finite(self.candidate_probabilities(self.word_probabilities(weights, batch), batch).cpu())
+        by_document = weights.cpu().split(batch.document_lengths.tolist())
+        by_query = (
+            [None] * len(questions)
+            if query_weights is None
+            else query_weights.cpu().split(batch.query_lengths.tolist())
+        )
+        results = []
+        by_candidate = found.split(batch.candidate_counts.tolist())
+        for (words, asked, given), w, v, p in zip(questions, by_document, by_query, by_candidate, strict=True):
+            probabilities = dict(zip(given or dict.fromkeys(words), p.tolist(), strict=True))
+            if not given and len(probabilities) > 1:
+                probabilities.pop(BLANK, None)  # a document may hold the mark as well
+            best = max(probabilities, key=probabilities.__getitem__)
+            if not given:
+                probabilities = dict(sorted(probabilities.items(), key=lambda item: -item[1]))
+            results.append(Reading(best, probabilities, words, w, asked, v))
+        return results
+
+    # ---- bundle and tests ----
+
+    def assets(self) -> dict[str, str]:
+        """tokenizer.json."""
+        return {} if self.tokenizer is None else {"tokenizer.json": self.tokenizer.to_json()}
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        if assets:
+            check_assets(assets, name := "tokenizer.json")
+            self.tokenizer = Tokenizer.from_json(assets[name], self.config["vocab_size"], name)
+
+    def example_batch(self, batch_size: int) -> ClozeBatch:
+        """Random words, some unknown; the first document is empty, and every third answer is not in its document."""
+        rng = np.random.default_rng(batch_size)
+        size = self.config["vocab_size"] + 3
+        ids = np.arange(size)
+        ids[-3:] = UNK  # three different unknown words
+        words = np.delete(np.arange(size), [0, 2, EOS])
+        documents = [rng.choice(words, 3 * n % 11) for n in range(batch_size)]
+        queries = [rng.choice(words, 1 + (n + 2) % 5) for n in range(batch_size)]
+        answers = [int(d[n % len(d)]) if len(d) and n % 3 != 2 else size - 1 for n, d in enumerate(documents)]
+        candidates = [
+            np.append(rng.choice(words, 3), answer) if n % 4 else np.empty(0, int) for n, answer in enumerate(answers)
+        ]
+        return collate_questions(documents, queries, candidates, answers, ids)
+
+    @evaluated
+    def golden(self) -> dict[str, Tensor]:
+        """The weights for a fixed batch."""
+        batch = self.example_batch(6)
+        weights, _ = self(batch)
+        return {**{name: x for name, x in batch._asdict().items() if name != "answers"}, "weights": weights}

@@ -1,0 +1,219 @@
+"""Re-ranking of the N best answers of a reader by how well each one fills the query.
+
+Cui et al. 2017, "Attention-over-Attention Neural Networks for Reading Comprehension", section 4,
+https://arxiv.org/abs/1607.04423. Each of the N best candidates c takes the place of the blank and gets four features
+f(c): the log-probability that the reader gives it, and that of the filled query under three n-gram models: a global one
+of the training documents, a local one of the document at hand, and a global one of word classes. The answer is
+argmax_c w . f(c), with weights w learnt on validation questions.
+
+    reranker = Reranker.fit(reader, training_texts, validation_questions)
+    reranker.answer(document, query).answer
+
+Differs from the paper:
+- w maximises the likelihood of the right answers among the N best, softmax_c(w . f(c)), less a small quadratic penalty;
+  a convex problem with one solution. The paper takes K-best MIRA.
+- Word classes are clusters (k-means) of the reader's own embeddings instead of those of mkcls.
+- The n-gram models are interpolated Kneser-Ney models of order 3 by default; the paper's are of order 8, made by SRILM.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.tasks.reading import Reading, ReadingModule
+from zoo.text.words import BLANK, split_words, word_id
+
+FEATURES = ("reader", "global", "local", "classes")
+Question = tuple[str, str, Sequence[str] | None, str]  # document, query, candidates or None, answer
+
+_LEAST = 1e-6  # probability of a candidate to which the reader gives none
+_PENALTY = 1e-3
+
+
+class NGramModel:
+    """Interpolated Kneser-Ney model of words, or of any other symbols (Chen and Goodman 1999).
+
+    P(w | h) = (c(h w) - d) / sum_v c(h v) + d N(h) / sum_v c(h v) P(w | h without its first symbol), where N(h) is the
+    number of different symbols that follow h. For the longest h, c counts occurrences; for shorter ones the different
+    symbols before h w. The end of the recursion is a uniform distribution over the symbols and one that stands for all
+    that never occurred.
+
+    Args:
+        texts: Sequences of symbols; each begins after nothing.
+        order: n, symbols of an n-gram.
+        discount: d.
+    """
+
+    def __init__(self, texts: Iterable[Sequence[Hashable]], order: int = 3, discount: float = 0.75):
+        if order < 1:
+            raise ValueError(f"order must be at least 1; got {order}")
+        self.order, self.discount = order, discount
+        grams: Counter[tuple] = Counter()
+        for text in texts:
+            padded = [*[None] * (order - 1), *text]
+            grams.update(zip(*(padded[n:] for n in range(order)), strict=False))
+        self.following: list[
+            dict[tuple, tuple[Counter, int]]
+        ] = []  # of histories of 0, 1, ... symbols: counts and their sum
+        for _ in range(order):
+            following: dict[tuple, Counter] = defaultdict(Counter)
+            for *history, symbol in grams:
+                following[tuple(history)][symbol] = grams[(*history, symbol)]
+            self.following.insert(0, {history: (found, found.total()) for history, found in following.items()})
+            grams = Counter(gram[1:] for gram in grams)
+        self.size = len(self.following[0][()][0]) if self.following[0] else 0
+
+    def probability(self, symbol: Hashable, history: Sequence[Hashable]) -> float:
+        """P(symbol | history), of whose end as much is read as was seen."""
+        p = 1 / (self.size + 1)
+        for n, table in enumerate(self.following):
+            key = tuple(history[len(history) - n :])
+            if len(key) < n or key not in table:
+                break
+            found, total = table[key]
+            p = (max(found[symbol] - self.discount, 0) + self.discount * len(found) * p) / total
+        return p
+
+    def log_probability(self, text: Sequence[Hashable]) -> float:
+        """Of a whole text, in nats."""
+        padded = [*[None] * (self.order - 1), *text]
+        return sum(math.log(self.probability(padded[n], padded[:n])) for n in range(self.order - 1, len(padded)))
+
+
+@dataclass(frozen=True)
+class Reranker:
+    """A reader and what ranks its best answers again; made by `fit`.
+
+    Attributes:
+        weights: Of each of FEATURES.
+    """
+
+    reader: ReadingModule
+    n_best: int
+    global_model: NGramModel
+    class_model: NGramModel
+    classes: tuple[int, ...]  # of each id of the vocabulary
+    weights: dict[str, float]
+
+    @classmethod
+    def fit(
+        cls,
+        reader: ReadingModule,
+        texts: Iterable[str],
+        questions: Sequence[Question],
+        n_best: int = 5,
+        order: int = 3,
+        num_classes: int = 100,
+    ) -> "Reranker":
+        """Counts n-grams and learns the weights.
+
+        Args:
+            reader: A trained reader with its vocabulary.
+            texts: Documents of the training data, for the global model and that of word classes.
+            questions: Validation data: (document, query, candidates or None, answer) as of `reader.answer`.
+            n_best: N, candidates that are ranked again.
+            order: Of the n-gram models.
+            num_classes: Word classes, at most.
+
+        Raises:
+            ValueError: A number is below 1, there is no text, or no question has its answer among the N best.
+        """
+        for name, value in (("n_best", n_best), ("order", order), ("num_classes", num_classes)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1; got {value}")
+        reader.check_ready(reader.tokenizer)
+        documents = [split_words(text, reader.tokenizer) for text in texts]
+        if not any(documents):
+            raise ValueError("the n-gram models need texts with words; got none")
+        classes = tuple(_clusters(reader.embedding.weight.detach()[: len(reader.tokenizer)], num_classes).tolist())
+        of_classes = NGramModel(
+            ([classes[word_id(word, reader.tokenizer)] for word in words] for words in documents), order
+        )
+        unweighted = cls(
+            reader, n_best, NGramModel(documents, order), of_classes, classes, dict.fromkeys(FEATURES, 0.0)
+        )
+        columns = zip(*questions, strict=True) if questions else ((),) * 4
+        *given, answers = (list(column) for column in columns)
+        found = []
+        for reading, answer in zip(reader.answer(*given), answers, strict=True):
+            candidates = unweighted.best(reading)
+            if answer in candidates:
+                found.append((unweighted.features(reading, candidates), candidates.index(answer)))
+        if not found:
+            raise ValueError(
+                f"none of {len(questions)} questions has its answer among the {n_best} best; "
+                "give more, or a larger n_best"
+            )
+        return replace(unweighted, weights=dict(zip(FEATURES, _learn(found).tolist(), strict=True)))
+
+    def answer(self, document: Any, query: Any, candidates: Any = None) -> Reading | list[Reading]:
+        """As `ReadingModule.answer`, with the N best candidates ranked again.
+
+        These share the probability that the reader gives to them together.
+        """
+        found = self.reader.answer(document, query, candidates)
+        return self.rerank(found) if isinstance(found, Reading) else [self.rerank(reading) for reading in found]
+
+    def rerank(self, reading: Reading) -> Reading:
+        """The same reading with the answer and the probabilities after re-ranking."""
+        candidates = self.best(reading)
+        weights = torch.tensor([self.weights[name] for name in FEATURES], dtype=torch.float64)
+        shares = (self.features(reading, candidates) @ weights).softmax(0)
+        total = sum(reading.probabilities[word] for word in candidates)
+        again = {word: total * share for word, share in zip(candidates, shares.tolist(), strict=True)}
+        return replace(
+            reading, answer=candidates[int(shares.argmax())], probabilities={**reading.probabilities, **again}
+        )
+
+    def best(self, reading: Reading) -> list[str]:
+        """The N best candidates, the best first."""
+        return sorted(reading.probabilities, key=lambda word: -reading.probabilities[word])[: self.n_best]
+
+    def features(self, reading: Reading, candidates: Sequence[str]) -> Tensor:
+        """FEATURES of each candidate in the place of the blank, (N, 4) float64."""
+        local = NGramModel([reading.document], self.global_model.order)
+        rows = []
+        for word in candidates:
+            filled = [word if asked == BLANK else asked for asked in reading.query]
+            classes = [self.classes[word_id(part, self.reader.tokenizer)] for part in filled]
+            scores = [
+                model.log_probability(text)
+                for model, text in ((self.global_model, filled), (local, filled), (self.class_model, classes))
+            ]
+            rows.append([math.log(max(reading.probabilities[word], _LEAST)), *scores])
+        return torch.tensor(rows, dtype=torch.float64)
+
+
+def _learn(found: Sequence[tuple[Tensor, int]]) -> Tensor:
+    """The weights w (4,) that maximise the mean of log softmax(F w)[right] over features F (N, 4), less a penalty."""
+    weights = torch.zeros(len(FEATURES), dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights], max_iter=500, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        nll = -torch.stack([(features @ weights).log_softmax(0)[right] for features, right in found]).mean()
+        total = nll + _PENALTY * weights.square().sum()
+        total.backward()
+        return total
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    return weights.detach()
+
+
+def _clusters(vectors: Tensor, count: int, rounds: int = 20) -> Tensor:
+    """k-means: vectors (V, E) -> number of the cluster of each, (V,)."""
+    start = torch.randperm(len(vectors), generator=torch.Generator().manual_seed(0))[:count]
+    vectors = vectors.cpu().double()
+    centres = vectors[start]
+    for _ in range(rounds):
+        nearest = torch.cdist(vectors, centres).argmin(1)
+        sizes = torch.bincount(nearest, minlength=len(centres)).unsqueeze(1)
+        sums = torch.zeros_like(centres).index_add(0, nearest, vectors)
+        centres = torch.where(sizes > 0, sums / sizes.clamp(min=1), centres)
+    return nearest

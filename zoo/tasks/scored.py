@@ -1,0 +1,83 @@
+"""ScoredModule: validation and tests of models whose outputs are scored: translations, captions, labels, answers."""
+
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from zoo.metrics import Mean
+from zoo.tasks.base import ZooModule
+
+
+class Scores(Protocol):
+    """What sums up a whole data set."""
+
+    def compute(self) -> dict[str, float]:
+        """Values by name, of all processes; an attribute `signatures` may say how some were computed."""
+
+
+class ScoredModule(ZooModule):
+    """Logs val/loss, val/SCORE and test/SET/SCORE, and prints the scores of `zoo validate` and `zoo test`.
+
+    Class attributes:
+        shown: scores in the progress bar; the first one if there are none.
+    """
+
+    shown: ClassVar[tuple[str, ...]] = ()
+
+    # ---- filled in by the task ----
+
+    def new_scores(self) -> Scores:
+        """Scores of nothing yet."""
+        raise NotImplementedError
+
+    def score(self, batch: Any, scores: Any, validating: bool) -> tuple[Tensor, int] | None:
+        """Adds a batch to the scores. Returns its summed loss and number of items if `validating`. Autocast is off."""
+        raise NotImplementedError
+
+    # ---- the loops ----
+
+    def on_validation_epoch_start(self) -> None:
+        self._scores, self._val_loss = {"val": self.new_scores()}, Mean()
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        if batch is not None:
+            with torch.autocast(
+                self.device.type, enabled=False
+            ):  # a score does not depend on the precision of the training
+                self._val_loss.update(*self.score(batch, self._scores["val"], validating=True))
+
+    def on_validation_epoch_end(self) -> None:
+        self.log("val/loss", self._val_loss.compute(), prog_bar=True)
+        self._report("val", "val", validating=True)
+
+    def on_test_epoch_start(self) -> None:
+        self._scores = {name: self.new_scores() for name in self.trainer.datamodule.test_names}
+
+    def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        if batch is not None:
+            name = self.trainer.datamodule.test_names[dataloader_idx]
+            with torch.autocast(self.device.type, enabled=False):
+                self.score(batch, self._scores[name], validating=False)
+
+    def on_test_epoch_end(self) -> None:
+        for name in self._scores:
+            self._report(name, f"test/{name}", validating=False)
+
+    def _report(self, name: str, prefix: str, validating: bool) -> None:
+        values = self._scores[name].compute()
+        shown = self.shown or (next(iter(values)),)
+        for key, value in values.items():
+            self.log(f"{prefix}/{key}", value, prog_bar=key in shown)
+        if self.trainer.state.fn == "fit":
+            return
+        signatures = getattr(self._scores[name], "signatures", {})
+        width = max(12, *map(len, values))
+        lines = [f"  {key:{width}}{value:6.2f}  {signatures.get(key, '')}".rstrip() for key, value in values.items()]
+        self.print("\n".join([f"\n{name}, {self._decoding(validating)}fp32", *lines]))
+
+    def _decoding(self, validating: bool) -> str:
+        """How a model that searches finds its outputs."""
+        if "beam_size" not in self.config:
+            return ""
+        return f"beam {1 if validating else self.config['beam_size']}, length penalty {self.config['length_penalty']}, "

@@ -1,0 +1,518 @@
+"""TranslationModule: what every encoder-decoder shares: loss, schedule, scores, search and `translate`.
+
+A model fills in the mathematics
+
+    encode(src, src_lengths)     -> memory, state      once a sentence; memory and state are tuples of tensors
+    decode(tgt, memory, state)   -> readouts, weights  teacher forcing, all steps
+    step(tokens, state, memory, t) -> readouts, state, weights    one step of a search
+
+and owns `embeddings` (Embeddings), whose output layer turns readouts into scores of the target vocabulary.
+
+Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size, V target vocabulary.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from zoo.batches.translation import PairBatch, pad_batch
+from zoo.layers.losses import output_loss
+from zoo.layers.search import SearchResult, check_search, search
+from zoo.metrics import CorpusScore
+from zoo.tasks.alignment import PAIRS, Alignment, Pair, pair_words, word_alignment, word_pieces
+from zoo.tasks.base import as_list, check_assets, check_batch_size, evaluated, existing, finite
+from zoo.tasks.optimizer import adamw, check_schedule
+from zoo.tasks.scored import ScoredModule
+from zoo.tasks.task import Task
+from zoo.tasks.vocabulary import extend_embedding, extend_output
+from zoo.text import EOS, PAD, UNK, Tokenizer
+from zoo.utils.extras import require
+
+MAX_SOURCE_TOKENS = 1000  # one sentence; a longer text is many sentences
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translated sentence."""
+
+    text: str
+    score: float  # length-normalised log-probability
+    source_tokens: list[str]
+    tokens: list[str]  # target tokens, the end of the sentence included
+    attention: Tensor | None  # (len(tokens), len(source_tokens)) weights; None for a model without attention
+    n_best: list[tuple[str, float]] = field(
+        default_factory=list
+    )  # (text, score), best first; those drawn at random as drawn
+
+    def line(self) -> str:
+        """The answer as one line."""
+        return self.text
+
+    def plot(self, path: str | os.PathLike) -> Path:
+        """Draws the alignment heat map into an image file (format by its ending) and returns the path."""
+        from zoo.plots import alignment_heatmap
+
+        if not self.tokens:
+            raise ValueError("an empty translation has no attention to plot; translate a sentence first")
+        if self.attention is None:
+            raise ValueError("this model has no attention to plot; load one that has, e.g. a bahdanau or luong model")
+        return alignment_heatmap(path, self.source_tokens, self.tokens, self.attention)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values; `n_best` only if there are several."""
+        attention = self.attention
+        found = {
+            "text": self.text,
+            "score": finite(self.score),
+            "source_tokens": self.source_tokens,
+            "tokens": self.tokens,
+            "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
+        }
+        if len(self.n_best) > 1:
+            found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
+        return found
+
+
+class Embeddings(nn.Module):
+    """Source and target embeddings and the output layer, with the sharing that was asked for (Press and Wolf 2017).
+
+    A tied matrix needs small entries as an output layer and unit variance as an input, so its rows are scaled by
+    sqrt(embedding_size) when they are looked up (Vaswani et al. 2017, section 3.4).
+
+    Args:
+        src_vocab_size, tgt_vocab_size, embedding_size: sizes.
+        shared_vocab: one matrix for both languages.
+        tie_output: the output layer is the target embedding matrix; readouts are first projected to its size.
+        readout_size: D, size of the readouts.
+    """
+
+    def __init__(
+        self,
+        src_vocab_size: int,
+        tgt_vocab_size: int,
+        embedding_size: int,
+        shared_vocab: bool,
+        tie_output: bool,
+        readout_size: int,
+    ):
+        super().__init__()
+        if shared_vocab and src_vocab_size != tgt_vocab_size:
+            raise ValueError(
+                f"shared_vocab needs equal vocabulary sizes; got src_vocab_size {src_vocab_size} and tgt_vocab_size "
+                f"{tgt_vocab_size}"
+            )
+        self.scale = embedding_size**0.5
+        self.tgt_table = nn.Embedding(tgt_vocab_size, embedding_size, padding_idx=PAD)
+        if not shared_vocab:
+            self.src_table = nn.Embedding(src_vocab_size, embedding_size, padding_idx=PAD)
+        for table in {self.source: None, self.tgt_table: None}:
+            nn.init.normal_(table.weight, std=1 / self.scale)
+            table.weight.detach()[PAD] = 0
+        self.bridge = nn.Linear(readout_size, embedding_size, bias=False) if tie_output else nn.Identity()
+        self.output = nn.Linear(embedding_size if tie_output else readout_size, tgt_vocab_size)
+        if tie_output:
+            self.output.weight = self.tgt_table.weight
+        nn.init.zeros_(self.output.bias)
+
+    @property
+    def source(self) -> nn.Embedding:
+        """The source embeddings. A shared one is no submodule of its own: tools that replace modules must find it
+        once.
+        """
+        return self._modules.get("src_table", self.tgt_table)
+
+    def extend(self, known: tuple[int, int], sizes: tuple[int, int], pieces: tuple[list, list] = ([], [])) -> None:
+        """Gives source and target rows for more words, see zoo/tasks/vocabulary.py; what is shared or tied stays so.
+
+        Args:
+            known: tokens of source and target that have their row.
+            sizes: tokens of both afterwards.
+            pieces: known tokens of which each new one of both is made, if any.
+        """
+        if self.source is not self.tgt_table:
+            extend_embedding(self.source, known[0], sizes[0], pieces[0])
+        extend_embedding(self.tgt_table, known[1], sizes[1], pieces[1])
+        extend_output(self.output, known[1], sizes[1], tied=self.output.weight is self.tgt_table.weight)
+
+    def src(self, ids: Tensor) -> Tensor:
+        """Source ids (...) -> (..., E)."""
+        return self.source(ids) * self.scale
+
+    def tgt(self, ids: Tensor) -> Tensor:
+        """Target ids (...) -> (..., E)."""
+        return self.tgt_table(ids) * self.scale
+
+    def logits(self, readouts: Tensor) -> Tensor:
+        """Readouts (..., D) -> (..., V)."""
+        return self.output(self.bridge(readouts))
+
+    def loss(self, readouts: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
+        """Summed cross-entropy of readouts (N, D) and labels (N,)."""
+        return output_loss(self.output, self.bridge(readouts), labels, label_smoothing)
+
+
+class TranslationModule(ScoredModule):
+    """Base class of the translation models.
+
+    Every subclass takes these among its `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
+    label_smoothing, learning_rate, warmup_steps, total_steps, cycles, weight_decay, beam_size, length_penalty.
+    """
+
+    task = Task(
+        "translation", "translate", "text", Translation, "translation", 'model.translate("...").text', searches=True
+    )
+    embeddings: Embeddings
+    max_source_tokens: int = MAX_SOURCE_TOKENS  # of one sentence, its end not counted
+    src_tokenizer: Tokenizer | None = None
+    tgt_tokenizer: Tokenizer | None = None
+
+    def __init__(self):
+        super().__init__()
+        c = self.config
+        if not 0 <= c["label_smoothing"] < 1:
+            raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
+        check_schedule(c)
+        check_search(c["beam_size"], c["length_penalty"])
+
+    # ---- filled in by the model ----
+
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[NamedTuple, tuple]:
+        """src (B, S), src_lengths (B,) -> memory of tensors (B, ...), first decoder state of tensors (B, ...)."""
+        raise NotImplementedError
+
+    def decode(self, tgt: Tensor, memory: NamedTuple, state: tuple) -> tuple[Tensor, Tensor | None]:
+        """Decoder inputs tgt (B, T) -> readouts (B, T, D), weights (B, T, S) or None."""
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor | None]:
+        """Last tokens (B, K), state (B, K, ...), memory, number of the step -> readouts (B, K, D), state, weights (B,
+        K, S) or None.
+        """
+        raise NotImplementedError
+
+    # ---- training ----
+
+    def forward(self, src: Tensor, src_lengths: Tensor, tgt: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Teacher forcing.
+
+        Args:
+            src: (B, S) source ids, each row ending with EOS, then PAD.
+            src_lengths: (B,) real source tokens.
+            tgt: (B, T) decoder inputs, BOS first.
+
+        Returns:
+            logits (B, T, V) and attention weights (B, T, S) (None without attention, and in the training of a
+            Transformer).
+        """
+        memory, state = self.encode(src, src_lengths)
+        readouts, weights = self.decode(tgt, memory, state)
+        return self.embeddings.logits(readouts), weights
+
+    def loss(self, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, int]:
+        """Summed loss in nats over the real target tokens, and their number. Pads never reach the output layer."""
+        memory, state = self.encode(batch.src, batch.src_lengths)
+        readouts, _ = self.decode(batch.tgt[:, :-1], memory, state)
+        labels = batch.tgt[:, 1:]
+        real = labels != PAD
+        return self.embeddings.loss(readouts[real], labels[real], label_smoothing), int(batch.tgt_lengths.sum())
+
+    def check_extras(self, stage: str, validates: bool) -> None:
+        if stage != "fit" or validates:
+            require("scores", f"the BLEU {'after each epoch' if stage == 'fit' else 'of translations'}")
+
+    def setup(self, stage: str) -> None:
+        self.check_extras(stage, bool(self.trainer.limit_val_batches))
+        super().setup(stage)
+
+    def adapt(self, data: Any, stage: str) -> None:
+        """Takes the vocabularies of a data module: as they are, or the words that they add to those of a pretrained
+        model.
+        """
+        if self.src_tokenizer is not None:
+            self._take(data.src_tokenizer, data.tgt_tokenizer)
+            return
+        for side in ("src", "tgt"):
+            tokenizer, size = getattr(data, f"{side}_tokenizer"), self.config[f"{side}_vocab_size"]
+            if len(tokenizer) > size:
+                raise ValueError(
+                    f"the data has a {side} vocabulary of {len(tokenizer)} tokens, the model one of {size}; "
+                    f"set {side}_vocab_size to at least {len(tokenizer)}"
+                )
+        self.src_tokenizer, self.tgt_tokenizer = data.src_tokenizer, data.tgt_tokenizer
+
+    def extend_vocabulary(self, words: Sequence[str], tgt_words: Sequence[str] = ()) -> None:
+        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit
+        (zoo/tasks/vocabulary.py).
+
+        Args:
+            words: single words (characters, if the model reads characters), of the source, or of both languages if they
+                have one vocabulary; those that are there are passed over.
+            tgt_words: the same of the target.
+
+        Raises:
+            ValueError: no tokenizer, or a word that is several to it.
+        """
+        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
+        if self.src_tokenizer is self.tgt_tokenizer:
+            tokenizer = self.src_tokenizer.extended([*words, *tgt_words])
+            self._take(tokenizer, tokenizer)
+        else:
+            self._take(self.src_tokenizer.extended(words), self.tgt_tokenizer.extended(tgt_words))
+
+    def _take(self, src: Tokenizer, tgt: Tokenizer) -> None:
+        """Goes over to tokenizers that are this model's, or this model's with more words."""
+        olds, news = (self.src_tokenizer, self.tgt_tokenizer), (src, tgt)
+        if sum(map(len, news)) <= sum(map(len, olds)):
+            return
+        words = (new.tokens(range(len(old), len(new))) for old, new in zip(olds, news))
+        encoded = ([old.encode(word) for word in added] for old, added in zip(olds, words))
+        pieces = tuple([[] if UNK in ids else ids for ids in side] for side in encoded)
+        self._extend(tuple(map(len, olds)), tuple(map(len, news)), pieces)
+        self.src_tokenizer, self.tgt_tokenizer = news
+
+    def _extend(self, known: tuple[int, int], sizes: tuple[int, int], pieces: tuple[list, list] = ([], [])) -> None:
+        if sizes == known:
+            return
+        self.embeddings.extend(known, sizes, pieces)
+        for side, table in (("src", self.embeddings.source), ("tgt", self.embeddings.tgt_table)):
+            self.config[f"{side}_vocab_size"] = len(table.weight)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Makes room for the words of the checkpoint first, if a training added some."""
+        config = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
+        known, sizes = (tuple(c.get(f"{side}_vocab_size", 0) for side in ("src", "tgt")) for c in (self.config, config))
+        self._extend(known, tuple(map(max, known, sizes)))
+        super().on_load_checkpoint(checkpoint)
+
+    def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
+        loss, tokens = self.loss(batch, self.config["label_smoothing"])
+        self.log("train/loss", loss.detach() / tokens, prog_bar=True, batch_size=tokens)
+        return self.normalize_gradient(loss, tokens)
+
+    def new_scores(self) -> CorpusScore:
+        return CorpusScore(self.trainer.datamodule.tgt_lang, self.trainer.datamodule.tokenized)
+
+    def score(self, batch: PairBatch, scores: CorpusScore, validating: bool) -> tuple[Tensor, int] | None:
+        loss = self.loss(batch) if validating else None
+        found = self._search(
+            batch.src, batch.src_lengths, 1 if validating else self.config["beam_size"], return_attention=False
+        )
+        scores.update([self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.tgt_text)
+        return loss
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        return adamw(self, self.config)
+
+    # ---- use ----
+
+    @evaluated
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        beam_size: int | None = None,
+        n_best: int = 1,
+        length_penalty: float | None = None,
+        no_repeat_ngram: int = 0,
+        allow_unk: bool = False,
+        temperature: float | None = None,
+        top_k: int = 0,
+        batch_size: int = 64,
+    ) -> "Translation | list[Translation]":
+        """Translates raw text.
+
+        Args:
+            texts: one sentence or many; an empty one gives an empty translation.
+            beam_size: hypotheses kept; 1 is greedy search. The model's own setting (5) if not given.
+            n_best: alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search ends with fewer
+                different texts.
+            length_penalty: alpha of the length normalisation; the model's own setting if not given.
+            no_repeat_ngram: n > 0 forbids repeating any n-gram of tokens.
+            allow_unk: let the model write unknown-word tokens.
+            temperature: draw `n_best` translations at random instead of searching; 1 is the model's own distribution.
+            top_k: with a temperature: draw each token from the k most probable ones only; 0 from all.
+            batch_size: sentences translated together.
+
+        Returns:
+            One Translation for a string, a list of them for a list, in the order given.
+
+        Raises:
+            ValueError: no tokenizer, a text longer than 1,000 tokens, or an option outside its range.
+            TypeError: `texts` is neither a string nor a sequence of strings.
+        """
+        check_batch_size(batch_size)
+        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else as_list(texts, "translate")
+        if wrong := next((t for t in texts if not isinstance(t, str)), None):
+            raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
+        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
+        ids = self.src_tokenizer.encode_batch(texts)
+        self._check_lengths(ids)
+        beam_size = self.config["beam_size"] if beam_size is None else beam_size
+        searched = n_best > 1 and temperature is None  # several hypotheses may be one text, written in other pieces
+        results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(texts)
+        order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            batch = pad_batch([ids[n] for n in rows])
+            found = self._search(
+                batch.src.to(self.device),
+                batch.src_lengths.to(self.device),
+                beam_size,
+                n_best=max(n_best, beam_size) if searched else n_best,
+                length_penalty=length_penalty,
+                no_repeat_ngram=no_repeat_ngram,
+                allow_unk=allow_unk,
+                temperature=temperature,
+                top_k=top_k,
+            )
+            for i, n in enumerate(rows):
+                results[n] = self._translation(found, i, ids[n], n_best if searched else None)
+        return results[0] if one else results
+
+    @evaluated
+    def align(self, pairs: Pair | Sequence[Pair], batch_size: int = 64) -> Alignment | list[Alignment]:
+        """Which source words each word of a given translation attends to, when the decoder is made to write it.
+
+        Args:
+            pairs: (source, target), or a list of such pairs; each side is a text, whose words are what lies between
+                spaces, or a list of words.
+            batch_size: pairs aligned together.
+
+        Returns:
+            One Alignment for one pair, a list of them for a list, in the order given.
+
+        Raises:
+            ValueError: the model has no attention or no tokenizer, or a text is too long.
+            TypeError: `pairs` is something else, such as a tuple of pairs.
+        """
+        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
+        check_batch_size(batch_size)
+        one = isinstance(pairs, tuple)
+        words = [pair_words(pair) for pair in ([pairs] if one else as_list(pairs, "align", PAIRS))]
+        pieces = [
+            (word_pieces(self.src_tokenizer, source), word_pieces(self.tgt_tokenizer, target))
+            for source, target in words
+        ]
+        ids = [[list(chain.from_iterable(pair[side])) for pair in pieces] for side in (0, 1)]
+        for side in ids:
+            self._check_lengths(side)
+        results = [Alignment(source, target, torch.zeros(len(target), len(source)), []) for source, target in words]
+        order = sorted(
+            (n for n, (source, target) in enumerate(words) if source and target), key=lambda n: len(words[n][0])
+        )
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            batch = pad_batch(*([side[n] for n in rows] for side in ids))
+            src, lengths, tgt = (x.to(self.device) for x in batch[:3])
+            _, weights = self(src, lengths, tgt[:, :-1])
+            if weights is None:
+                raise ValueError(
+                    "this model has no attention to align with; load one that has, e.g. a bahdanau or luong model"
+                )
+            for row, n in zip(weights.float().cpu(), rows, strict=True):
+                results[n] = word_alignment(row, *words[n], *pieces[n])
+        return results[0] if one else results
+
+    def _check_lengths(self, ids: Sequence[Sequence[int]]) -> None:
+        for n, row in enumerate(ids):
+            if len(row) > self.max_source_tokens:
+                raise ValueError(
+                    f"text {n + 1} has {len(row):,} tokens; at most {self.max_source_tokens:,} are allowed. Split it "
+                    "into sentences"
+                )
+
+    @torch.no_grad()
+    def _search(
+        self,
+        src: Tensor,
+        src_lengths: Tensor,
+        beam_size: int,
+        length_penalty: float | None = None,
+        allow_unk: bool = False,
+        **options: Any,
+    ) -> SearchResult:
+        memory, state = self.encode(src, src_lengths)
+
+        def step(tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor | None]:
+            readouts, state, weights = self.step(tokens, state, memory, t)
+            return self.embeddings.logits(readouts), state, weights
+
+        vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]
+        forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer that no token uses
+        options["forbid"] = (*forbid,) if allow_unk else (UNK, *forbid)
+        options.setdefault("max_length", src_lengths * 3 // 2 + 10)
+        options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
+        state = tuple(x.unsqueeze(1) for x in state)  # (B, 1, ...)
+        return search(step, state, memory, beam_size=beam_size, **options)
+
+    def _translation(self, found: SearchResult, row: int, source: list[int], different: int | None) -> Translation:
+        """One row of a search; `n_best` are all its hypotheses, or the `different` best texts among them."""
+        n_best = []
+        for n in range(found.tokens.size(1)):
+            ids = found.tokens[row, n, : found.lengths[row, n]].tolist()
+            n_best.append((self.tgt_tokenizer.decode(ids), float(found.scores[row, n])))
+        if different is not None:
+            scores: dict[str, float] = {}
+            for text, score in n_best:
+                scores.setdefault(text, score)
+            n_best = list(scores.items())[:different]
+        best = found.tokens[row, 0, : found.lengths[row, 0]].tolist()
+        weights = found.attn_weights
+        return Translation(
+            text=n_best[0][0],
+            score=n_best[0][1],
+            source_tokens=self.src_tokenizer.tokens([*source, EOS]),
+            tokens=self.tgt_tokenizer.tokens(best),
+            attention=None if weights is None else weights[row, 0, : len(best), : len(source) + 1].cpu(),
+            n_best=n_best,
+        )
+
+    # ---- bundle and tests ----
+
+    def assets(self) -> dict[str, str]:
+        """tokenizer.json, or tokenizer.src.json and tokenizer.tgt.json."""
+        if self.src_tokenizer is None or self.tgt_tokenizer is None:
+            return {}
+        if self.src_tokenizer is self.tgt_tokenizer:
+            return {"tokenizer.json": self.src_tokenizer.to_json()}
+        return {"tokenizer.src.json": self.src_tokenizer.to_json(), "tokenizer.tgt.json": self.tgt_tokenizer.to_json()}
+
+    def load_assets(self, assets: dict[str, str]) -> None:
+        src, tgt = self.config["src_vocab_size"], self.config["tgt_vocab_size"]
+        if "tokenizer.json" in assets:
+            check_assets(assets, name := "tokenizer.json")
+            self.src_tokenizer = self.tgt_tokenizer = Tokenizer.from_json(assets[name], min(src, tgt), name)
+        elif assets:
+            check_assets(assets, src_name := "tokenizer.src.json", tgt_name := "tokenizer.tgt.json")
+            self.src_tokenizer = Tokenizer.from_json(assets[src_name], src, src_name)
+            self.tgt_tokenizer = Tokenizer.from_json(assets[tgt_name], tgt, tgt_name)
+
+    def example_batch(self, batch_size: int) -> PairBatch:
+        """Random ids with lengths from 1 up; what the common tests train on."""
+        generator = torch.Generator().manual_seed(batch_size)
+
+        def rows(vocab_size: int, longest: int) -> list[list[int]]:
+            lengths = [n % longest for n in range(batch_size)]
+            return [torch.randint(EOS + 1, vocab_size, (n,), generator=generator).tolist() for n in lengths]
+
+        return pad_batch(rows(self.config["src_vocab_size"], 7), rows(self.config["tgt_vocab_size"], 5))
+
+    @evaluated
+    def golden(self) -> dict[str, Tensor]:
+        """About a hundred columns of the logits of a fixed batch, and the beam search's output for it."""
+        batch = self.example_batch(6)
+        logits, _ = self(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+        found = self._search(batch.src, batch.src_lengths, self.config["beam_size"])
+        logits = logits[..., :: max(1, logits.size(-1) // 100)].contiguous()
+        return {
+            "src": batch.src,
+            "src_lengths": batch.src_lengths,
+            "tgt": batch.tgt,
+            "logits": logits,
+            "tokens": found.tokens,
+        }

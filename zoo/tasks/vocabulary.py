@@ -1,0 +1,74 @@
+"""Rows for new words in the embeddings and output layers of a trained model; those of all other words stay, to the bit.
+
+Parameters stay the same objects, so what was tied or shared stays so.
+
+Shapes: V words, N new ones, E embedding size.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from zoo.text import EOS
+
+
+def extend_embedding(table: nn.Embedding, known: int, size: int, pieces: Sequence[Sequence[int]] = ()) -> None:
+    """Gives the tokens known .. size-1 rows; the table grows if it must.
+
+    A word of known pieces gets the mean of their rows. Any other gets a row like those of known words: each entry is
+    drawn from the
+    normal distribution of its column, the same ones each time.
+
+    Args:
+        pieces: of each new token, may be none.
+    """
+    words = _of_words(table.weight, known)
+    noise = torch.randn(size - known, words.size(1), generator=torch.Generator().manual_seed(known))
+    rows = words.mean(0) + words.std(0, correction=0) * noise.to(words)
+    for row, ids in zip(rows, pieces):
+        if ids:
+            row[:] = table.weight.detach()[list(ids)].mean(0)
+    _set_rows(table.weight, known, rows)
+    table.num_embeddings = len(table.weight)
+
+
+def extend_output(layer: nn.Linear, known: int, size: int, tied: bool) -> None:
+    """The same for an output layer, so that new words are hardly written before they are learnt: the mean row of the
+    known words (a tied layer has the row of its embedding), and the smallest of their biases.
+    """
+    if not tied:
+        _set_rows(layer.weight, known, _of_words(layer.weight, known).mean(0).expand(size - known, -1))
+    _set_rows(layer.bias, known, _of_words(layer.bias, known).min().expand(size - known))
+    layer.out_features = len(layer.bias)
+
+
+def place_vectors(table: nn.Embedding, known: int, vectors: Tensor, found: Tensor) -> None:
+    """Word vectors for rows known .. V-1 of an embedding, by the linear map (least squares) from the vectors of known
+    words to their rows. Nothing is done where fewer than 2 E known words have a vector.
+
+    Args:
+        vectors: (V, E) of any space.
+        found: (V,) bool, whether there is one.
+    """
+    pairs = found.clone()
+    pairs[: EOS + 1] = pairs[known:] = False
+    if pairs.sum() < 2 * vectors.size(1):
+        return
+    rows = table.weight.detach()
+    to_rows = torch.linalg.lstsq(vectors[pairs].double(), rows[: len(pairs)][pairs].double().cpu()).solution
+    new = found.clone()
+    new[:known] = False
+    rows[: len(new)][new] = (vectors[new].double() @ to_rows).to(rows)
+
+
+def _of_words(rows: Tensor, known: int) -> Tensor:
+    """Rows of the known tokens that are no special ones; all rows, if there are no such tokens."""
+    words = rows.detach()[EOS + 1 : known]
+    return words if len(words) else rows.detach()
+
+
+def _set_rows(parameter: nn.Parameter, first: int, rows: Tensor) -> None:
+    old = parameter.detach()
+    parameter.data = torch.cat([old[:first], rows.to(old), old[first + len(rows) :]])
+    parameter.grad = None

@@ -1,0 +1,62 @@
+"""From a document to its sentences."""
+
+import re
+from collections.abc import Iterator
+
+from sentencex import segment
+
+from zoo.text.tokenizer import Tokenizer
+
+_LONGEST_PARAGRAPH = (
+    20_000  # characters; the library's time grows with the square of the quotation marks that are never closed
+)
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of an English text in their order, white space normalised; together they hold all of its words.
+
+    A blank line always ends a sentence, a single line end never does (the text may be hard-wrapped).
+
+    Done by `sentencex` of the Wikimedia Foundation: of the libraries tried it alone splits both text in lower case and
+    text without a space after the full stop; it keeps "the U.S. Army" and "J. R. R. Tolkien" whole, and it takes 0.03
+    ms a review of 230 words, where syntok takes 1 ms and pysbd 6 ms. It is given longer paragraphs in parts, so its
+    time is linear.
+    """
+    # Only plain spaces are passed on: the library stops the whole program at wide ones beside a full stop.
+    paragraphs = (" ".join(paragraph.split()) for paragraph in _BLANK_LINE.split(text))
+    parts = (part for paragraph in paragraphs for part in _parts(paragraph))
+    sentences = (sentence.strip() for part in parts for sentence in segment("en", part))
+    return [sentence for sentence in sentences if sentence]
+
+
+def _parts(paragraph: str) -> Iterator[str]:
+    """A paragraph in parts that are not too long, cut behind a sentence or at least behind a word where that is
+    possible.
+    """
+    start = 0
+    while len(paragraph) - start > _LONGEST_PARAGRAPH:
+        limit = start + _LONGEST_PARAGRAPH
+        stop = max(paragraph.rfind(mark, start, limit) for mark in (". ", "! ", "? "))
+        stop = stop if stop > start else paragraph.rfind(" ", start, limit)
+        end = stop + 1 if stop > start else limit
+        yield paragraph[start:end]
+        start = end
+    yield paragraph[start:]
+
+
+def encode_document(
+    text: str, tokenizer: Tokenizer, max_sentences: int | None = None, max_sentence_words: int | None = None
+) -> tuple[list[list[int]], list[list[str]]]:
+    """Token ids and words (as written) of the sentences of a text; sentences without words are dropped.
+
+    Args:
+        text: a document in English.
+        tokenizer: gives the ids; its kind is best "word_punct".
+        max_sentences: sentences behind so many are dropped.
+        max_sentence_words: words of a sentence behind so many are dropped.
+    """
+    encoded = ((tokenizer.encode(sentence), sentence) for sentence in split_sentences(tokenizer.clean(text)))
+    kept = [(ids, sentence) for ids, sentence in encoded if ids][:max_sentences]
+    ids = [sentence_ids[:max_sentence_words] for sentence_ids, _ in kept]
+    return ids, [tokenizer.words(sentence)[:max_sentence_words] for _, sentence in kept]

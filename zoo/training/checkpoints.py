@@ -1,0 +1,326 @@
+"""Training checkpoints: read from local files only, after they were checked, and written so that none is ever half."""
+
+import errno
+import inspect
+import io
+import logging
+import os
+import re
+import reprlib
+import stat
+import time
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
+
+from zoo.bundles.skeleton import check_types, skeleton
+from zoo.registry import model_class
+from zoo.tasks.base import ZooModule
+from zoo.utils.atomic import new_file
+
+NAN_CHECK = 50  # steps from one look at the weights to the next
+
+log = logging.getLogger(__name__)
+
+
+class NotWrittenError(ValueError):
+    """A checkpoint could not be written; the message names one that is whole."""
+
+
+# ---- reading ----
+
+
+def read_checkpoint(path: str | Path, resume: bool = False) -> dict[str, Any]:
+    """Reads a checkpoint of `zoo fit` onto the CPU. No code in it is ever run.
+
+    Args:
+        path: a local file.
+        resume: whether it must hold the state of a training, and not only a model.
+
+    Raises:
+        ValueError: it is a URL, no file, or damaged; the message names another checkpoint beside it that is whole.
+        OSError: it cannot be read.
+    """
+    path = local_file(path)
+    data = path.read_bytes()
+    if not _is_whole(data):
+        raise ValueError(f"{path} is not a checkpoint, or is damaged{_another(path)}")
+    try:
+        found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # of many classes; what torch does not trust is one of them
+        raise ValueError(f"{path} is not a checkpoint of `zoo fit`, or is damaged{_another(path)}") from error
+    if wrong := _what_is_wrong(found, resume):
+        raise ValueError(f"{path} is not a checkpoint of `zoo fit`: {wrong}{_another(path)}")
+    return found
+
+
+def model_of(path: str | Path) -> ZooModule:
+    """The model of a checkpoint of `zoo fit`, on the CPU, in eval mode.
+
+    Raises:
+        ValueError: it is no such checkpoint, or its weights do not fit its own description of the model.
+    """
+    found = read_checkpoint(path)
+    arguments = dict(found["hyper_parameters"])
+    try:
+        cls = model_class(arguments.pop("_class_path"))
+        if unknown := arguments.keys() - inspect.signature(cls).parameters.keys():
+            raise ValueError(f"{cls.__name__} has no argument {reprlib.repr(min(map(str, unknown)))}")
+        check_types(cls, arguments)
+        shapes = {name: tensor.shape for name, tensor in skeleton(cls, arguments).state_dict().items()}
+        tensors = {name: tensor.shape for name, tensor in found["state_dict"].items()}
+        if differ := [name for name in {**shapes, **tensors} if shapes.get(name) != tensors.get(name)]:
+            raise ValueError(f"its weights do not fit {cls.__name__}: {differ[0]} differs")
+        model = cls(**arguments)
+        model.on_load_checkpoint(found)
+        model.load_state_dict(found["state_dict"])
+    except Exception as error:  # crafted assets raise nearly anything
+        raise ValueError(f"{path} is not a checkpoint of `zoo fit`: {' '.join(str(error).split())[:300]}") from error
+    return model.eval()
+
+
+def local_file(path: str | Path) -> Path:
+    """The path of a checkpoint.
+
+    Raises:
+        ValueError: it is a URL or something else than a file. FileNotFoundError: nothing is there.
+    """
+    if re.search(r"^[A-Za-z][\w+.-]*::|://", str(path)):
+        raise ValueError(
+            f"{path}: checkpoints are read from local files only; download it, if you trust it, and give the path"
+        )
+    path = Path(path)
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path} is not a file; give the path of a checkpoint, e.g. runs/NAME/checkpoints/last.ckpt")
+    return path
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether each part of the archive has the checksum that was written with it."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            stored = all(part.compress_type == zipfile.ZIP_STORED for part in archive.infolist())
+            return stored and archive.testzip() is None
+    except Exception:  # a damaged archive raises nearly anything
+        return False
+
+
+def _another(path: Path) -> str:
+    """The end of a message: the newest whole checkpoint beside one that is not."""
+    others = [other for other in path.parent.glob("*.ckpt") if other.is_file() and other.name != path.name]
+    for other in sorted(others, key=lambda other: other.stat().st_mtime, reverse=True):
+        if _is_whole(other.read_bytes()):
+            return f"; {other} is whole: give --ckpt_path {other}"
+    return ""
+
+
+def _what_is_wrong(found: Any, resume: bool) -> str | None:
+    fields = {"state_dict": dict, "hyper_parameters": dict, "zoo_assets": dict}
+    if resume:
+        fields |= {"loops": dict, "callbacks": dict, "optimizer_states": list, "lr_schedulers": list}
+    if not isinstance(found, dict):
+        return "it holds no dictionary"
+    for name, kind in fields.items():
+        if not isinstance(found.get(name), kind):
+            return f"it has no {name}" if name not in found else f"its {name} has a wrong type"
+    for name in ("zoo_random", "averaging_state", "current_model_state"):  # which not every training has
+        if not (
+            isinstance(part := found.get(name, {}), dict) and all(isinstance(value, Tensor) for value in part.values())
+        ):
+            return f"its {name} has a wrong type"
+    if resume and not (found["loops"] and found["optimizer_states"]):
+        return "it holds a model, but not how far its training was"
+    if not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in found["state_dict"].items()):
+        return "its state_dict holds something else than tensors"
+    if not isinstance(found["hyper_parameters"].get("_class_path"), str):
+        return "it names no class of a model"
+    if not all(isinstance(text, str) for item in found["zoo_assets"].items() for text in item):
+        return "its zoo_assets hold something else than texts"
+    return None
+
+
+# ---- writing ----
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint next to its place, flushes it to the disk and renames it; reads by `read_checkpoint`.
+
+    Lightning's own writer moves a file over from the system's temporary folder, which copies, and so can leave half
+    a checkpoint, when that is another file system.
+
+    Attributes:
+        restoring: path of a checkpoint that was read and is being taken in.
+    """
+
+    restoring: str | None = None
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Saves `checkpoint`; after a crash at any moment `path` is the old file or the new one.
+
+        Raises:
+            NotWrittenError: the disk is full, or the folder cannot be written to.
+        """
+        if "://" in str(path):
+            return super().save_checkpoint(checkpoint, path, storage_options)
+        path, data = Path(path), io.BytesIO()
+        torch.save(checkpoint, data)
+        try:
+            with new_file(path) as file:
+                file.write(data.getbuffer())
+        except OSError as error:
+            earlier = f"; the earlier {path} is whole" if path.is_file() else _another(path)
+            raise NotWrittenError(f"{path} could not be written ({error.strerror or error}){earlier}") from error
+
+    def load_checkpoint(self, path: str | Path, *args: Any, **options: Any) -> dict[str, Any]:
+        """Reads and checks a checkpoint, whatever the options say."""
+        checkpoint = read_checkpoint(path)
+        self.restoring = str(path)
+        return checkpoint
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that nothing more can be written."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
+# ---- when ----
+
+
+class ExactCheckpoints(ModelCheckpoint):
+    """Saves what `save_last` promises, the last state, and only where a training can be resumed to the bit.
+
+    Lightning writes last.ckpt only when the best one is written too, and some of its checkpoints lead its loops astray:
+    those
+    that are taken after the last batch of an epoch, or before a validation that is due. So what falls due there is
+    written when the validation or the epoch has ended. last.ckpt is also written at the end of each epoch.
+    """
+
+    _due = False
+
+    @property
+    def state_key(self) -> str:
+        """As Lightning's, whose place this takes."""
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        """Saves every so many steps or minutes, unless a validation or the end of the epoch follows."""
+        self._due |= self._is_time(trainer)
+        loop = trainer.fit_loop.epoch_loop
+        if self._due and not (trainer.is_last_batch or loop._should_check_val_fx(trainer.fit_loop._data_fetcher)):
+            self._save(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Saves after a validation amid an epoch, and the best ones after any."""
+        due = self._due or (self._is_epoch(trainer) and not self._should_save_on_train_epoch_end(trainer))
+        if due and trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking:
+            self._save(trainer)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Saves at the end of an epoch."""
+        best = self._due or (self._is_epoch(trainer) and self._should_save_on_train_epoch_end(trainer))
+        self._save(trainer, best)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Nothing: the last epoch's end was saved, and by now averages have taken the place of the weights."""
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Nothing: in the middle of a step there is no state to resume from."""
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Says how far the training is in the one way that Lightning resumes exactly."""
+        loops = checkpoint["loops"]["fit_loop"]
+        epochs, batches = loops["epoch_progress"], loops["epoch_loop.batch_progress"]
+        if epochs["current"]["processed"] < epochs["current"]["started"]:
+            return  # amid an epoch
+        whole = batches["is_last_batch"] or batches["current"]["ready"] >= trainer.num_training_batches
+        for progress in epochs.values():
+            progress["completed" if whole else "processed"] = progress["processed" if whole else "completed"]
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes the best scores back, also where the folder of a run was moved with its checkpoints."""
+
+        def here(path: str) -> str:
+            return os.path.join(str(self.dirpath), os.path.basename(path)) if path else path
+
+        if os.path.isfile(here(state_dict["best_model_path"])):
+            paths = {
+                name: here(state_dict[name]) for name in ("best_model_path", "kth_best_model_path", "last_model_path")
+            }
+            best = {here(path): score for path, score in state_dict["best_k_models"].items()}
+            state_dict = {**state_dict, **paths, "best_k_models": best, "dirpath": self.dirpath}
+        super().load_state_dict(state_dict)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Ends a resumed training that had stopped early."""
+        for callback in trainer.callbacks:
+            if isinstance(callback, EarlyStopping) and (
+                callback.stopped_epoch or callback.wait_count >= callback.patience
+            ):
+                trainer.should_stop = True
+
+    def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
+        """Whether a score is among the best; NaN never is."""
+        if current is not None and current.isnan():
+            log.warning("%s is NaN: such a model is never the best", self.monitor)
+            return False
+        return super().check_monitor_top_k(trainer, current)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Counts from what was resumed."""
+        super().on_train_start(trainer, pl_module)
+        self._last_global_step_saved = trainer.global_step
+
+    def _is_time(self, trainer: Trainer) -> bool:
+        if trainer.global_step == self._last_global_step_saved or trainer.fit_loop._should_accumulate():
+            return False
+        if self._every_n_train_steps:
+            return trainer.global_step % self._every_n_train_steps == 0
+        if self._train_time_interval is None:
+            return False
+        now = time.monotonic()
+        passed = trainer.strategy.broadcast(now - self._last_time_checked >= self._train_time_interval.total_seconds())
+        if passed:
+            self._last_time_checked = now
+        return passed
+
+    def _is_epoch(self, trainer: Trainer) -> bool:
+        return bool(self._every_n_epochs) and (trainer.current_epoch + 1) % self._every_n_epochs == 0
+
+    def _save(self, trainer: Trainer, best: bool = True) -> None:
+        """Writes the best ones, and the last one unless gradients of an unfinished step would be missing in it."""
+        if trainer.fast_dev_run or trainer.global_step == 0:
+            return
+        self._due = False
+        scores = self._monitor_candidates(trainer)
+        if best and (self.monitor is None or self.monitor in scores):
+            self._save_topk_checkpoint(trainer, scores)
+        if not trainer.fit_loop._should_accumulate():
+            self._save_last_checkpoint(trainer, scores)
+
+
+class StopAtNaN(Callback):
+    """Ends a training whose weights are no numbers any more, before such a checkpoint is written."""
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        if trainer.is_last_batch or trainer.global_step % NAN_CHECK == 0:
+            self._check(trainer, pl_module.parameters())
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._check(trainer, checkpoint["state_dict"].values())  # an average, maybe
+
+    def _check(self, trainer: Trainer, tensors: Iterable[Tensor]) -> None:
+        weights = [tensor.detach() for tensor in tensors if tensor.is_floating_point()]
+        if not torch.stack([norm.float() for norm in torch._foreach_norm(weights)]).isfinite().all():
+            raise ValueError(
+                f"the weights are NaN or infinite after {trainer.global_step:,} steps; lower --model.learning_rate, "
+                "or set "
+                "--trainer.gradient_clip_val 1.0; what was saved before is as it was"
+            )

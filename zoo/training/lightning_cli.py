@@ -1,0 +1,440 @@
+"""`zoo fit | validate | test`: LightningCLI over recipes, with defaults that make a run resumable."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import warnings
+from argparse import ArgumentError
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from filelock import FileLock, Timeout
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint, EMAWeightAveraging, ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.plugins.io import CheckpointIO
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.rank_zero import rank_zero_info
+
+from zoo.registry import load
+from zoo.tasks.base import ZooModule
+from zoo.training import precision
+from zoo.training.checkpoints import (
+    AtomicCheckpointIO,
+    ExactCheckpoints,
+    NotWrittenError,
+    StopAtNaN,
+    is_full,
+    read_checkpoint,
+)
+from zoo.training.signals import ending_by_signal
+
+WAIT = 6.0  # seconds for the worker processes of a killed training, which hold its lock a little longer
+
+
+class FollowingAverage(EMAWeightAveraging):
+    """Is the current weights until the average begins (`update_starting_at_step`); keeps frozen weights as they are, to
+    the bit.
+
+    Lightning's own average is the untrained weights so long: they are what it validates, saves, and ends a short
+    training with.
+    """
+
+    state_key = "EMAWeightAveraging"
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        if stage == "fit":
+            mean = self._average_model.avg_fn
+            # the mean of equal numbers is not quite that number
+            self._average_model.avg_fn = lambda average, new, n: torch.where(average == new, new, mean(average, new, n))
+
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._follow(pl_module)
+        super().on_validation_epoch_start(trainer, pl_module)
+
+    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._follow(pl_module)
+        super().on_save_checkpoint(trainer, pl_module, checkpoint)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._follow(pl_module)
+        super().on_train_end(trainer, pl_module)
+
+    def _follow(self, pl_module: LightningModule) -> None:
+        if self._average_model is not None and not self._average_model.n_averaged:
+            self._average_model.module.load_state_dict(pl_module.state_dict())
+
+
+class ConfigOfRun(SaveConfigCallback):
+    """Saves the configuration next to the logs, and without a logger into the folder of the run."""
+
+    folder: Path
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        if trainer.loggers:
+            super().setup(trainer, pl_module, stage)
+        elif trainer.is_global_zero:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.parser.save(self.config, self.folder / self.config_filename, skip_none=False, overwrite=True)
+
+
+class RestoreEnds(Callback):
+    """Notes that a checkpoint was taken in as a whole: what fails from now on is not its fault."""
+
+    def __init__(self, reader: AtomicCheckpointIO) -> None:
+        self._reader = reader
+
+    def on_sanity_check_start(self, *_: Any) -> None:
+        self._reader.restoring = None
+
+    on_train_start = on_validation_start = on_test_start = on_sanity_check_start
+
+
+class TrainingCLI(LightningCLI):
+    """LightningCLI in subclass mode for ZooModule and LightningDataModule.
+
+    A run lives in runs/<name of the recipe>/: checkpoints/ (the best and the last) and one folder of logs per start.
+    What a recipe or the command line sets itself is left alone.
+    """
+
+    def __init__(self, args: list[str]) -> None:
+        self._arguments = args
+        self.trainer: Trainer | None = None
+        self.locks: list[FileLock] = []
+        strict = {"exit_on_error": False}  # zoo.cli prints one line instead of the usage
+        super().__init__(
+            ZooModule,
+            LightningDataModule,
+            save_config_callback=ConfigOfRun,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+            parser_kwargs={"prog": "zoo", **strict, **{name: dict(strict) for name in self.subcommands()}},
+            args=args,
+        )
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """fit, validate and test; `zoo predict` is another thing."""
+        return {name: skip for name, skip in LightningCLI.subcommands().items() if name != "predict"}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Adds --weights."""
+        parser.add_argument("--weights", type=str | None, help="a pretrained name instead of the recipe's fresh model")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
+        """Parses; `--ckpt_path best` or `last` becomes the file that an earlier fit wrote."""
+        self.config = parser.parse_args(args)
+        config = self.config[self.config.subcommand]
+        fits = self.config.subcommand == "fit"
+        overrides = config.get("model.init_args.overrides") or {}
+        overrides |= {
+            key: None for key, value in overrides.items() if value == "None"
+        }  # what jsonargparse makes of `null`
+        self.run_folder = Path(config.trainer.default_root_dir or "runs") / (
+            Path(str(config.config[0])).stem if config.config else "run"
+        )
+        _check_trainer(config.trainer)
+        path = self.run_folder / "checkpoints" / f"{config.ckpt_path}.ckpt"
+        if config.ckpt_path in ("best", "last") and (path.is_file() or not fits):
+            if not path.is_file():
+                raise ValueError(f"{path} does not exist: train first, or give the path of a checkpoint, or --weights")
+            config.ckpt_path = str(path)
+        elif not fits and not config.ckpt_path and not config.weights and config.model.class_path != "zoo.load":
+            raise ValueError(
+                f"{self.config.subcommand} of what? give --weights NAME, or --ckpt_path best (or last, or a file)"
+            )
+        given = _given(args, "model")
+        if config.weights and given:
+            raise ValueError(
+                f"{given[0]} has no effect with --weights {config.weights}, which brings its own model; leave one of "
+                "them out, "
+                "or give the changes in a recipe: model: {class_path: zoo.load, init_args: {name: ..., overrides: "
+                "{...}}}"
+            )
+        if config.weights and config.ckpt_path and not fits:
+            raise ValueError(
+                f"--weights {config.weights} and --ckpt_path {config.ckpt_path} are two models; give one of them"
+            )
+        self.checkpoint = None
+        if config.ckpt_path and not (
+            fits and config.ckpt_path == "last"
+        ):  # without one Lightning says so and begins anew
+            self.checkpoint = read_checkpoint(config.ckpt_path, resume=fits)
+            config.ckpt_path = str(Path(config.ckpt_path).absolute())  # Lightning takes what begins with http for a URL
+            _check_model(config.model, self.checkpoint, given, config.ckpt_path)
+
+    def instantiate_classes(self) -> None:
+        """Builds everything; --weights takes the place of the model, and a checkpoint brings vocabulary and labels
+        before the data is read.
+        """
+        super().instantiate_classes()
+        if self.checkpoint:
+            self.model.on_load_checkpoint(self.checkpoint)
+            self.datamodule.changes_model = False
+            self.checkpoint = None
+        elif name := self._get(self.config, "weights"):
+            self.model = load(name)
+        self.model.check_extras(self.subcommand, bool(self.trainer.limit_val_batches))
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""
+        config = self._get(self.config_init, "trainer")
+        run = ConfigOfRun.folder = self.run_folder
+        plugins, callbacks = _listed(config.plugins), _listed(config.callbacks)
+        for callback in callbacks:
+            if type(callback) is EMAWeightAveraging:
+                callback.__class__ = FollowingAverage
+        reader = next((plugin for plugin in plugins if isinstance(plugin, CheckpointIO)), AtomicCheckpointIO())
+        if reader not in plugins:
+            plugins.append(reader)
+        callbacks += [RestoreEnds(reader), *([StopAtNaN()] if self.subcommand == "fit" else [])]
+        folders = {run}
+        if config.enable_checkpointing is not False and not config.fast_dev_run:
+            if not any(isinstance(callback, Checkpoint) for callback in callbacks):
+                callbacks.append(
+                    ModelCheckpoint(filename="best", monitor="val/loss", save_last=True, enable_version_counter=False)
+                )
+            for callback in callbacks:
+                if type(callback) is ModelCheckpoint:
+                    callback.__class__ = ExactCheckpoints
+                if isinstance(callback, ModelCheckpoint):
+                    callback.dirpath = str(callback.dirpath or run / "checkpoints")
+                    folders.add(Path(callback.dirpath))
+        chosen, about = precision.choose(
+            config.precision,
+            precision.device_type(config.accelerator),
+            bool(_given(self._arguments, "trainer.precision")),
+        )
+        if about:
+            rank_zero_info(about)
+        logger = CSVLogger(run.parent, run.name) if config.logger in (None, True) else config.logger
+        kwargs |= {"plugins": plugins, "callbacks": callbacks, "logger": logger, "precision": chosen}
+        try:
+            trainer = super().instantiate_trainer(**kwargs)
+        except (
+            TypeError,
+            AssertionError,
+            RuntimeError,
+            KeyError,
+            AttributeError,
+            ImportError,
+        ) as error:  # as Lightning meets a wrong setting
+            raise ValueError(f"trainer: {error}") from error
+        if (
+            config.precision in (16, "16", "16-mixed") and trainer.strategy.root_device.type == "cpu"
+        ):  # Lightning would take bf16-mixed
+            raise ValueError(
+                f"trainer.precision {config.precision} (fp16) needs a GPU; on the CPU use bf16-mixed or 32-true"
+            )
+        # Else Lightning repeats, in a run that is limited by steps, the end of the epoch from which it is resumed.
+        trainer.fit_loop._iteration_based_training = lambda: False
+        # In several processes it waits for the others, who may not come. See zoo/training/signals.py.
+        trainer._signal_connector._sigterm_notifier_fn = lambda *_: None
+        self._folders = folders
+        return trainer
+
+    def before_fit(self) -> None:
+        """Takes the folder of the run, once nothing else can be wrong."""
+        if self.trainer.global_rank == 0 and not self.trainer.fast_dev_run:
+            self._take(self._folders)
+
+    def _take(self, folders: set[Path]) -> None:
+        """Locks the folders of a training, and keeps what an earlier one left there.
+
+        Raises:
+            ValueError: another training is at it, or was and is not resumed.
+        """
+        for folder in sorted(folders):
+            if "://" in str(folder) or folder.parent in folders:
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            self.locks.append(FileLock(folder / ".lock"))
+            try:
+                self.locks[-1].acquire(WAIT)
+            except Timeout as error:
+                raise ValueError(
+                    f"another training is writing to {folder}: wait for its end, or choose another place with "
+                    "--trainer.default_root_dir"
+                ) from error
+            except NotImplementedError:
+                rank_zero_info(
+                    f"{folder} is on a file system without locks: take care that no other training writes to it"
+                )
+        earlier = [
+            folder
+            for folder in sorted(folders)
+            for place in (folder, folder / "checkpoints")
+            if any(place.glob("*.ckpt"))
+        ]
+        if earlier and not self.config.fit.ckpt_path:
+            raise ValueError(
+                f"{earlier[0]} holds the checkpoints of an earlier run: resume it with --ckpt_path last, "
+                "or move them away, or choose another place with --trainer.default_root_dir"
+            )
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else [] if value is None else [value]
+
+
+def _given(args: list[str], name: str) -> list[str]:
+    """The options of the command line about a setting, e.g. `--model.dropout`."""
+    options = [arg.split("=")[0] for arg in args if arg.startswith("--")]
+    return [option for option in options if option == f"--{name}" or option.startswith(f"--{name}.")]
+
+
+def _check_trainer(config: Any) -> None:
+    """Raises ValueError for settings of the trainer with which Lightning would fail later, or go wrong."""
+    for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "num_nodes", "log_every_n_steps"):
+        least = int(name != "log_every_n_steps")
+        if (value := config.get(name)) is not None and value < least:
+            raise ValueError(f"trainer.{name} must be at least {least}; got {value}")
+    if config.val_check_interval == 0:
+        raise ValueError(
+            "trainer.val_check_interval must be above 0; to leave validation out, give --trainer.limit_val_batches 0"
+        )
+    allowed = ("32-true", "bf16-mixed", "16-mixed")
+    if config.precision is not None and str(config.precision) not in (*allowed, "32", "16", "bf16"):
+        raise ValueError(f"trainer.precision must be one of {', '.join(allowed)}; got {config.precision}")
+
+
+def _check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path: str) -> None:
+    """Checks that a checkpoint is of the model of the command line: the checkpoint's own arguments are used.
+
+    Raises:
+        ValueError: it is of another class, or the command line asks for another argument.
+    """
+    trained = dict(checkpoint["hyper_parameters"])
+    class_path = trained.pop("_class_path")
+    if model.class_path not in (class_path, "zoo.load"):
+        raise ValueError(
+            f"{path} holds a {class_path}, and the model of the recipe and the command line is a {model.class_path}"
+        )
+    wanted = model.get("init_args") or {}
+    wanted = dict(wanted.get("overrides") or {}) if model.class_path == "zoo.load" else wanted.as_dict()
+    for option in given:
+        parts = [part for part in option.split(".")[1:] if part not in ("init_args", "overrides", "class_path", "name")]
+        for name in parts[:1] or wanted:
+            if name in trained and name in wanted and trained[name] != wanted[name]:
+                raise ValueError(
+                    f"{option}: the model of {path} was trained with {name} {trained[name]}, which cannot become "
+                    f"{wanted[name]}; "
+                    "leave it out, or begin a new training"
+                )
+
+
+def run(args: list[str]) -> None:
+    """Runs `fit`, `validate` or `test` with command-line arguments.
+
+    Raises:
+        ValueError: A setting is wrong; the message names it.
+        SystemExit: A signal asked for the end, or another process of the run is gone.
+    """
+    # Scores are of all processes already; a mean of them would only round.
+    warnings.filterwarnings("ignore", r"It is recommended to use `self\.log\(.*, sync_dist=True\)`")
+    cli = TrainingCLI.__new__(TrainingCLI)  # known here while it is still at work
+    with ending_by_signal(lambda number: _say_stopped(cli, args, number), lambda: _children(cli)):
+        try:
+            cli.__init__(args)
+        except (ArgumentError, ValueError, OSError, MisconfigurationException) as error:
+            raise _explained(error, cli, args) from error
+        except Exception as error:
+            if os.environ.get("ZOO_DEBUG"):
+                raise
+            if path := _restoring(cli):
+                raise ValueError(f"{path} does not fit this training: {_first_line(error)}") from error
+            if _is_of_lost_process(error):
+                what = str(error).splitlines()[0][:200]
+                sys.exit(
+                    "zoo: error: another process of this run ended, so this one ends too; its own message says why "
+                    f"({what})"
+                )
+            raise
+        finally:
+            for lock in getattr(cli, "locks", []):
+                lock.release()
+
+
+def _explained(error: Exception, cli: TrainingCLI, args: list[str]) -> Exception:
+    """What is to be said of an error; if nothing can be written any more, what is left of the training."""
+    causes: list[BaseException] = [error]
+    while cause := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(cause)
+    for cause in causes:  # a logger may have failed after a checkpoint did
+        if isinstance(cause, NotWrittenError):
+            return ValueError(f"{cause}; make room, then resume with: {_resume(args)}")
+    if is_full(error):
+        return ValueError(
+            f"{error.filename or 'a file of this run'} could not be written ({error.strerror}); {_left(cli, args)}"
+        )
+    if isinstance(error, OSError):
+        return error
+    if isinstance(error, MisconfigurationException):
+        return ValueError(str(error))
+    path = _restoring(cli)
+    return ValueError(f"{path}: " * bool(path) + _what_is_wrong(str(error)))
+
+
+def _say_stopped(cli: TrainingCLI, args: list[str], number: int) -> None:
+    left = f"; {_left(cli, args)}" if args[0] == "fit" else ""
+    print(f"zoo: stopped by {signal.Signals(number).name}{left}", file=sys.stderr, flush=True)
+
+
+def _left(cli: TrainingCLI, args: list[str]) -> str:
+    """How a training that ends now is resumed."""
+    callbacks = getattr(getattr(cli, "trainer", None), "callbacks", [])
+    folders = [
+        Path(callback.dirpath) for callback in callbacks if isinstance(callback, ModelCheckpoint) and callback.dirpath
+    ]
+    if any((folder / "last.ckpt").is_file() for folder in folders):
+        return f"resume with: {_resume(args)}"
+    return "no checkpoint was written yet, so the same command begins again"
+
+
+def _resume(args: list[str]) -> str:
+    before = [
+        arg
+        for n, arg in enumerate(args)
+        if not arg.startswith("--ckpt_path") and (n == 0 or args[n - 1] != "--ckpt_path")
+    ]
+    return shlex.join(["zoo", *before, "--ckpt_path", "last"])
+
+
+def _children(cli: TrainingCLI) -> list[subprocess.Popen]:
+    """The processes that Lightning started for the run."""
+    launcher = getattr(getattr(getattr(cli, "trainer", None), "strategy", None), "launcher", None)
+    return getattr(launcher, "procs", [])
+
+
+def _restoring(cli: TrainingCLI) -> str | None:
+    """The checkpoint that is being taken in now."""
+    trainer = getattr(cli, "trainer", None)
+    return getattr(trainer.strategy.checkpoint_io, "restoring", None) if trainer else None
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _is_of_lost_process(error: Exception) -> bool:
+    """Whether a collective operation failed; gloo has no error class of its own."""
+    if not (isinstance(error, RuntimeError) and dist.is_initialized()):
+        return False
+    return isinstance(error, dist.DistError) or bool(re.search("by peer|Broken pipe", str(error)))
+
+
+def _what_is_wrong(message: str) -> str:
+    """The telling part of a message of jsonargparse, which is a page long."""
+    noise = ("Does not validate against", "Subtypes:", "Errors:", "- Expected a <class 'NoneType'>", "Given value")
+    lines = [line.strip() for line in message.splitlines()]
+    kept = [line.removeprefix("- ").rstrip(":") for line in lines if line and not line.startswith(noise)]
+    return re.sub(r'Parser key "([^"]+)"', r"\1", ": ".join(kept))

@@ -1,0 +1,146 @@
+"""How a training ends by a signal: soon, in all its processes, with the exit code that shells expect."""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+GRACE = 3.0  # seconds for cleaning up, and for a process's own message after the one that started it ended
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+LAUNCHER = "ZOO_LAUNCHER"  # process that started this one for the same run
+
+_listening = False
+
+
+class Stopped(BaseException):
+    """A signal asked for the end. No `Exception`, so that nothing on the way takes it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _forget_in_fork() -> None:
+    if _listening:  # else a signal to a worker process would look as one to this process
+        signal.set_wakeup_fd(-1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_fork)
+
+
+@contextmanager
+def ending_by_signal(say: Callable[[int], None], children: Callable[[], list[subprocess.Popen]]) -> Iterator[None]:
+    """Makes SIGINT, SIGTERM and SIGHUP end this process and its siblings, with the exit code 128 + number.
+
+    The main thread gets a chance to clean up. If it waits in a collective operation that will never end, as Python
+    runs no handler there, another thread ends the process after `GRACE` seconds. A process that was started for a
+    run passes the signal on to the one that started it, which ends all. When that one is gone, it ends as well.
+
+    Args:
+        say: prints the last message, about a signal.
+        children: the processes that this one started for the run.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ending = _Ending(say, children)
+    try:
+        with ending.listening():
+            yield
+    except Stopped as stopped:
+        ending.end(stopped.number)
+    except BaseException:
+        if ending.number is None:
+            raise
+        ending.end(ending.number)  # what failed, failed by the end
+
+
+class _Ending:
+    def __init__(self, say: Callable[[int], None], children: Callable[[], list[subprocess.Popen]]) -> None:
+        self._say, self._children = say, children
+        self._process, self._parent = os.getpid(), os.getppid()
+        self._started = "LOCAL_RANK" in os.environ  # by whatever starts the processes of a run
+        self._passes_on = os.environ.get(LAUNCHER) == str(self._parent) and os.name == "posix"
+        self._done, self._lock = threading.Event(), threading.Lock()
+        self.number: int | None = None
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        global _listening
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        launcher = os.environ.get(LAUNCHER)
+        handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup wants it
+        before = {number: signal.signal(number, self._handle) for number in handled}
+        wakeup = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        _listening = True
+        if not self._started:
+            os.environ[LAUNCHER] = str(self._process)
+        watcher = threading.Thread(target=self._watch, args=(ours, handled), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            _listening = False
+            self._done.set()
+            signal.set_wakeup_fd(wakeup)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.environ.pop(LAUNCHER, None) if launcher is None else os.environ.update({LAUNCHER: launcher})
+            watcher.join()
+            ours.close()
+            theirs.close()
+
+    def _handle(self, number: int, frame: Any) -> None:
+        if os.getpid() != self._process:  # a worker process that was forked
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        for other in SIGNALS:
+            signal.signal(other, signal.SIG_IGN)
+        self.number = number
+        if self._passes_on:
+            time.sleep(2 * GRACE)  # the watcher ends this process
+        raise Stopped(number)
+
+    def _watch(self, ours: socket.socket, handled: list[int]) -> None:
+        while not self._done.is_set():
+            if select.select([ours], [], [], 0.2)[0]:
+                for number in ours.recv(64):
+                    if number in handled:
+                        self._see_to(number)
+            if self._started and os.getppid() != self._parent and not self._done.wait(GRACE):
+                print(
+                    "zoo: error: the process that started this one ended, so this one ends too",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                os._exit(1)
+
+    def _see_to(self, number: int) -> None:
+        if self._passes_on:
+            os.kill(self._parent, number)
+        if not self._done.wait(GRACE):
+            self.end(number)
+
+    def end(self, number: int) -> None:
+        """Ends this process, at once if others belong to it."""
+        self._lock.acquire()  # for good: the main thread or the watcher, whoever comes first
+        if not self._passes_on:
+            self._say(number)
+        children = self._children()
+        for child in children:
+            child.kill()
+        if children or self._started or threading.current_thread() is not threading.main_thread():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(128 + number)
+        sys.exit(128 + number)

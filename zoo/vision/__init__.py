@@ -1,0 +1,1 @@
+"""Images, and the networks that turn them into features."""

@@ -1,0 +1,240 @@
+"""Image encoders: a convolutional network for classification, cut at a named layer.
+
+`efficientnet_lite0` and `mobilenet_v2_tf` are built here, without torchvision, and read weight files in which batch
+normalisation is folded into the convolutions (so there is none). Every other name is one of torchvision's
+classification models; its batch normalisation layers keep the statistics of the pretraining.
+
+Shapes: B images, S pixels of a side, D channels of the features.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+
+class Network(NamedTuple):
+    """A network built here: its stages (expansion, channels, kernel, stride, repeats), its layers, and the input it was
+    trained on.
+    """
+
+    stages: tuple[tuple[int, int, int, int, int], ...]
+    mean: float
+    std: float
+    rename: Callable[[str], str]
+
+
+def _of_torchvision(name: str) -> str:
+    """The name of a tensor of torchvision's MobileNetV2, with folded normalisation, as that of the same tensor here."""
+    _, block, *rest = name.split(".")
+    kind = rest[-1]
+    if block in ("0", "18"):
+        return f"{'conv_stem' if block == '0' else 'conv_head'}.{kind}"
+    inner = int(rest[1]) + (block == "1")  # the first block has no expansion
+    return f"blocks.{_MOBILENET_BLOCKS[int(block)]}.{('conv_pw', 'conv_dw', 'conv_pwl')[inner]}.{kind}"
+
+
+_MOBILENET_STAGES = (
+    (1, 16, 3, 1, 1),
+    (6, 24, 3, 2, 2),
+    (6, 32, 3, 2, 3),
+    (6, 64, 3, 2, 4),
+    (6, 96, 3, 1, 3),
+    (6, 160, 3, 2, 3),
+    (6, 320, 3, 1, 1),
+)
+_MOBILENET_BLOCKS = dict(
+    enumerate((f"{s}.{n}" for s, stage in enumerate(_MOBILENET_STAGES) for n in range(stage[-1])), start=1)
+)
+
+NETWORKS = {
+    # Tan and Le 2019 (arXiv:1905.11946) without squeeze-and-excitation; stages of Google's EfficientNet-Lite0
+    "efficientnet_lite0": Network(
+        (
+            (1, 16, 3, 1, 1),
+            (6, 24, 3, 2, 2),
+            (6, 40, 5, 2, 2),
+            (6, 80, 3, 2, 3),
+            (6, 112, 5, 1, 3),
+            (6, 192, 5, 2, 4),
+            (6, 320, 3, 1, 1),
+        ),
+        mean=127 / 255,
+        std=128 / 255,
+        rename=lambda name: name,
+    ),
+    # Sandler et al. 2018 (arXiv:1801.04381) with TensorFlow's padding
+    "mobilenet_v2_tf": Network(_MOBILENET_STAGES, mean=0.5, std=0.5, rename=_of_torchvision),
+}
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation of torchvision's models
+
+
+class _SameConv(nn.Conv2d):
+    """Convolution with TensorFlow's "SAME" padding: ceil(size / stride) outputs, the odd padded pixel at the end."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1):
+        super().__init__(inputs, outputs, kernel, stride, padding=kernel // 2 if stride == 1 else 0, groups=groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        (kernel, _), (stride, _) = self.kernel_size, self.stride
+        if stride > 1:
+            rows, columns = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in x.shape[-2:])
+            x = pad(x, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
+        return super().forward(x)
+
+
+class _InvertedResidual(nn.Module):
+    """Expand, convolve each channel for itself, project; added to the input where the shapes agree."""
+
+    def __init__(self, inputs: int, outputs: int, expansion: int, kernel: int, stride: int):
+        super().__init__()
+        hidden = inputs * expansion
+        if expansion > 1:
+            self.conv_pw = nn.Conv2d(inputs, hidden, 1)
+        self.conv_dw = _SameConv(hidden, hidden, kernel, stride, groups=hidden)
+        self.conv_pwl = nn.Conv2d(hidden, outputs, 1)
+        self.expands, self.residual = expansion > 1, stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = nn.functional.relu6(self.conv_pw(x)) if self.expands else x
+        hidden = self.conv_pwl(nn.functional.relu6(self.conv_dw(hidden)))
+        return x + hidden if self.residual else hidden
+
+
+class _MobileNetwork(nn.Module):
+    """A stack of inverted residual blocks, cut behind a layer: "blocks.0" ... "blocks.6" or "conv_head"."""
+
+    def __init__(self, stages: tuple[tuple[int, int, int, int, int], ...], layer: str):
+        super().__init__()
+        names = [*(f"blocks.{n}" for n in range(len(stages))), "conv_head"]
+        if layer not in names:
+            raise ValueError(f"layer must be one of {', '.join(names)}; got {layer!r}")
+        self.conv_stem, channels, blocks = _SameConv(3, 32, 3, 2), 32, []
+        for expansion, outputs, kernel, stride, repeats in stages[: names.index(layer) + 1]:
+            stage = []
+            for n in range(repeats):
+                stage.append(_InvertedResidual(channels, outputs, expansion, kernel, stride if n == 0 else 1))
+                channels = outputs
+            blocks.append(nn.Sequential(*stage))
+        self.blocks = nn.Sequential(*blocks)
+        self.conv_head = nn.Conv2d(channels, 1280, 1) if layer == "conv_head" else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.blocks(nn.functional.relu6(self.conv_stem(x)))
+        return x if self.conv_head is None else nn.functional.relu6(self.conv_head(x))
+
+
+class _FrozenBatchNorm(nn.BatchNorm2d):
+    """Batch normalisation with the statistics of the pretraining, in training too; weight and bias are trained."""
+
+    def train(self, mode: bool = True) -> "_FrozenBatchNorm":
+        return super().train(False)
+
+
+def make_backbone(name: str, layer: str) -> nn.Module:
+    """A network without weights that maps images (B, 3, S, S) to features (B, D, rows, columns).
+
+    Args:
+        name: "efficientnet_lite0", "mobilenet_v2_tf", or a convolutional classification model of torchvision.
+        layer: where it is cut, e.g. "conv_head", or a node of torchvision's `create_feature_extractor`, e.g. "features"
+            or "layer4".
+
+    Raises:
+        ValueError: there is no such network or layer.
+    """
+    if name in NETWORKS:
+        return _MobileNetwork(NETWORKS[name].stages, layer).to(memory_format=torch.channels_last)
+    models = _torchvision()
+    if name not in models.list_models(module=models):
+        raise ValueError(
+            f"backbone must be one of {', '.join(NETWORKS)} or a torchvision model such as resnet101; got {name!r}"
+        )
+    from torchvision.models.feature_extraction import create_feature_extractor
+
+    model = models.get_model(name, weights=None)
+    try:
+        cut = create_feature_extractor(model, {layer: "features"})
+    except (ValueError, AssertionError, IndexError) as error:  # of the tracing as well
+        known = ", ".join(child for child, _ in model.named_children())
+        raise ValueError(f"{name} cannot be cut at a layer {layer!r}; its outermost layers are: {known}") from error
+    for module in cut.modules():
+        if type(module) is nn.BatchNorm2d:
+            module.__class__ = _FrozenBatchNorm
+    return _Cut(cut).to(memory_format=torch.channels_last)
+
+
+class _Cut(nn.Module):
+    """The features of a cut torchvision model as a tensor."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network(x)["features"]
+
+
+def statistics(name: str) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+    """Mean and standard deviation, of RGB in [0, 1], with which the input of a backbone is normalised."""
+    if name not in NETWORKS:
+        return IMAGENET
+    network = NETWORKS[name]
+    return (network.mean,) * 3, (network.std,) * 3
+
+
+def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) -> None:
+    """Puts pretrained weights into a backbone.
+
+    Args:
+        backbone: from `make_backbone`.
+        name: as given there.
+        weights: a .safetensors file with tensors named as in the uncut network; or the name of weights of torchvision,
+            such as "DEFAULT" or "IMAGENET1K_V2", which torchvision downloads.
+
+    Raises:
+        ValueError: a tensor is missing or has another shape, or torchvision has no such weights.
+    """
+    if Path(weights).suffix == ".safetensors":
+        tensors = load_file(weights)
+    elif name in NETWORKS:
+        raise ValueError(f"the weights of {name} are a .safetensors file; got {str(weights)!r}")
+    else:
+        models = _torchvision()
+        try:
+            found = models.get_model_weights(name)[str(weights)]
+        except KeyError as error:
+            known = ", ".join(models.get_model_weights(name).__members__)
+            raise ValueError(f"torchvision has no weights {str(weights)!r} for {name}; it has: {known}") from error
+        tensors = models.get_model(name, weights=found).state_dict()  # which knows about older names of tensors
+    if name in NETWORKS:
+        tensors = {NETWORKS[name].rename(key): t for key, t in tensors.items() if not key.startswith("classifier")}
+    else:
+        tensors = {f"network.{key}": t for key, t in tensors.items()}
+    state: dict[str, Any] = backbone.state_dict()
+    for key, have in state.items():
+        if key.endswith("num_batches_tracked"):  # torch itself does without it
+            tensors.setdefault(key, have)
+        if key not in tensors or tensors[key].shape != have.shape:
+            found = f"shape {tuple(tensors[key].shape)}" if key in tensors else "nothing"
+            raise ValueError(
+                f"{weights} does not fit {name}: expected {key} of shape {tuple(have.shape)}, found {found}"
+            )
+    backbone.load_state_dict(
+        {key: tensors[key].float() if tensors[key].is_floating_point() else tensors[key] for key in state}
+    )
+
+
+def _torchvision() -> Any:
+    """torchvision.models, imported late: it takes a second, and the bundled weights do without it."""
+    try:
+        from torchvision import models
+    except (ImportError, RuntimeError) as error:  # RuntimeError: built for another torch
+        raise ValueError(
+            f"this backbone needs torchvision, which cannot be imported ({error}); install the one for your torch"
+        ) from error
+    return models
