@@ -96,12 +96,8 @@ class Found:
 def sentences(count: int) -> list[str]:
     """Made-up sentences of 5 to 20 words."""
     rng = random.Random(0)
-    who = "a man|two women|a little girl in a red dress|the old dog|a group of people|a young boy with a blue shirt and a hat".split(
-        "|"
-    )
-    does = "plays the guitar|is running|looks at a good film|jumps into the water|sits on a bench and reads a book|is not bad".split(
-        "|"
-    )
+    who = ["a man", "two women", "a girl in a red dress", "the old dog", "a young boy with a blue shirt and a hat"]
+    does = ["plays the guitar", "is running", "looks at a good film", "sits on a bench and reads a book", "is not bad"]
     where = "|in the snow|on a busy street|in front of a large crowd|near a lake with tall green trees behind it".split(
         "|"
     )
@@ -185,7 +181,8 @@ async def request(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes
 ) -> tuple[int, dict[str, str], dict]:
     """Status, headers and JSON of the answer to one POST on an open connection."""
-    head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    about = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    head = f"POST /predict HTTP/1.1\r\n{about}\r\n\r\n"
     writer.write(head.encode() + body)
     lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
     headers = dict(line.lower().split(": ", 1) for line in lines[1:] if line)

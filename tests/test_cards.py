@@ -85,15 +85,15 @@ def settings(recipe):
         cls, given = _class(model["class_path"]), model["init_args"]
     of_model = _defaults(cls) | given
     of_data = _defaults(_class(data["class_path"])) | (data.get("init_args") or {})
-    number = lambda key: f"{of_model[key]:,}"  # noqa: E731
-
-    betas = "0 and 0.999" if of_data.get("segment") else "0.9 and 0.98"
-    said = [
-        f"AdamW (betas {betas}), learning rate {of_model['learning_rate']:g}, weight decay {of_model['weight_decay']:g}"
-    ]
-    cosines = "a cosine" if of_model["cycles"] == 1 else f"{of_model['cycles']} cosines"
+    optimizer, schedule = (
+        _defaults(_class(recipe[part]["class_path"])) | recipe[part]["init_args"]
+        for part in ("optimizer", "lr_scheduler")
+    )
+    betas = " and ".join(f"{beta:g}" for beta in optimizer["betas"])
+    said = [f"AdamW (betas {betas}), learning rate {optimizer['lr']:g}, weight decay {optimizer['weight_decay']:g}"]
+    cosines = "a cosine" if schedule["cycles"] == 1 else f"{schedule['cycles']} cosines"
     said.append(
-        f"{number('warmup_steps')} steps of warm-up, {cosines} over {number('total_steps')} steps, "
+        f"{schedule['warmup_steps']:,} steps of warm-up, {cosines} over {schedule['total_steps']:,} steps, "
         f"{trainer['max_epochs']} epochs"
     )
     size = (

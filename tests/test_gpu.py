@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fakes import schedule
 from lightning.pytorch import Trainer, seed_everything
 from model_cases import MAIN
 from modes import Found, drawn, gradients, make, reference, same
@@ -23,7 +24,7 @@ def on_gpu(value):
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
 def test_five_steps_in_low_precision(precision, tmp_path):
     seed_everything(0)
-    model = LuongNMT(80, 20, embedding_size=32, hidden_size=32, warmup_steps=1)
+    model = schedule(LuongNMT(80, 20, embedding_size=32, hidden_size=32), warmup_steps=1)
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     data = Dates(train_size=200, val_size=9, test_size=9, batch_size=16, cache_dir=str(tmp_path / "cache"))
     # fp16 leaves out some steps until it has found a scale

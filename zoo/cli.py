@@ -47,6 +47,8 @@ usage: zoo {verb} --config RECIPE.yaml [--SETTING VALUE ...]
   --seed_everything N   seed (default 0)
   --trainer.KEY VALUE   e.g. --trainer.max_epochs 5 --trainer.precision bf16-mixed --trainer.devices 2
   --model.KEY VALUE     an argument of the recipe's model, e.g. --model.dropout 0.3
+  --optimizer.KEY VALUE, --lr_scheduler.KEY VALUE
+                        e.g. --optimizer.lr 0.0005 --lr_scheduler.warmup_steps 100
   --data.KEY VALUE      an argument of the recipe's data, e.g. --data.root /data/multi30k
   --print_config        print the complete configuration and stop
   --help-all            every setting of the trainer

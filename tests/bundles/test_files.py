@@ -149,9 +149,9 @@ def test_every_changed_bit_is_seen(good, count, tmp_path):
 
 def test_settings_may_differ_if_the_hashes_fit(good, tmp_path):
     config = json.loads(good["translator"][CONFIG])
-    config["init_args"] |= {"dropout": 0.25, "beam_size": 2, "learning_rate": 1}  # 1 is a number as well
+    config["init_args"] |= {"dropout": 0.25, "beam_size": 2, "length_penalty": 1}  # 1 is a number as well
     model = zoo.load(f"local-dir:{write(seal(good['translator'] | {CONFIG: json.dumps(config).encode()}), tmp_path)}")
-    assert model.config["beam_size"] == 2 and model.dropout.p == 0.25 and model.config["learning_rate"] == 1
+    assert model.config["beam_size"] == 2 and model.dropout.p == 0.25 and model.config["length_penalty"] == 1
 
 
 def test_a_config_without_digest_is_taken_as_it_is(good, tmp_path):

@@ -59,7 +59,8 @@ def place(tmp_path, monkeypatch):
     recipes.mkdir()
     base = yaml.safe_load((RECIPES / "base.yaml").read_text(encoding="utf-8"))
     sizes = dict(src_vocab_size=120, tgt_vocab_size=120, embedding_size=12, hidden_size=12)
-    base["model"]["init_args"] |= dict(sizes, warmup_steps=4, total_steps=44)
+    base["model"]["init_args"] |= sizes
+    base["lr_scheduler"]["init_args"] |= dict(warmup_steps=4, total_steps=44)
     base["data"]["init_args"] |= dict(vocab_size=120, batch_size=3)
     base["trainer"] |= dict(max_epochs=2, precision="32-true", accelerator="cpu", num_sanity_val_steps=0)
     (recipes / "base.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
@@ -249,14 +250,16 @@ def test_results_of_another_recipe_stand_in_no_table(place, within, capsys):
 def test_a_recipe_without_arguments(place):
     (place / "recipes" / "dot.yaml").write_text("model:\n  init_args:\n")
     plan = comparison.Plan(place / "recipes", place / "out", None, 1, "cpu", 1, 0)
-    assert "--model.total_steps" in comparison.Job(plan, "dot", 1).fit_arguments()
+    assert "--lr_scheduler.total_steps" in comparison.Job(plan, "dot", 1).fit_arguments()
 
 
 def test_arguments_of_a_training(place):
     plan = comparison.Plan(place / "recipes", place / "out", "DATA", 4, "cuda", 1, 2)
     arguments = comparison.Job(plan, "dot", 7).fit_arguments()
     given = dict(zip(arguments[5::2], arguments[6::2], strict=True))
-    assert given["--model.total_steps"] == "88" and given["--model.warmup_steps"] == "8", "stretched from 2 epochs to 4"
+    assert given["--lr_scheduler.total_steps"] == "88" and given["--lr_scheduler.warmup_steps"] == "8", (
+        "stretched from 2 epochs to 4"
+    )
     assert given["--seed_everything"] == given["--data.seed"] == "7" and given["--data.root"] == "DATA"
     assert given["--trainer.accelerator"] == "gpu" and "--ckpt_path" not in given
     checkpoint = place / "out" / "dot" / "seed7" / "base" / "checkpoints" / "best.ckpt"
@@ -417,7 +420,7 @@ def test_names_of_the_plot_are_apart():
 def _model(name):
     """The class of a recipe and its arguments, merged as LightningCLI does."""
     base, own = (yaml.safe_load((RECIPES / f"{part}.yaml").read_text(encoding="utf-8")) for part in ("base", name))
-    assert own.keys() == {"model"}, "a recipe holds nothing but its mechanism"
+    assert "model" in own and own.keys() <= {"model", "optimizer", "lr_scheduler"}, "the rest is of base.yaml"
     module, _, cls = own["model"]["class_path"].rpartition(".")
     cls = getattr(importlib.import_module(module), cls)
     known = inspect.signature(cls.__init__).parameters

@@ -5,6 +5,7 @@ examples/.
 import importlib.util
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from zoo.tasks.base import ZooModule
+from zoo.tasks.optimizer import AdamW, WarmupCosine
 from zoo.tasks.translation import Translation, TranslationModule
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -24,6 +26,20 @@ def example(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def schedule(model, lr=1e-3, **steps):
+    """The model, to be trained with a peak rate and a schedule."""
+    model.optimizer, model.lr_scheduler = partial(AdamW, lr=lr), partial(WarmupCosine, **steps)
+    return model
+
+
+def settings(lr=1e-3, **steps):
+    """The same in a recipe."""
+    return {
+        "optimizer": {"class_path": "zoo.tasks.optimizer.AdamW", "init_args": {"lr": lr}},
+        "lr_scheduler": {"class_path": "zoo.tasks.optimizer.WarmupCosine", "init_args": steps},
+    }
 
 
 class Upper:

@@ -11,6 +11,7 @@ import captions_fakes
 import cloze_fakes
 import labeled_fakes
 import torch
+from fakes import schedule
 from lightning import seed_everything
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -107,7 +108,12 @@ def _data(task, root, world, batch):
 
 
 def _model(task):
-    options = {"dropout": 0.0, "warmup_steps": 5, "learning_rate": 3e-3}
+    # where gradients are nearly 0, Adam makes steps of their noise
+    return schedule(_untrained(task), lr=1e-3 if task == "captioning" else 3e-3, warmup_steps=5)
+
+
+def _untrained(task):
+    options = {"dropout": 0.0}
     if task == "translation":
         return LuongNMT(80, 20, embedding_size=8, hidden_size=8, **options)
     if task == "classification":
@@ -117,7 +123,6 @@ def _model(task):
     if task == "reading":
         return AttentionOverAttentionReader(40, num_unknown=0, embedding_size=8, hidden_size=8, **options)
     sizes = {"image_size": 32, "feature_size": 8, "embedding_size": 8, "hidden_size": 8, "attention_size": 4}
-    options["learning_rate"] = 1e-3  # where gradients are nearly 0, Adam makes steps of their noise
     return ShowAttendTell(40, "hard", layer="blocks.2", expected_share=0.0, beam_size=2, **sizes, **options)
 
 

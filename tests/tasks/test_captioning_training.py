@@ -9,6 +9,7 @@ import captions_fakes
 import pytest
 import torch
 import yaml
+from fakes import settings
 from forks import command, torchrun
 
 from zoo.cli import main
@@ -42,13 +43,12 @@ def recipe(tmp_path, monkeypatch):
         options = {
             "attention_size": 4,
             "encoder_epoch": 1,
-            "encoder_learning_rate": 1e-3,
-            "warmup_steps": 2,
             "beam_size": 2,
         }
         parts = {
             "seed_everything": 3,
             "trainer": {**quiet, "max_epochs": 2, **trainer},
+            **settings(warmup_steps=2),
             "model": {
                 "class_path": "zoo.models.show_attend_tell.ShowAttendTell",
                 "init_args": {**sizes, **options, **(model or {})},

@@ -231,7 +231,7 @@ def test_a_full_disk(place, capsys, monkeypatch):
 
 
 def test_nan_ends_a_training(place, capsys):
-    options = ("--model.learning_rate", "1e30", "--trainer.default_root_dir", "diverged")
+    options = ("--optimizer.lr", "1e30", "--trainer.default_root_dir", "diverged")
     assert fails(capsys, *fit(*options)).startswith("the weights are NaN or infinite after ")
     assert not list(place.glob("diverged/**/*.ckpt"))
 

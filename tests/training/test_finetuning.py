@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from fakes import settings
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import EMAWeightAveraging
 
@@ -28,7 +29,7 @@ from zoo.models.han import HAN
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
-from zoo.tasks.optimizer import adamw, longest_prefix
+from zoo.tasks.optimizer import longest_prefix
 from zoo.tasks.vocabulary import place_vectors
 from zoo.text import EOS, UNK, Tokenizer
 from zoo.training.finetuning import FineTuning
@@ -305,7 +306,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _recipe(name, data, data_options, callbacks=(), trainer=None, overrides=None, path="tiny.yaml"):
+def _recipe(name, data, data_options, callbacks=(), trainer=None, path="tiny.yaml", lr=0.01, **steps):
     quiet = {
         "accelerator": "cpu",
         "enable_progress_bar": False,
@@ -317,7 +318,6 @@ def _recipe(name, data, data_options, callbacks=(), trainer=None, overrides=None
         "class_path": "lightning.pytorch.callbacks.ModelCheckpoint",
         "init_args": {**saving, "enable_version_counter": False},
     }
-    ours = {"dropout": 0.2, "learning_rate": 0.01, "warmup_steps": 2, **(overrides or {})}
     parts = {
         "seed_everything": 1,
         "trainer": {
@@ -327,7 +327,8 @@ def _recipe(name, data, data_options, callbacks=(), trainer=None, overrides=None
             **(trainer or {}),
             "callbacks": [*callbacks, saving],
         },
-        "model": {"class_path": "zoo.load", "init_args": {"name": name, "overrides": ours}},
+        "model": {"class_path": "zoo.load", "init_args": {"name": name, "overrides": {"dropout": 0.2}}},
+        **settings(lr=lr, warmup_steps=2, **steps),
         "data": {"class_path": f"zoo.data.{data}", "init_args": data_options},
     }
     with open(path, "w") as file:
@@ -482,7 +483,7 @@ def test_labels_of_other_names_begin_anew_and_those_of_the_same_do_not(folder, c
     weight = _classifier(StructuredSelfAttention)
     weight.save_pretrained("weight")
     options = {"train": "mine.tsv", "batch_size": 16, "val_fraction": 0.2}
-    _recipe("local-dir:weight", "LabeledText", options, trainer={"max_steps": 1}, overrides={"learning_rate": 1e-9})
+    _recipe("local-dir:weight", "LabeledText", options, trainer={"max_steps": 1}, lr=1e-9)
     _reviews(["positive", "negative"])
     assert _fit() == 0 and "re-initialised" not in caplog.text
     last = _checkpoint()
@@ -524,10 +525,13 @@ def test_null_at_the_command_line(folder):
     _classifier().save_pretrained("weight")
     _reviews(["negative", "positive"])
     options = {"train": "mine.tsv", "split_sentences": True, "batch_size": 16, "val_fraction": 0.2}
-    _recipe("local-dir:weight", "LabeledText", options, trainer={"max_steps": 1}, overrides={"total_steps": 50})
-    assert _fit("--model.overrides.total_steps", "null", "--model.overrides.dropout", "0.1") == 0
-    config = _checkpoint()["hyper_parameters"]
-    assert config["total_steps"] is None and config["dropout"] == 0.1 and config["learning_rate"] == 0.01
+    _recipe("local-dir:weight", "LabeledText", options, trainer={"max_steps": 1}, total_steps=50)
+    assert _fit("--lr_scheduler.total_steps", "null", "--model.overrides.dropout", "0.1") == 0
+    checkpoint = _checkpoint()
+    assert checkpoint["hyper_parameters"]["dropout"] == 0.1
+    training = {name: part["init_args"] for name, part in checkpoint["zoo_training"].items()}
+    assert training["lr_scheduler"] == {"warmup_steps": 2, "total_steps": None, "cycles": 1}
+    assert training["optimizer"]["lr"] == 0.01
     assert "total_steps: null" in Path(f"{RUN}/version_0/config.yaml").read_text()
 
 
@@ -559,7 +563,7 @@ def test_new_words_take_ready_vectors(folder):
     (folder / "vectors.txt").write_text("".join(f"{line}\n" for line in lines))
     _reviews(["negative", "positive"])
     options = {"train": "mine.tsv", "split_sentences": True, "extend_vocabulary": 1, "word_vectors": "vectors.txt"}
-    _recipe("local-dir:weight", "LabeledText", options, trainer={"max_steps": 1}, overrides={"learning_rate": 1e-9})
+    _recipe("local-dir:weight", "LabeledText", options, trainer={"max_steps": 1}, lr=1e-9)
     assert _fit() == 0
     rows = _checkpoint()["state_dict"]["embedding.weight"]
     assert len(rows) == len(words) + 1
@@ -678,15 +682,11 @@ def test_rates_by_name():
     assert longest_prefix("decoder.lstm.bias", ["", "decoder", "decoder.ls"]) == "decoder"
     assert longest_prefix("decoders.bias", ["decoder"]) is None and longest_prefix("a", [""]) == ""
     model = _classifier()
-    model.learning_rates = {"word_encoder": 0.5, "word_encoder.layers": 0.25}
-    groups = adamw(model, model.config, {"classifier": 0.125, "word_encoder": 9.0})["optimizer"].param_groups
+    model.learning_rates = {"word_encoder": 0.5, "word_encoder.layers": 0.25, "classifier": 0.125}
+    groups = model.configure_optimizers()["optimizer"].param_groups
     assert {id(p) for group in groups for p in group["params"]} == {id(p) for p in model.parameters()}
     found = {group["initial_lr"]: len(group["params"]) for group in groups}
-    assert (
-        found[0.125] == 2
-        and found.get(0.5, 0) + found.get(0.25, 0) == len(list(model.word_encoder.parameters()))
-        and 9.0 not in found
-    )
+    assert found[0.125] == 2 and found.get(0.5, 0) + found.get(0.25, 0) == len(list(model.word_encoder.parameters()))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import random
 import pytest
 import torch
 import yaml
+from fakes import settings
 from forks import Fork, command, killed, moments, resave
 from lightning.pytorch import Trainer
 
@@ -49,8 +50,9 @@ def _recipe(path, by_epochs):
         "trainer": {**quiet, **length, "callbacks": callbacks},
         "model": {
             "class_path": "zoo.models.luong.LuongNMT",
-            "init_args": {**sizes, "warmup_steps": 3, "total_steps": STEPS},
+            "init_args": sizes,
         },
+        **settings(warmup_steps=3, total_steps=STEPS),
         "data": {"class_path": "zoo.data.Dates", "init_args": data},
     }
     path.write_text(yaml.safe_dump(parts))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from fakes import settings
 from forks import Fork, command, torchrun
 from safetensors.torch import load_file
 
@@ -28,11 +29,12 @@ def recipe(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for fakes
 
-    def write(folder, trainer, model=None, data=None):
+    def write(folder, trainer, model=None, data=None, **steps):
         quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
-        sizes = {"src_vocab_size": 80, "tgt_vocab_size": 20, "embedding_size": 8, "hidden_size": 8, "warmup_steps": 3}
+        sizes = {"src_vocab_size": 80, "tgt_vocab_size": 20, "embedding_size": 8, "hidden_size": 8}
         parts = {
             "trainer": {**quiet, "log_every_n_steps": 1, **trainer},
+            **settings(warmup_steps=3, **steps),
             "model": {"class_path": "zoo.models.luong.LuongNMT", "init_args": {**sizes, **(model or {})}},
             "data": {
                 "class_path": "zoo.data.Dates",
@@ -94,14 +96,14 @@ def test_a_training_that_ends_before_the_average_begins_keeps_what_it_learnt(rec
 @pytest.mark.parametrize("callbacks", [[SAVING], [AVERAGING, SAVING]], ids=["plain", "averaged"])
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(recipe, callbacks, tmp_path):
     trainer = {"max_steps": STEPS, "max_epochs": -1, "callbacks": callbacks}
-    model = {"dropout": 0.3, "total_steps": STEPS}
+    model, steps = {"dropout": 0.3}, {"total_steps": STEPS}
     last = "runs/tiny/checkpoints/last.ckpt"
 
-    recipe("whole", trainer, model)
+    recipe("whole", trainer, model, **steps)
     assert Fork(command, "fit", "--config", "tiny.yaml").wait().code == 0
 
     cut = {"class_path": "fakes.PowerCut", "init_args": {"step": KILLED_AT}}
-    recipe("killed", {**trainer, "callbacks": [*callbacks, cut]}, model)
+    recipe("killed", {**trainer, "callbacks": [*callbacks, cut]}, model, **steps)
     assert Fork(command, "fit", "--config", "tiny.yaml").wait().code == -signal.SIGKILL
     assert _checkpoint(last)["global_step"] == KILLED_AT - KILLED_AT % SAVE_EVERY
 

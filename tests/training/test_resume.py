@@ -3,7 +3,7 @@
 import pytest
 import torch
 import yaml
-from fakes import Cut
+from fakes import Cut, settings
 
 from zoo.cli import main
 
@@ -56,26 +56,27 @@ SETTINGS = {
 }
 
 
-def _write(settings, **data):
+def _write(trainer, **data):
     quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False, "log_every_n_steps": 1}
     sizes = {"src_vocab_size": 80, "tgt_vocab_size": 20, "embedding_size": 8, "hidden_size": 8, "dropout": 0.3}
     data = {"train_size": 80, "val_size": 9, "test_size": 9, "batch_size": 16, **data}
     parts = {
-        "trainer": {**quiet, **settings},
+        "trainer": {**quiet, **trainer},
         "model": {
             "class_path": "zoo.models.luong.LuongNMT",
-            "init_args": {**sizes, "warmup_steps": 3, "total_steps": 30},
+            "init_args": sizes,
         },
+        **settings(warmup_steps=3, total_steps=30),
         "data": {"class_path": "zoo.data.Dates", "init_args": data},
     }
     with open("tiny.yaml", "w") as file:
         yaml.safe_dump(parts, file)
 
 
-def _begin(folder, settings, monkeypatch, **data):
+def _begin(folder, trainer, monkeypatch, **data):
     folder.mkdir()
     monkeypatch.chdir(folder)
-    _write(settings, **data)
+    _write(trainer, **data)
 
 
 def _cut(place, count):
@@ -114,20 +115,20 @@ OFTEN = ("recipes", "early stopping", "val_check_interval", "each step", "steps,
 )
 def test_killed_again_and_again(name, tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    settings = SETTINGS[name]
-    _begin(tmp_path / "whole", settings, monkeypatch)
+    trainer = SETTINGS[name]
+    _begin(tmp_path / "whole", trainer, monkeypatch)
     _fit()
     whole = _last()
-    _begin(tmp_path / "killed", settings, monkeypatch)
+    _begin(tmp_path / "killed", trainer, monkeypatch)
     kills = 0
     for place, count in KILLS:
-        _write({**settings, "callbacks": [*settings.get("callbacks", []), _cut(place, count)]})
+        _write({**trainer, "callbacks": [*trainer.get("callbacks", []), _cut(place, count)]})
         try:
             _fit("--ckpt_path", "last")
         except Cut:
             kills += 1
         else:
             break
-    _write(settings)
+    _write(trainer)
     _fit("--ckpt_path", "last")
     assert kills >= 2 and _different(_last(), whole) == []

@@ -104,10 +104,10 @@ class Job:
     def fit_arguments(self) -> list[str]:
         """Those of `zoo`; the schedule is that of the recipe, stretched to the number of epochs."""
         base, own = (_read(self.plan.recipe(name)) for name in (BASE, self.name))
-        schedule = {**(base["model"].get("init_args") or {}), **(own["model"].get("init_args") or {})}
+        schedule = {**_schedule(base), **_schedule(own)}
         stretch = self.plan.epochs / base["trainer"]["max_epochs"]
         steps = {
-            f"--model.{key}": max(1, round(schedule[key] * stretch))
+            f"--lr_scheduler.{key}": max(1, round(schedule[key] * stretch))
             for key in ("warmup_steps", "total_steps")
             if schedule.get(key)
         }
@@ -125,6 +125,10 @@ class Job:
         }
         recipes = [part for name in (BASE, self.name) for part in ("--config", str(self.plan.recipe(name)))]
         return ["fit", *recipes, *(str(part) for option in options.items() for part in option)]
+
+
+def _schedule(recipe: dict[str, Any]) -> dict[str, Any]:
+    return (recipe.get("lr_scheduler") or {}).get("init_args") or {}
 
 
 def _settings(file: Path) -> dict[str, Any]:

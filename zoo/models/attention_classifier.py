@@ -49,11 +49,6 @@ class AttentionClassifier(TextClassifier):
         dropout: on embeddings, states and the hidden layer.
         word_dropout: share of the words replaced by the unknown word in training.
         label_smoothing: share of the target probability spread over the classes.
-        learning_rate: peak rate of AdamW, an optimiser step.
-        warmup_steps: steps until the peak.
-        total_steps: steps until the end of the cosine; constant rate if not given.
-        cycles: cosines, one after the other.
-        weight_decay: of AdamW.
     """
 
     heads = ("classifier",)
@@ -77,11 +72,6 @@ class AttentionClassifier(TextClassifier):
         dropout: float = 0.3,
         word_dropout: float = 0.0,
         label_smoothing: float = 0.0,
-        learning_rate: float = 1e-3,
-        warmup_steps: int = 100,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
     ):
         super().__init__()
         if bidirectional and hidden_size % 2:

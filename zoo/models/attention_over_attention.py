@@ -99,11 +99,6 @@ class AttentionOverAttentionReader(ReadingModule):
         word_dropout: share of the distinct words of an example that are made unknown in training, in all places where
             they occur.
         candidate_dropout: the same for the candidates, which are mostly names that later texts do not have.
-        learning_rate: peak rate of AdamW, an optimiser step.
-        warmup_steps: steps until the peak.
-        total_steps: steps until the end of the cosine; constant rate if not given.
-        cycles: cosines, one after the other.
-        weight_decay: of AdamW.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, num_unknown=0, embedding_size=6, hidden_size=4, dropout=0.0)
@@ -121,11 +116,6 @@ class AttentionOverAttentionReader(ReadingModule):
         dropout: float = 0.2,
         word_dropout: float = 0.0,
         candidate_dropout: float = 0.0,
-        learning_rate: float = 1e-3,
-        warmup_steps: int = 100,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
     ):
         super().__init__()
         if attention not in ("over_attention", "sum"):

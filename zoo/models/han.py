@@ -68,11 +68,6 @@ class HAN(DocumentClassifier):
         dropout: on embeddings, sentence vectors and the document vector.
         word_dropout: share of the words replaced by the unknown word in training.
         label_smoothing: share of the target probability spread over the classes.
-        learning_rate: peak rate of AdamW, an optimiser step.
-        warmup_steps: steps until the peak.
-        total_steps: steps until the end of the cosine; constant rate if not given.
-        cycles: cosines, one after the other.
-        weight_decay: of AdamW.
     """
 
     heads = ("classifier",)
@@ -94,11 +89,6 @@ class HAN(DocumentClassifier):
         dropout: float = 0.3,
         word_dropout: float = 0.0,
         label_smoothing: float = 0.0,
-        learning_rate: float = 1e-3,
-        warmup_steps: int = 100,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)

@@ -56,11 +56,6 @@ class KeyValueNMT(TranslationModule):
         decoder: "gru", that of Bahdanau et al., or "conditional_gru".
         dropout: on embeddings, between encoder layers, on the memory and on the readout.
         label_smoothing: share of the target probability spread over the vocabulary.
-        learning_rate: peak rate of AdamW.
-        warmup_steps: optimiser steps of linear warm-up.
-        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
-        cycles: the cosine starts anew so many times less one.
-        weight_decay: of AdamW.
         beam_size: hypotheses of the search in `translate` and in tests.
         length_penalty: alpha of its length normalisation.
     """
@@ -86,11 +81,6 @@ class KeyValueNMT(TranslationModule):
         decoder: Literal["gru", "conditional_gru"] = "gru",
         dropout: float = 0.3,
         label_smoothing: float = 0.1,
-        learning_rate: float = 1e-3,
-        warmup_steps: int = 500,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
         beam_size: int = 5,
         length_penalty: float = 1.0,
     ):

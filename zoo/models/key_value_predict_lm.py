@@ -136,11 +136,6 @@ class KeyValuePredictLM(LanguageModelModule):
         sampled_words: words in the softmax of a training batch, besides those to be predicted; all if not given.
         evaluation_temperature: divides the readouts when the model is not trained; choose it on validation data.
         locked_dropout: the same dropout at all steps of a batch.
-        learning_rate: peak rate of AdamW.
-        warmup_steps: optimiser steps of linear warm-up.
-        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
-        cycles: the cosine starts anew so many times less one.
-        weight_decay: of AdamW.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, embedding_size=6, hidden_size=8, ngram=4, dropout=0.0)
@@ -164,11 +159,6 @@ class KeyValuePredictLM(LanguageModelModule):
         sampled_words: int | None = None,
         evaluation_temperature: float = 1.0,
         locked_dropout: bool = True,
-        learning_rate: float = 2e-3,
-        warmup_steps: int = 200,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
     ):
         super().__init__()
         if attention not in READERS:

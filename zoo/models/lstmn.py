@@ -105,11 +105,6 @@ class LSTMNLM(LanguageModelModule):
         inner_dropout: between layers.
         input_dropout: on the embeddings.
         word_dropout: share of the vocabulary that a training batch does not see in its inputs.
-        learning_rate: peak rate of AdamW.
-        warmup_steps: optimiser steps of linear warm-up.
-        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
-        cycles: the cosine starts anew so many times less one.
-        weight_decay: of AdamW.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, embedding_size=6, hidden_size=8, dropout=0.0)
@@ -127,11 +122,6 @@ class LSTMNLM(LanguageModelModule):
         inner_dropout: float = 0.0,
         input_dropout: float = 0.0,
         word_dropout: float = 0.0,
-        learning_rate: float = 2e-3,
-        warmup_steps: int = 200,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
     ):
         super().__init__()
         if not 1 <= window <= 1000:  # no weight says how many there may be

@@ -53,11 +53,6 @@ class LuongNMT(TranslationModule):
         max_source_length: positions that score "location" knows.
         dropout: on embeddings, between layers, on the memory and on the attentional state.
         label_smoothing: share of the target probability spread over the vocabulary.
-        learning_rate: peak rate of AdamW.
-        warmup_steps: optimiser steps of linear warm-up.
-        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
-        cycles: the cosine starts anew so many times less one.
-        weight_decay: of AdamW.
         beam_size: hypotheses of the search in `translate` and in tests.
         length_penalty: alpha of its length normalisation.
     """
@@ -87,11 +82,6 @@ class LuongNMT(TranslationModule):
         max_source_length: int = 100,
         dropout: float = 0.3,
         label_smoothing: float = 0.1,
-        learning_rate: float = 1e-3,
-        warmup_steps: int = 500,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
         beam_size: int = 5,
         length_penalty: float = 1.0,
     ):

@@ -160,7 +160,6 @@ class ShowAttendTell(CaptioningModule):
             of weights of torchvision such as "DEFAULT"; None: random.
         encoder_epoch: epoch from which the backbone is trained too; before it is frozen, and its features are computed
             once. None: never.
-        encoder_learning_rate: peak rate of the backbone.
         image_size: pixels of a side of the square that the backbone sees.
         resize: "squash" the whole frame to the square, or "crop" the middle.
         feature_size: D, a linear layer with ReLU brings the features to this size; None: as the backbone gives them.
@@ -192,11 +191,6 @@ class ShowAttendTell(CaptioningModule):
         likelihood: weight of -log p of the given captions beside the self-critical term; above 0 it keeps sentences
             well formed.
         label_smoothing: share of the target probability spread over the vocabulary.
-        learning_rate: peak rate of AdamW.
-        warmup_steps: optimiser steps of linear warm-up.
-        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
-        cycles: the cosine starts anew so many times less one.
-        weight_decay: of AdamW.
         beam_size: hypotheses of the search in `caption` and in tests.
         length_penalty: alpha of its length normalisation.
     """
@@ -223,7 +217,6 @@ class ShowAttendTell(CaptioningModule):
         layer: str = "conv_head",
         backbone_weights: str | None = None,
         encoder_epoch: int | None = None,
-        encoder_learning_rate: float = 1e-4,
         image_size: int = 224,
         resize: Literal["squash", "crop"] = "squash",
         feature_size: int | None = 512,
@@ -245,11 +238,6 @@ class ShowAttendTell(CaptioningModule):
         right_words: float = 0.0,
         likelihood: float = 0.0,
         label_smoothing: float = 0.0,
-        learning_rate: float = 1e-3,
-        warmup_steps: int = 100,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
         beam_size: int = 5,
         length_penalty: float = 1.0,
     ):

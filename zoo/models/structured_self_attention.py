@@ -107,11 +107,6 @@ class StructuredSelfAttention(TextClassifier):
         label_smoothing: share of the target probability spread over the classes.
         relatedness: above 0 the model also tells how related a pair is, 1 to 5, and this is the weight of its squared
             error in the loss of texts that have a score.
-        learning_rate: peak rate of AdamW, an optimiser step.
-        warmup_steps: steps until the peak.
-        total_steps: steps until the end of the cosine; constant rate if not given.
-        cycles: cosines, one after the other.
-        weight_decay: of AdamW.
     """
 
     heads = ("mlp", "classifier", "relatedness")
@@ -150,11 +145,6 @@ class StructuredSelfAttention(TextClassifier):
         word_dropout: float = 0.0,
         label_smoothing: float = 0.0,
         relatedness: float = 0.0,
-        learning_rate: float = 1e-3,
-        warmup_steps: int = 100,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
     ):
         super().__init__()
         if hops < 1:

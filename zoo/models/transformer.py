@@ -304,11 +304,6 @@ class TransformerNMT(TranslationModule):
         shown_layer: decoder layer whose attention to the source is shown; negative counts from the last.
         shown_head: the head of it that is shown; None: the mean over all heads.
         label_smoothing: share of the target probability spread over the vocabulary.
-        learning_rate: peak rate of AdamW.
-        warmup_steps: optimiser steps of linear warm-up.
-        total_steps: optimiser steps until the last cosine ends; constant rate if not given.
-        cycles: the cosine starts anew so many times less one.
-        weight_decay: of AdamW.
         beam_size: hypotheses of the search in `translate` and in tests.
         length_penalty: alpha of its length normalisation.
     """
@@ -345,11 +340,6 @@ class TransformerNMT(TranslationModule):
         shown_layer: int = -1,
         shown_head: int | None = None,
         label_smoothing: float = 0.1,
-        learning_rate: float = 1e-3,
-        warmup_steps: int = 2000,
-        total_steps: int | None = None,
-        cycles: int = 1,
-        weight_decay: float = 0.0,
         beam_size: int = 5,
         length_penalty: float = 1.0,
     ):

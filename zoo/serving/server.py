@@ -54,9 +54,9 @@ def run(options: argparse.Namespace, card: dict[str, Any]) -> None:
     _check(options)
     key = _key()
     devices = _devices(options.devices)
-    with _listener(options.host, options.port) as listener, _handling(_interrupt, signal.SIGINT, signal.SIGTERM):
-        with suppress(KeyboardInterrupt):  # while it started
-            asyncio.run(_serve(options, card, key, devices, listener))
+    handling = _handling(_interrupt, signal.SIGINT, signal.SIGTERM)
+    with _listener(options.host, options.port) as listener, handling, suppress(KeyboardInterrupt):
+        asyncio.run(_serve(options, card, key, devices, listener))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

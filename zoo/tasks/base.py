@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
@@ -37,6 +37,7 @@ from zoo.bundles.skeleton import (
     shape_mismatches,
     skeleton,
 )
+from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
 from zoo.tasks.task import Task
 from zoo.utils.atomic import new_folder, target_folder
 
@@ -62,6 +63,10 @@ class ZooModule(LightningModule):
     heads: ClassVar[tuple[str, ...]] = ()
     tiny: ClassVar[dict[str, Any]] = {}
     config: dict[str, Any]
+    optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = AdamW  # of parameter groups
+    lr_scheduler: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] = WarmupCosine
+    learning_rates: Mapping[str, float] = {}  # parts with a peak rate of their own
+    training_settings: Mapping[str, Any] = {}  # what a recipe says of both, for checkpoints
     overridden: frozenset[str] = frozenset()  # arguments that differ from those of the folder it was loaded from
     _items: int = 0  # counted by normalize_gradient since the last optimiser step
     _random: dict[str, Tensor] | None = None  # states of the generators to resume with
@@ -131,6 +136,13 @@ class ZooModule(LightningModule):
                 None  # of a checkpoint that was loaded for something else; the one to resume from comes later
             )
 
+    def configure_optimizers(self) -> dict[str, Any]:
+        """What a recipe says under `optimizer` and `lr_scheduler`; in Python they are attributes, e.g.
+        `model.optimizer = partial(AdamW, lr=5e-4)`. The schedule counts optimiser steps.
+        """
+        optimizer = self.optimizer(parameter_groups(self, self.learning_rates))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self.lr_scheduler(optimizer), "interval": "step"}}
+
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Resumes the random numbers (of dropout) here, behind whatever else drew some since the checkpoint was
         read.
@@ -170,6 +182,7 @@ class ZooModule(LightningModule):
         """Puts class, configuration, assets and the state of the random numbers into a training checkpoint."""
         checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {"_class_path": _class_path(type(self)), **self.config}
         checkpoint["zoo_assets"] = self.assets()
+        checkpoint["zoo_training"] = self.training_settings
         checkpoint["zoo_random"] = {}  # device -> (processes, bytes)
         for device in dict.fromkeys(["cpu", self.device.type]):  # in the same order in every process
             states = self.all_gather(_generator(device).get_rng_state().to(self.device))

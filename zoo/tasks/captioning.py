@@ -27,7 +27,6 @@ from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CaptionScores, CiderD, right_words
 from zoo.tasks.base import check_assets, check_batch_size, evaluated, existing, finite
-from zoo.tasks.optimizer import adamw, check_schedule
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
@@ -87,8 +86,8 @@ class CaptioningModule(ScoredModule):
     """Base class of the captioners.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, backbone, layer,
-    backbone_weights, encoder_epoch, encoder_learning_rate, image_size, resize, label_smoothing, learning_rate,
-    warmup_steps, total_steps, cycles, weight_decay, beam_size, length_penalty; and has `embedding`, an nn.Embedding,
+    backbone_weights, encoder_epoch, image_size, resize, label_smoothing, beam_size,
+    length_penalty; and has `embedding`, an nn.Embedding,
     and `output`, an nn.Linear.
     """
 
@@ -105,7 +104,6 @@ class CaptioningModule(ScoredModule):
         c = self.config
         if not 0 <= c["label_smoothing"] < 1:
             raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
-        check_schedule(c)
         check_search(c["beam_size"], c["length_penalty"])
         if c["image_size"] > MAX_IMAGE_SIZE:
             raise ValueError(f"image_size must be at most {MAX_IMAGE_SIZE:,} pixels; got {c['image_size']:,}")
@@ -291,11 +289,6 @@ class CaptioningModule(ScoredModule):
         found = self._search(batch.images, 1 if validating else self.config["beam_size"], return_attention=False)
         scores.update([self.tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references)
         return loss
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        if self.config["encoder_epoch"] is None:
-            return adamw(self, self.config)
-        return adamw(self, self.config, {"encoder": self.config["encoder_learning_rate"]})
 
     # ---- use ----
 

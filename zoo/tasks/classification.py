@@ -26,7 +26,6 @@ from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
 from zoo.tasks.base import as_list, check_assets, check_finite, evaluated
-from zoo.tasks.optimizer import adamw, check_schedule
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, place_vectors
@@ -156,8 +155,8 @@ class ClassificationModule(ScoredModule):
     """Base class of the classifiers.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, num_classes,
-    multi_label, embedding_size, word_dropout, label_smoothing, learning_rate, warmup_steps, total_steps, cycles,
-    weight_decay; and has `embedding`, an nn.Embedding, and `classifier`, an nn.Linear that gives the logits.
+    multi_label, embedding_size, word_dropout, label_smoothing; and has
+    `embedding`, an nn.Embedding, and `classifier`, an nn.Linear that gives the logits.
     """
 
     task = Task(
@@ -178,7 +177,6 @@ class ClassificationModule(ScoredModule):
                 raise ValueError(f"{name} must be in [{low}, {high}); got {c[name]}")
         if c["num_classes"] < 2 and not c["multi_label"]:
             raise ValueError(f"num_classes must be at least 2; got {c['num_classes']}")
-        check_schedule(c)
         if c.get("pair"):
             self.task = replace(self.task, input="pair", example='model.classify(("...", "...")).label')
 
@@ -354,9 +352,6 @@ class ClassificationModule(ScoredModule):
         if relatedness is not None and batch.scores is not None:
             scores.relatedness.update(relatedness.clamp(*RELATEDNESS), batch.scores)
         return self._classification_loss(logits, batch.labels), len(logits)
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        return adamw(self, self.config)
 
     # ---- use ----
 

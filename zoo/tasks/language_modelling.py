@@ -33,7 +33,6 @@ from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
 from zoo.tasks.base import ZooModule, as_list, check_assets, check_batch_size, evaluated, existing, finite
-from zoo.tasks.optimizer import adamw, check_schedule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import EOS, PAD, UNK, Tokenizer
@@ -181,8 +180,7 @@ class Words(nn.Module):
 class LanguageModelModule(ZooModule):
     """Base class of the language models.
 
-    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, learning_rate,
-    warmup_steps, total_steps, cycles, weight_decay.
+    Every subclass takes vocab_size among its `__init__` arguments (read from `self.config`).
     """
 
     task = Task(
@@ -199,7 +197,6 @@ class LanguageModelModule(ZooModule):
 
     def __init__(self):
         super().__init__()
-        check_schedule(self.config)
         self._carried: dict[
             bool, State
         ] = {}  # by `self.training`: a validation in the middle of an epoch leaves the other alone
@@ -360,9 +357,6 @@ class LanguageModelModule(ZooModule):
         rank, processes = (self.trainer.global_rank, self.trainer.world_size) if self._trainer else (0, 1)
         if carried := checkpoint.get("zoo_carried"):
             self._carried[True] = tuple(x.tensor_split(processes)[rank] for x in carried)
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        return adamw(self, self.config, betas=(0.0, 0.999))  # Melis, Dyer and Blunsom 2018 (arXiv:1707.05589)
 
     # ---- use ----
 

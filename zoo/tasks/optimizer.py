@@ -1,32 +1,72 @@
-"""The optimiser that all recipes of this package use: AdamW with a linear warm-up and a cosine."""
+"""The optimiser and the schedule that all recipes of this package use: AdamW, with a linear warm-up and a cosine."""
 
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 
-def check_schedule(config: dict[str, Any]) -> None:
-    """Raises ValueError if `warmup_steps`, `total_steps` and `cycles` of a configuration contradict each other."""
-    cycles, total, warmup = config["cycles"], config["total_steps"], config["warmup_steps"]
-    if cycles < 1:
-        raise ValueError(f"cycles must be at least 1; got {cycles}")
-    if total is not None and total // cycles <= warmup:
-        got = f"{total} steps in {cycles} cycles"
-        raise ValueError(f"each cycle of total_steps must exceed warmup_steps ({warmup}); got {got}")
+class AdamW(torch.optim.AdamW):
+    """AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101) with the betas of Vaswani et al. 2017.
+
+    Args:
+        params: Parameters, or groups of them.
+        lr: Peak learning rate, per step of the optimiser.
+        betas: Decay of the averages of the gradient and of its square.
+        weight_decay: Share of a weight, times the rate, that a step takes away.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.98),
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr=lr, betas=betas, weight_decay=weight_decay, fused=True)
+        # else the optimiser would unscale fp16 gradients itself, after clipping, and Lightning refuses to clip
+        self._step_supports_amp_scaling = False
 
 
-def learning_rate_factor(config: dict[str, Any], step: int) -> float:
-    """Linear warm-up, then cosine to 2 % at the end of each cycle (Loshchilov and Hutter 2017), or constant."""
-    warmup, total, cycles = (config[key] for key in ("warmup_steps", "total_steps", "cycles"))
-    if step < warmup:
-        return (step + 1) / warmup
-    if total is None:
+class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
+    """Linear warm-up, then cosines to 2 % of the peak (Loshchilov and Hutter 2017), or a constant rate.
+
+    Args:
+        optimizer: Has the peak rates.
+        warmup_steps: Optimiser steps of the warm-up.
+        total_steps: Optimiser steps until the last cosine ends; None: the rate stays constant after the warm-up.
+        cycles: Cosines, one after the other; each after the first starts from the peak again.
+
+    Raises:
+        ValueError: The steps contradict each other.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        warmup_steps: int = 100,
+        total_steps: int | None = None,
+        cycles: int = 1,
+    ) -> None:
+        if cycles < 1:
+            raise ValueError(f"cycles must be at least 1; got {cycles}")
+        if total_steps is not None and total_steps // cycles <= warmup_steps:
+            got = f"{total_steps} steps in {cycles} cycles"
+            raise ValueError(f"each cycle of total_steps must exceed warmup_steps ({warmup_steps}); got {got}")
+        super().__init__(optimizer, lambda step: learning_rate_factor(step, warmup_steps, total_steps, cycles))
+
+
+def learning_rate_factor(step: int, warmup_steps: int, total_steps: int | None, cycles: int = 1) -> float:
+    """What `WarmupCosine` multiplies the peak rate with, counted from step 0."""
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    if total_steps is None:
         return 1.0
-    length = total // cycles
+    length = total_steps // cycles
     cycle = min(step // length, cycles - 1)
-    first = warmup if cycle == 0 else cycle * length
+    first = warmup_steps if cycle == 0 else cycle * length
     done = min(1.0, (step - first) / ((cycle + 1) * length - first))
     return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done))
 
@@ -37,32 +77,17 @@ def longest_prefix(name: str, prefixes: Iterable[str]) -> str | None:
     return max(holding, key=len, default=None)
 
 
-def adamw(
-    model: torch.nn.Module,
-    config: dict[str, Any],
-    rates: Mapping[str, float] | None = None,
-    betas: tuple[float, float] = (0.9, 0.98),
-) -> dict[str, Any]:
-    """What `configure_optimizers` returns.
+def parameter_groups(model: nn.Module, rates: Mapping[str, float]) -> list[dict[str, Any]]:
+    """All parameters of a model, in groups of one learning rate.
 
-    Parameters that take no gradient are among those of the optimiser, which leaves them alone, so they may be trained
-    later.
+    Those that take no gradient are among them: the optimiser leaves them alone, so they may be trained later.
 
     Args:
-        model: its parameters are trained; if it has `learning_rates`, of the form of `rates`, they count before those.
-        config: learning_rate, weight_decay, warmup_steps, total_steps (None: constant after the warm-up), cycles.
-        rates: name of a module or parameter -> its peak rate, in place of `learning_rate`; see `longest_prefix`.
-        betas: decay of the averages of the gradient and of its square.
+        model: Its parameters are trained.
+        rates: Name of a module or parameter -> its peak rate, in place of the optimiser's; see `longest_prefix`.
     """
-    rates = {**(rates or {}), **getattr(model, "learning_rates", {})}
-    groups = {None: {"params": []}, **{prefix: {"params": [], "lr": rate} for prefix, rate in rates.items()}}
+    groups: dict[str | None, dict[str, Any]] = {None: {"params": []}}
+    groups |= {prefix: {"params": [], "lr": rate} for prefix, rate in rates.items()}
     for name, parameter in model.named_parameters():
         groups[longest_prefix(name, rates)]["params"].append(parameter)
-    used = [group for group in groups.values() if group["params"]]
-    optimizer = torch.optim.AdamW(
-        used, lr=config["learning_rate"], betas=betas, weight_decay=config["weight_decay"], fused=True
-    )
-    # else the optimiser would unscale fp16 gradients itself, after clipping, and Lightning refuses to clip
-    optimizer._step_supports_amp_scaling = False
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(config, step))
-    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+    return [group for group in groups.values() if group["params"]]

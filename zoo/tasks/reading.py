@@ -22,7 +22,6 @@ from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
 from zoo.tasks.base import as_list, check_assets, check_finite, evaluated
-from zoo.tasks.optimizer import adamw, check_schedule
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.text import EOS, UNK, Tokenizer
@@ -103,8 +102,8 @@ class Accuracy:
 class ReadingModule(ScoredModule):
     """Base class of the readers.
 
-    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, embedding_size,
-    learning_rate, warmup_steps, total_steps, cycles, weight_decay; and has `embedding`, an nn.Embedding whose first
+    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, embedding_size;
+    and has `embedding`, an nn.Embedding whose first
     rows are the vocabulary's.
     """
 
@@ -116,7 +115,6 @@ class ReadingModule(ScoredModule):
 
     def __init__(self):
         super().__init__()
-        check_schedule(self.config)
 
     # ---- filled in by the model ----
 
@@ -195,9 +193,6 @@ class ReadingModule(ScoredModule):
         loss, count, probabilities = self._loss(batch)
         scores.update(self.is_right(probabilities, batch))
         return loss, count
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        return adamw(self, self.config)
 
     # ---- use ----
 

@@ -27,7 +27,6 @@ from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CorpusScore
 from zoo.tasks.alignment import PAIRS, Alignment, Pair, pair_words, word_alignment, word_pieces
 from zoo.tasks.base import as_list, check_assets, check_batch_size, evaluated, existing, finite
-from zoo.tasks.optimizer import adamw, check_schedule
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
@@ -161,7 +160,7 @@ class TranslationModule(ScoredModule):
     """Base class of the translation models.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
-    label_smoothing, learning_rate, warmup_steps, total_steps, cycles, weight_decay, beam_size, length_penalty.
+    label_smoothing, beam_size, length_penalty.
     """
 
     task = Task(
@@ -177,7 +176,6 @@ class TranslationModule(ScoredModule):
         c = self.config
         if not 0 <= c["label_smoothing"] < 1:
             raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
-        check_schedule(c)
         check_search(c["beam_size"], c["length_penalty"])
 
     # ---- filled in by the model ----
@@ -305,9 +303,6 @@ class TranslationModule(ScoredModule):
         )
         scores.update([self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.tgt_text)
         return loss
-
-    def configure_optimizers(self) -> dict[str, Any]:
-        return adamw(self, self.config)
 
     # ---- use ----
 

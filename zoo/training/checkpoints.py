@@ -320,7 +320,7 @@ class StopAtNaN(Callback):
         weights = [tensor.detach() for tensor in tensors if tensor.is_floating_point()]
         if not torch.stack([norm.float() for norm in torch._foreach_norm(weights)]).isfinite().all():
             raise ValueError(
-                f"the weights are NaN or infinite after {trainer.global_step:,} steps; lower --model.learning_rate, "
+                f"the weights are NaN or infinite after {trainer.global_step:,} steps; lower --optimizer.lr, "
                 "or set "
                 "--trainer.gradient_clip_val 1.0; what was saved before is as it was"
             )

@@ -22,7 +22,7 @@ class FineTuning(BaseFinetuning):
 
     Args:
         frozen_until: part -> epoch (from 0) in which its training begins; null: never.
-        learning_rates: part -> peak rate, in place of the model's `learning_rate`.
+        learning_rates: part -> peak rate, in place of the optimiser's.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
 """`zoo fit | validate | test`: LightningCLI over recipes, with defaults that make a run resumable."""
 
+import importlib
 import os
 import re
 import shlex
@@ -8,6 +9,8 @@ import subprocess
 import sys
 import warnings
 from argparse import ArgumentError
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,13 @@ import torch.distributed as dist
 from filelock import FileLock, Timeout
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, EMAWeightAveraging, ModelCheckpoint
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.cli import (
+    LightningArgumentParser,
+    LightningCLI,
+    LRSchedulerCallable,
+    OptimizerCallable,
+    SaveConfigCallback,
+)
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.io import CheckpointIO
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
@@ -24,6 +33,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_info
 
 from zoo.registry import load
 from zoo.tasks.base import ZooModule
+from zoo.tasks.optimizer import AdamW, WarmupCosine
 from zoo.training import precision
 from zoo.training.checkpoints import (
     AtomicCheckpointIO,
@@ -35,6 +45,7 @@ from zoo.training.checkpoints import (
 )
 from zoo.training.signals import ending_by_signal
 
+TRAINING = ("optimizer", "lr_scheduler")  # settings of a recipe that are no arguments of its model
 WAIT = 6.0  # seconds for the worker processes of a killed training, which hold its lock a little longer
 
 
@@ -127,8 +138,13 @@ class TrainingCLI(LightningCLI):
         return {name: skip for name, skip in LightningCLI.subcommands().items() if name != "predict"}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds --weights."""
+        """Adds --weights, --optimizer and --lr_scheduler."""
         parser.add_argument("--weights", type=str | None, help="a pretrained name instead of the recipe's fresh model")
+        for name, kind, usual in (
+            ("optimizer", OptimizerCallable, AdamW),
+            ("lr_scheduler", LRSchedulerCallable, WarmupCosine),
+        ):
+            parser.add_argument(f"--{name}", type=kind, default={"class_path": f"{usual.__module__}.{usual.__name__}"})
 
     def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
         """Parses; `--ckpt_path best` or `last` becomes the file that an earlier fit wrote."""
@@ -171,6 +187,8 @@ class TrainingCLI(LightningCLI):
             self.checkpoint = read_checkpoint(config.ckpt_path, resume=fits)
             config.ckpt_path = str(Path(config.ckpt_path).absolute())  # Lightning takes what begins with http for a URL
             _check_model(config.model, self.checkpoint, given, config.ckpt_path)
+            if fits:
+                _check_training(config, self.checkpoint, args)
 
     def instantiate_classes(self) -> None:
         """Builds everything; --weights takes the place of the model, and a checkpoint brings vocabulary and labels
@@ -183,6 +201,10 @@ class TrainingCLI(LightningCLI):
             self.checkpoint = None
         elif name := self._get(self.config, "weights"):
             self.model = load(name)
+        self.model.training_settings = {name: self._get(self.config, name).as_dict() for name in TRAINING}
+        for name, settings in self.model.training_settings.items():
+            setattr(self.model, name, _builder(settings))
+        self.model.lr_scheduler(self.model.optimizer([torch.nn.Parameter(torch.zeros(1))]))  # says what is wrong, early
         self.model.check_extras(self.subcommand, bool(self.trainer.limit_val_batches))
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
@@ -330,6 +352,33 @@ def _check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path:
                     f"{wanted[name]}; "
                     "leave it out, or begin a new training"
                 )
+
+
+def _check_training(config: Any, checkpoint: dict[str, Any], args: list[str]) -> None:
+    """Checks that a training is resumed with the optimiser and the schedule that it began with, which the checkpoint
+    restores.
+
+    Raises:
+        ValueError: the command line asks for others.
+    """
+    began = checkpoint.get("zoo_training", {})
+    for name in TRAINING:
+        if (given := _given(args, name)) and (wanted := config[name].as_dict()) != began.get(name, wanted):
+            raise ValueError(
+                f"{given[0]}: {config.ckpt_path} was trained with {name} {_short(began[name])}, which cannot become "
+                f"{_short(wanted)}; leave it out, or begin a new training"
+            )
+
+
+def _builder(settings: dict[str, Any]) -> Callable[..., Any]:
+    """What builds an optimiser of parameters, or a schedule of an optimiser; unlike jsonargparse's it can be copied."""
+    module, _, name = settings["class_path"].rpartition(".")
+    return partial(getattr(importlib.import_module(module), name), **settings.get("init_args", {}))
+
+
+def _short(settings: dict[str, Any]) -> str:
+    arguments = ", ".join(f"{name} {value}" for name, value in settings.get("init_args", {}).items())
+    return f"{settings['class_path'].rpartition('.')[2]} ({arguments})"
 
 
 def run(args: list[str]) -> None:

@@ -3,6 +3,7 @@
 import lightning.pytorch as pl
 import pytest
 import torch
+from fakes import schedule
 
 from zoo.data import NextWord
 from zoo.models.attention_classifier import AttentionClassifier
@@ -45,8 +46,8 @@ def test_a_model_learns_what_follows(tmp_path):
     path = _write(tmp_path / "a.txt", ["a b c d e f", "f e d c b a"] * 40)
     data = NextWord(path, val=path, context=3, batch_size=16)
     torch.manual_seed(0)
-    model = AttentionClassifier(
-        20, 6, embedding_size=12, hidden_size=16, dropout=0.0, learning_rate=0.02, warmup_steps=1
+    model = schedule(
+        AttentionClassifier(20, 6, embedding_size=12, hidden_size=16, dropout=0.0), lr=0.02, warmup_steps=1
     )
     options = dict(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     pl.Trainer(max_epochs=6, enable_model_summary=False, **options).fit(model, data)

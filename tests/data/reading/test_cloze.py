@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from cloze_fakes import NAMES, invent
+from fakes import schedule
 from labeled_fakes import json_lines, table, write
 
 from zoo.data import CBT, CBTLike, Cloze, CNNDailyMail
@@ -345,8 +346,9 @@ def test_lightning_resumes_in_mid_epoch_with_all_random_numbers(tmp_path):
 
     def fit(**options):
         torch.manual_seed(0)
-        model = AttentionOverAttentionReader(
-            60, embedding_size=6, hidden_size=4, num_unknown=4, candidate_dropout=0.5, warmup_steps=1
+        model = schedule(
+            AttentionOverAttentionReader(60, embedding_size=6, hidden_size=4, num_unknown=4, candidate_dropout=0.5),
+            warmup_steps=1,
         )
         noting = Noting()
         callbacks = [noting, pl.callbacks.ModelCheckpoint(tmp_path / "run", every_n_train_steps=5, save_top_k=-1)]
@@ -365,9 +367,7 @@ def test_scores_of_zoo_test_and_word_vectors(tmp_path):
     invent(tmp_path)
     data = CBTLike(root=str(tmp_path), batch_size=8, word_vectors="word2vec", word2vec_epochs=1)
     torch.manual_seed(0)
-    model = AttentionOverAttentionReader(
-        60, embedding_size=6, hidden_size=4, num_unknown=4, learning_rate=0.0, warmup_steps=1
-    )
+    model = schedule(AttentionOverAttentionReader(60, embedding_size=6, hidden_size=4, num_unknown=4), lr=0.0)
     quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
     trainer = pl.Trainer(max_epochs=1, accelerator="cpu", **quiet)
     trainer.fit(model, data)
