@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from zoo.batches.translation import pad_batch
+from zoo.layers.positions import positions
 from zoo.layers.search import greedy_search
-from zoo.models.transformer import TransformerNMT, positions
+from zoo.models.transformer import TransformerNMT
 from zoo.text import BOS, EOS, PAD
 from zoo.utils.allocator import keep_freed_memory
 

@@ -16,26 +16,19 @@ Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, D mo
 vocabulary.
 """
 
-import math
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
-from zoo.batches.translation import PairBatch, pad_batch
-from zoo.layers.attention import dot_product_attention
 from zoo.layers.dropout import Dropout
-from zoo.layers.kernels import wide
-from zoo.layers.masking import lengths_to_mask, masked_softmax
-from zoo.tasks.base import evaluated
-from zoo.tasks.translation import Embeddings, TranslationModule
-from zoo.text import EOS, PAD
+from zoo.layers.masking import lengths_to_mask
+from zoo.layers.multi_head import MultiHeadAttention
+from zoo.layers.positions import positions
+from zoo.tasks.heads import AttentionMaps, MultiHeadTranslation
+from zoo.tasks.translation import Embeddings
 
 
 class TransformerMemory(NamedTuple):
@@ -54,129 +47,6 @@ class TransformerMemory(NamedTuple):
     def source(self, layer: int) -> tuple[Tensor, Tensor, Tensor]:
         """Keys, values and mask for one decoder layer."""
         return self.keys[layer], self.values[layer], self.mask
-
-
-class AttentionMaps(NamedTuple):
-    """Weights of every layer and head: (layers, B, H, S, S), (layers, B, H, T, T) and (layers, B, H, T, S)."""
-
-    encoder: Tensor
-    decoder: Tensor
-    cross: Tensor
-
-
-@dataclass(frozen=True)
-class Look:
-    """Where every layer and head looked while one sentence was translated."""
-
-    source_tokens: list[str]
-    target_tokens: list[str]  # what was written, the end of the sentence included
-    encoder: Tensor  # (layers, H, S, S) each source token to the source
-    decoder: (
-        Tensor  # (layers, H, T, T) each step to what had been written before it, the beginning of the sentence first
-    )
-    cross: Tensor  # (layers, H, T, S) each step to the source
-
-    def plot(
-        self,
-        path: str | os.PathLike,
-        part: Literal["encoder", "decoder", "cross"] = "cross",
-        layer: int = -1,
-        heads: Sequence[int] | None = None,
-    ) -> Path:
-        """Draws heads of a layer beside each other into an image file (format by its ending) and returns the path.
-
-        Args:
-            path: the file.
-            part: which attention.
-            layer: counted from 0; negative from the last.
-            heads: counted from 0; all if not given.
-
-        Raises:
-            ValueError: there is no such part, layer or head.
-        """
-        from zoo.plots import heads_heatmap
-
-        if part not in ("encoder", "decoder", "cross"):
-            raise ValueError(f"part must be one of 'encoder', 'decoder', 'cross'; got {part!r}")
-        maps: Tensor = getattr(self, part)
-        count, number = len(maps), maps.size(1)
-        if not isinstance(layer, int) or not -count <= layer < count:
-            raise ValueError(f"layer must be a whole number from 0 to {count - 1}, or negative; got {layer!r}")
-        chosen = range(number) if heads is None else heads
-        if (
-            not isinstance(chosen, Sequence)
-            or not chosen
-            or any(not isinstance(head, int) or not 0 <= head < number for head in chosen)
-        ):
-            raise ValueError(f"heads must be a list of whole numbers from 0 to {number - 1}; got {heads!r}")
-        rows = self.source_tokens if part == "encoder" else self.target_tokens
-        columns = ["<s>", *self.target_tokens[:-1]] if part == "decoder" else self.source_tokens
-        titles = [f"{part}, layer {layer % count}, head {head}" for head in chosen]
-        return heads_heatmap(path, columns, rows, maps[layer][list(chosen)], titles)
-
-
-class MultiHeadAttention(nn.Module):
-    """MultiHead(Q, K, V) = Concat(head_1, ..., head_H) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (3.2.2).
-
-    Args:
-        size: D.
-        num_heads: H; 1 is plain scaled dot-product attention.
-        key_size: d_k.
-        output_projection: multiply by W^O; without it the result is the heads side by side.
-        dropout: on the weights.
-    """
-
-    def __init__(self, size: int, num_heads: int, key_size: int, output_projection: bool, dropout: float):
-        super().__init__()
-        self.num_heads, self.dropout = num_heads, Dropout(dropout)
-        self.sizes = [num_heads * key_size, size]  # of all keys and of all values
-        self.query = nn.Linear(size, num_heads * key_size, bias=False)
-        self.key_value = nn.Linear(size, sum(self.sizes), bias=False)
-        self.output = nn.Linear(size, size, bias=False) if output_projection else nn.Identity()
-
-    def split(self, x: Tensor) -> Tensor:
-        """(B, N, H * d) -> (B, H, N, d)."""
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-
-    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (B, N, H * d_k) and values (B, N, D) of x (B, N, D), the heads side by side."""
-        return self.key_value(x).split(self.sizes, dim=-1)
-
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (B, H, N, d_k) and values (B, H, N, D / H) of x (B, N, D)."""
-        keys, values = self.keys_and_values(x)
-        return self.split(keys), self.split(values)
-
-    def forward(
-        self,
-        x: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        show: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attends from x (B, N, D) to keys (B, H, M, d_k) and values (B, H, M, D / H).
-
-        Args:
-            mask: bool, broadcastable to (B, H, N, M), True where attention may go; None: everywhere.
-            causal: position n attends to the positions up to n only; then without mask.
-            show: return the weights as well.
-
-        Returns:
-            (B, N, D), and the weights (B, H, N, M) if `show`, else None.
-        """
-        queries, weights = self.split(self.query(x)), None
-        if show:
-            if causal:
-                mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()
-            elif mask is None:
-                mask = torch.ones((), dtype=torch.bool, device=x.device)
-            weights = masked_softmax(queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5, mask)  # Eq. 1
-            found = weights.to(values.dtype) @ values
-        else:
-            found = dot_product_attention(queries, keys, values, mask, self.dropout.p if self.training else 0.0, causal)
-        return self.output(found.transpose(1, 2).flatten(2)), weights
 
 
 Attention = Callable[[], MultiHeadAttention]
@@ -269,16 +139,7 @@ class DecoderLayer(EncoderLayer):
         return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x))), weights
 
 
-def positions(count: int, size: int, first: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
-    """PE(pos, 2i) = sin(pos / 10000^(2i / D)), PE(pos, 2i + 1) = cos(the same): (count, D) of positions `first` and
-    later.
-    """
-    rates = torch.exp(torch.arange(0, size, 2, device=device) * (-math.log(10000) / size))
-    angles = (torch.arange(count, device=device) + first).unsqueeze(1) * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :size]
-
-
-class TransformerNMT(TranslationModule):
+class TransformerNMT(MultiHeadTranslation):
     """Transformer encoder-decoder.
 
     Args:
@@ -370,20 +231,6 @@ class TransformerNMT(TranslationModule):
             self.embeddings.bridge = nn.Identity()  # readouts have the size of the embeddings
         self.dropout = Dropout(dropout)
 
-    def loss(self, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, int]:
-        """As of every translation model; in training with `consistency` the mean of two passes, and how they differ."""
-        if not (self.training and self.config["consistency"]):
-            return super().loss(batch, label_smoothing)
-        src, src_lengths, tgt = (torch.cat([x, x]) for x in (batch.src, batch.src_lengths, batch.tgt))
-        readouts, _ = self.decode(tgt[:, :-1], *self.encode(src, src_lengths))
-        labels = tgt[:, 1:]
-        real = labels != PAD
-        logits = wide(self.embeddings.logits(readouts[real]))  # of the first pass, then those of the second
-        log_p, log_q = logits.log_softmax(-1).chunk(2)
-        divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
-        loss = cross_entropy(logits, labels[real], label_smoothing=label_smoothing, reduction="sum") / 2
-        return loss + self.config["consistency"] * divergence, int(batch.tgt_lengths.sum())
-
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[TransformerMemory, tuple[Tensor, ...]]:
         memory, _ = self._encode(src, src_lengths, show=False)
         sizes = self.decoder[0].self_attention.sizes
@@ -447,32 +294,3 @@ class TransformerNMT(TranslationModule):
         memory, encoder = self._encode(src, src_lengths, show=True)
         _, own, cross = self._decode(tgt, memory, lambda n: True, show_self=True)
         return AttentionMaps(*map(torch.stack, (encoder, own, cross)))
-
-    @evaluated
-    def look(self, source: str, target: str | None = None) -> Look:
-        """Where all layers and heads look while a sentence is translated.
-
-        Args:
-            source: the sentence.
-            target: its translation; the model's own if not given.
-
-        Raises:
-            ValueError: a sentence is empty or too long, or the model has no tokenizer.
-            TypeError: a sentence is no string.
-        """
-        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
-        for text in (source, "" if target is None else target):
-            if not isinstance(text, str):
-                raise TypeError(
-                    f"look takes one sentence and, if wanted, its translation, strings; got {type(text).__name__}"
-                )
-        if target is None:
-            target = self.translate(source).text
-        src, tgt = self.src_tokenizer.encode(source), self.tgt_tokenizer.encode(target)
-        self._check_lengths([src, tgt])
-        if not src or not tgt:
-            raise ValueError("there is nothing to look at; give a sentence, and a translation that is not empty")
-        batch = pad_batch([src], [tgt])
-        maps = self.attention_maps(*(x.to(self.device) for x in (batch.src, batch.src_lengths, batch.tgt[:, :-1])))
-        tokens = self.src_tokenizer.tokens([*src, EOS]), self.tgt_tokenizer.tokens([*tgt, EOS])
-        return Look(*tokens, *(part[:, 0].cpu() for part in maps))

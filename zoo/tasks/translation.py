@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from zoo.batches.translation import PairBatch, pad_batch
+from zoo.layers.kernels import wide
 from zoo.layers.losses import output_loss
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CorpusScore
@@ -214,11 +216,27 @@ class TranslationModule(ScoredModule):
 
     def loss(self, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, int]:
         """Summed loss in nats over the real target tokens, and their number. Pads never reach the output layer."""
+        if self.training and self.config.get("consistency"):
+            return self._consistency_loss(batch, label_smoothing)
         memory, state = self.encode(batch.src, batch.src_lengths)
         readouts, _ = self.decode(batch.tgt[:, :-1], memory, state)
         labels = batch.tgt[:, 1:]
         real = labels != PAD
         return self.embeddings.loss(readouts[real], labels[real], label_smoothing), int(batch.tgt_lengths.sum())
+
+    def _consistency_loss(self, batch: PairBatch, label_smoothing: float) -> tuple[Tensor, int]:
+        """The mean loss of two passes with different dropout, and how much their predictions p and q differ, (KL(p|q) +
+        KL(q|p)) / 2 (R-Drop, Liang et al. 2021, arXiv:2106.14448).
+        """
+        src, src_lengths, tgt = (torch.cat([x, x]) for x in (batch.src, batch.src_lengths, batch.tgt))
+        readouts, _ = self.decode(tgt[:, :-1], *self.encode(src, src_lengths))
+        labels = tgt[:, 1:]
+        real = labels != PAD
+        logits = wide(self.embeddings.logits(readouts[real]))  # of the first pass, then those of the second
+        log_p, log_q = logits.log_softmax(-1).chunk(2)
+        divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
+        loss = cross_entropy(logits, labels[real], label_smoothing=label_smoothing, reduction="sum") / 2
+        return loss + self.config["consistency"] * divergence, int(batch.tgt_lengths.sum())
 
     def check_extras(self, stage: str, validates: bool) -> None:
         if stage != "fit" or validates:

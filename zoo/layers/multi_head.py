@@ -1,0 +1,75 @@
+"""Attention of several heads (Vaswani et al. 2017, section 3.2.2).
+
+Shapes: B batch, N queries, M keys, D model, H heads, d_k size of a key.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from zoo.layers.attention import dot_product_attention
+from zoo.layers.dropout import Dropout
+from zoo.layers.masking import masked_softmax
+
+
+class MultiHeadAttention(nn.Module):
+    """MultiHead(Q, K, V) = Concat(head_1, ..., head_H) W^O with head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V) (3.2.2).
+
+    Args:
+        size: D.
+        num_heads: H; 1 is plain scaled dot-product attention.
+        key_size: d_k.
+        output_projection: multiply by W^O; without it the result is the heads side by side.
+        dropout: on the weights.
+    """
+
+    def __init__(self, size: int, num_heads: int, key_size: int, output_projection: bool, dropout: float):
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, Dropout(dropout)
+        self.sizes = [num_heads * key_size, size]  # of all keys and of all values
+        self.query = nn.Linear(size, num_heads * key_size, bias=False)
+        self.key_value = nn.Linear(size, sum(self.sizes), bias=False)
+        self.output = nn.Linear(size, size, bias=False) if output_projection else nn.Identity()
+
+    def split(self, x: Tensor) -> Tensor:
+        """(B, N, H * d) -> (B, H, N, d)."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys (B, N, H * d_k) and values (B, N, D) of x (B, N, D), the heads side by side."""
+        return self.key_value(x).split(self.sizes, dim=-1)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys (B, H, N, d_k) and values (B, H, N, D / H) of x (B, N, D)."""
+        keys, values = self.keys_and_values(x)
+        return self.split(keys), self.split(values)
+
+    def forward(
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        show: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attends from x (B, N, D) to keys (B, H, M, d_k) and values (B, H, M, D / H).
+
+        Args:
+            mask: bool, broadcastable to (B, H, N, M), True where attention may go; None: everywhere.
+            causal: position n attends to the positions up to n only; then without mask.
+            show: return the weights as well.
+
+        Returns:
+            (B, N, D), and the weights (B, H, N, M) if `show`, else None.
+        """
+        queries, weights = self.split(self.query(x)), None
+        if show:
+            if causal:
+                mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()
+            elif mask is None:
+                mask = torch.ones((), dtype=torch.bool, device=x.device)
+            weights = masked_softmax(queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5, mask)  # Eq. 1
+            found = weights.to(values.dtype) @ values
+        else:
+            found = dot_product_attention(queries, keys, values, mask, self.dropout.p if self.training else 0.0, causal)
+        return self.output(found.transpose(1, 2).flatten(2)), weights
