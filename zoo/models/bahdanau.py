@@ -24,7 +24,8 @@ from zoo.layers.gru_decoders import DECODERS
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentEncoder
-from zoo.tasks.translation import Embeddings, TranslationModule
+from zoo.tasks.embeddings import Embeddings
+from zoo.tasks.translation import TranslationModule
 
 
 class BahdanauNMT(TranslationModule):

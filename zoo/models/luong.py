@@ -25,7 +25,8 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
-from zoo.tasks.translation import Embeddings, TranslationModule
+from zoo.tasks.embeddings import Embeddings
+from zoo.tasks.translation import TranslationModule
 
 
 class LuongNMT(TranslationModule):

@@ -23,7 +23,8 @@ from zoo.layers.kernels import wide
 from zoo.layers.masking import reverse_rows
 from zoo.layers.maxout import maxout
 from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
-from zoo.tasks.translation import Embeddings, TranslationModule
+from zoo.tasks.embeddings import Embeddings
+from zoo.tasks.translation import TranslationModule
 
 
 class Summary(NamedTuple):

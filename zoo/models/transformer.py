@@ -27,8 +27,8 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.multi_head import MultiHeadAttention
 from zoo.layers.positions import positions
+from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.heads import AttentionMaps, MultiHeadTranslation
-from zoo.tasks.translation import Embeddings
 
 
 class TransformerMemory(NamedTuple):
