@@ -22,7 +22,7 @@ from torch.nn.modules import module as global_hooks
 _off: ContextVar[frozenset[str]] = ContextVar("switched_off", default=frozenset())
 
 # Names of the kernels, as `plain` takes them.
-KERNELS = ("recurrence", "cross_entropy", "dropout")
+KERNELS = ("recurrence", "dropout")
 
 
 @contextmanager
