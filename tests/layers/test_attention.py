@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from zoo.layers.attention import ATTENTIONS, make_attention
-from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.scores import SCORES
 
@@ -93,8 +92,7 @@ def test_a_loop_of_steps_equals_all_queries_at_once_and_so_do_the_gradients(kind
         memory.requires_grad_()
         projected = attention.project(memory, lengths_to_mask(lengths, S))
         if loop:
-            with repeated(T, projected.keys, projected.values):
-                steps = [attention(query[:, t : t + 1], projected, t) for t in range(T)]
+            steps = [attention(query[:, t : t + 1], projected, t) for t in range(T)]
             context, weights = (torch.cat(x, dim=1) for x in zip(*steps))
         else:
             context, weights = attention(query, projected, torch.arange(T))

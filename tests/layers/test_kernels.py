@@ -9,17 +9,14 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from zoo.layers import kernels
+from zoo.layers import kernels, recurrent
 from zoo.layers.dropout import Dropout
-from zoo.layers.kernels import additive, cells, cross_entropy, recurrence, window
-from zoo.layers.kernels.repeated_products import repeated
-from zoo.layers.losses import output_loss
+from zoo.layers.kernels import recurrence
 from zoo.layers.packed import pack, step_major
-from zoo.layers.recurrent import CELLS, RecurrentEncoder, run_layer
+from zoo.layers.recurrent import CELLS, GRUCell, LSTMCell, RecurrentEncoder, run_layer
 
 DOUBLE = {"dtype": torch.float64, "requires_grad": True}
 COUNTS = [3, 3, 2, 1]
-LABELS = torch.tensor([0, 4, 1, 1])
 
 
 def _lstm_case(directions=2):
@@ -38,38 +35,20 @@ def _gru_case(directions=2):
 
 
 CASES = {
-    "lstm_gates": (cells.lstm_gates, cells.plain_lstm_gates, lambda: [torch.randn(2, 3, 4 * n, **DOUBLE) for n in (2, 2)] + [torch.randn(2, 3, 2, **DOUBLE)]),
-    "gru_gates": (cells.gru_gates, cells.plain_gru_gates, lambda: [torch.randn(2, 3, 3 * n, **DOUBLE) for n in (2, 2)] + [torch.randn(2, 3, 2, **DOUBLE)]),
-    "additive_score": (
-        additive.additive_score,
-        additive.plain_additive_score,
-        lambda: [torch.randn(2, 3, 4, **DOUBLE), torch.randn(2, 5, 4, **DOUBLE), torch.randn(4, **DOUBLE)],
-    ),
-    "window_score": (
-        window.window_score,
-        window.plain_window_score,
-        lambda: [torch.randn(4, 2, 3, **DOUBLE), torch.randn(6, 2, 3, **DOUBLE), torch.randn(3, **DOUBLE)],
-    ),
-    "window_sum": (window.window_sum, window.plain_window_sum, lambda: [torch.randn(4, 2, 3, **DOUBLE), torch.randn(6, 2, 5, **DOUBLE)]),
     "lstm": (
-        lambda gates, weight, h, c: recurrence.steps("lstm", gates, weight, (h, c), COUNTS),
-        lambda gates, weight, h, c: recurrence._plain("lstm", gates, weight, (h, c), COUNTS),
+        lambda gates, weight, h, c: recurrence.steps(LSTMCell.update, gates, weight, (h, c), COUNTS),
+        lambda gates, weight, h, c: recurrence.plain_steps(LSTMCell.update, gates, weight, (h, c), COUNTS),
         _lstm_case,
     ),
     "lstm_one_way": (
-        lambda gates, weight, h, c: recurrence.steps("lstm", gates, weight, (h, c), COUNTS),
-        lambda gates, weight, h, c: recurrence._plain("lstm", gates, weight, (h, c), COUNTS),
+        lambda gates, weight, h, c: recurrence.steps(LSTMCell.update, gates, weight, (h, c), COUNTS),
+        lambda gates, weight, h, c: recurrence.plain_steps(LSTMCell.update, gates, weight, (h, c), COUNTS),
         lambda: _lstm_case(1),
     ),
     "gru": (
-        lambda gates, weight, h: recurrence.steps("gru", gates, weight, (h,), COUNTS),
-        lambda gates, weight, h: recurrence._plain("gru", gates, weight, (h,), COUNTS),
+        lambda gates, weight, h: recurrence.steps(GRUCell.update, gates, weight, (h,), COUNTS),
+        lambda gates, weight, h: recurrence.plain_steps(GRUCell.update, gates, weight, (h,), COUNTS),
         _gru_case,
-    ),
-    "cross_entropy": (
-        lambda x, weight, bias: cross_entropy.linear_cross_entropy(x, weight, bias, LABELS, 0.1)[0],
-        lambda x, weight, bias: cross_entropy.plain_linear_cross_entropy(x, weight, bias, LABELS, 0.1),
-        lambda: [torch.randn(4, 3, **DOUBLE), torch.randn(5, 3, **DOUBLE), torch.randn(5, **DOUBLE)],
     ),
 }  # fmt: skip
 every_kernel = pytest.mark.parametrize("kernel, plain, inputs", CASES.values(), ids=CASES)
@@ -168,67 +147,42 @@ def test_items_that_lie_step_after_step(name):
         torch.testing.assert_close(last, finals)
 
 
-class Loop(nn.Module):
-    """Steps of several kinds of products with the same matrices."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.Linear(3, 4), nn.Linear(4, 3, bias=False)
-        self.v = nn.Parameter(torch.randn(3, 4))
-
-    def forward(self, x, keys):
-        outputs = []
-        for _ in range(5):
-            y = torch.tanh(self.a(x)) @ self.v.t()
-            x = torch.tanh(self.b(torch.tanh(self.a(x)))) + torch.softmax(y @ keys.transpose(1, 2), -1) @ keys
-            outputs.append(x)
-        return torch.stack(outputs)
-
-
-@pytest.mark.parametrize("expected", [2, 5, 11])
-def test_products_of_a_loop(expected):
-    torch.manual_seed(5)
-    loop = Loop().double()
-    x, keys = torch.randn(2, 3, 3, **DOUBLE), torch.randn(2, 6, 3, **DOUBLE)
-    wanted = [x, keys, *loop.parameters()]
-    want = loop(x, keys)
-    with repeated(expected, keys):
-        got = loop(x, keys)
-    torch.testing.assert_close(got, want)
-    first = [torch.autograd.grad(scalar(y), wanted, create_graph=True) for y in (got, want)]
-    second = [torch.autograd.grad(sum(g.square().sum() for g in grads), wanted) for grads in first]
-    for a, b in [*zip(*first), *zip(*second)]:
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
+@pytest.mark.parametrize(
+    "name, gradient, autocast, by_torch",
+    [
+        ("lstm", True, False, True),
+        ("lstm", False, False, True),
+        ("lstm", True, True, False),
+        ("gru", True, False, False),
+        ("gru", False, False, True),
+        ("gru", False, True, False),
+    ],
+)
+def test_rows_of_equal_length_go_where_they_are_fastest(name, gradient, autocast, by_torch, monkeypatch):
+    cell, x, calls = CELLS[name](3, 2), torch.randn(12, 3), []
+    for ways in ("_fused", "_by_kernel"):
+        way = getattr(recurrent, ways)
+        monkeypatch.setattr(recurrent, ways, lambda *given, way=way, name=ways: calls.append(name) or way(*given))
+    with torch.set_grad_enabled(gradient), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        run_layer([cell], x, step_major(4, 3, x.device))
+        run_layer([cell], x, pack(torch.tensor([6, 4, 2]), 1))
+    assert calls == ["_fused" if by_torch else "_by_kernel", "_by_kernel"]
 
 
-def test_a_partial_backward_pass_changes_no_later_gradient():
-    torch.manual_seed(6)
-    loop = Loop().double()
-    x, keys = torch.randn(2, 3, 3, **DOUBLE), torch.randn(2, 6, 3, **DOUBLE)
-    want = torch.autograd.grad(scalar(loop(x, keys)), loop.parameters())
-    with repeated(5, keys):
-        loss = scalar(loop(x, keys))
-    torch.autograd.grad(loss, x, retain_graph=True)
-    for _ in range(2):
-        got = torch.autograd.grad(loss, loop.parameters(), retain_graph=True)
-        torch.testing.assert_close(got, want)
-    (alone,) = torch.autograd.grad(loss, loop.a.weight, retain_graph=True)
-    torch.testing.assert_close(alone, want[1])
-
-
-def test_products_of_a_loop_under_autocast():
-    torch.manual_seed(7)
-    loop = Loop()
-    x, keys = torch.randn(2, 3, 3, requires_grad=True), torch.randn(2, 6, 3, requires_grad=True)
+@pytest.mark.parametrize("name", CELLS)
+def test_second_derivatives_of_rows_of_equal_length_in_float32(name):
+    """oneDNN's layer is there in float32 only."""
+    torch.manual_seed(4)
+    cell, x = CELLS[name](3, 2), torch.randn(12, 3)
     found = []
-    for take_over in (False, True):
-        with torch.autocast("cpu", torch.bfloat16), repeated(5, keys) if take_over else kernels.plain():
-            y = loop(x, keys)
-        grads = torch.autograd.grad(y.float().square().sum(), [x, keys, *loop.parameters()])
-        assert all(g.dtype == torch.float32 for g in grads)
-        found.append(grads)
-    for a, b in zip(*found):
-        assert (a - b).norm() < 0.05 * b.norm() + 1e-3
+    for dtype in (torch.float32, torch.float64):
+        twin = copy.deepcopy(cell).to(dtype)
+        wanted = [x.to(dtype).requires_grad_(), *twin.parameters()]
+        outputs, finals = run_layer([twin], wanted[0], step_major(4, 3, x.device))
+        first = torch.autograd.grad(scalar((outputs, *finals)), wanted, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), wanted))
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a.double(), b, rtol=1e-3, atol=1e-3 * b.abs().max().item())
 
 
 class Elements(TorchDispatchMode):
@@ -250,16 +204,15 @@ def elements(function):
 
 
 def test_without_a_gradient_nothing_is_kept_for_one():
-    layer, x = nn.Linear(4, 50), torch.randn(300, 4)
     start = (torch.zeros(1, 3, 4),)
     gates, weight = torch.randn(sum(COUNTS), 12), nn.Parameter(torch.randn(1, 12, 4))
-    for function, saved in (
-        (lambda: output_loss(layer, x, torch.zeros(300, dtype=torch.int64)), 300 * 50),
-        (lambda: recurrence.steps("gru", gates, weight, start, COUNTS), sum(COUNTS) * 4),
-    ):
-        with torch.no_grad():
-            without = elements(function)
-        assert elements(function) - without >= saved
+
+    def run():
+        recurrence.steps(GRUCell.update, gates, weight, start, COUNTS)
+
+    with torch.no_grad():
+        without = elements(run)
+    assert elements(run) - without >= sum(COUNTS) * 4
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -276,27 +229,27 @@ def test_a_packed_product_equals_the_plain_one(dtype, steps):
 
 def test_when_a_kernel_may_stand_in():
     x = torch.ones(2)
-    assert kernels.usable("cells", x, None, nn.Parameter(x))
-    assert not kernels.usable("cells", x.to("meta"))
-    with kernels.plain("cells"):
-        assert not kernels.usable("cells", x) and kernels.usable("window", x)
+    assert kernels.usable("recurrence", x, None, nn.Parameter(x))
+    assert not kernels.usable("recurrence", x.to("meta"))
+    with kernels.plain("recurrence"):
+        assert not kernels.usable("recurrence", x) and kernels.usable("dropout", x)
     with kernels.plain():
         assert not any(kernels.usable(name, x) for name in kernels.KERNELS)
-    assert kernels.usable("cells", x)
+    assert kernels.usable("recurrence", x)
     with pytest.raises(ValueError, match="kernels are recurrence, .*; got speed"), kernels.plain("speed"):
         pass
     seen = []
-    torch.func.grad(lambda y: seen.append(kernels.usable("cells", y)) or y.sum())(x)
-    torch.compile(lambda y: seen.append(kernels.usable("cells", y)) or y + 1, backend="eager")(x)
+    torch.func.grad(lambda y: seen.append(kernels.usable("recurrence", y)) or y.sum())(x)
+    torch.compile(lambda y: seen.append(kernels.usable("recurrence", y)) or y + 1, backend="eager")(x)
     with torch.autograd.forward_ad.dual_level():
-        seen.append(kernels.usable("cells", x))
+        seen.append(kernels.usable("recurrence", x))
     assert seen == [False, False, False]
 
 
 def test_an_environment_variable_switches_kernels_off(monkeypatch):
     for value, on in (("1", False), ("0", True), ("", True)):
         monkeypatch.setenv("ZOO_PLAIN", value)
-        assert kernels.usable("cells", torch.ones(1)) is on
+        assert kernels.usable("recurrence", torch.ones(1)) is on
 
 
 def test_dropout_by_bytes_drops_the_share_it_should():

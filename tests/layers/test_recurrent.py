@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.maxout import maxout
 from zoo.layers.recurrent import CELLS, RecurrentDecoder, RecurrentEncoder
 
@@ -75,10 +74,9 @@ def test_steps_of_a_loop_equal_torch(name):
     decoder = RecurrentDecoder(name, 8, 4, num_layers=2)
     x, feed = torch.randn(2, 6, 5, requires_grad=True), torch.randn(2, 6, 3, requires_grad=True)
     state, outputs = tuple(torch.zeros(2, 4) for _ in range(2 * CELLS[name].state_size)), []
-    with repeated(6):
-        for t in range(6):
-            top, state = decoder.step(torch.cat([x[:, t], feed[:, t]], dim=-1), state)
-            outputs.append(top)
+    for t in range(6):
+        top, state = decoder.step(torch.cat([x[:, t], feed[:, t]], dim=-1), state)
+        outputs.append(top)
     ours = torch.stack(outputs, dim=1)
     theirs = torch.cat([x, feed], dim=-1).transpose(0, 1)
     for cell in decoder.cells:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, GlobalAttention
-from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import masked_mean
 from zoo.layers.maxout import maxout
 from zoo.layers.recurrent import GRUCell
@@ -46,10 +45,9 @@ class PaperDecoder(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Teacher forcing: embedded inputs (B, T, E), s_0 (B, H) -> readouts (B, T, R), weights (B, T, S)."""
         s, found = s.unsqueeze(1), []
-        with repeated(embedded.size(1), memory.keys, memory.values):
-            for y in embedded.unsqueeze(2).unbind(1):
-                s, *rest = self.step(y, s, attention, memory)
-                found.append(rest)
+        for y in embedded.unsqueeze(2).unbind(1):
+            s, *rest = self.step(y, s, attention, memory)
+            found.append(rest)
         contexts, states, weights = (torch.cat(x, dim=1) for x in zip(*found, strict=True))
         return self.read(states, embedded, contexts), weights
 

@@ -4,11 +4,10 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
 from zoo.layers import kernels
 from zoo.layers.kernels import wide
-from zoo.layers.kernels.cross_entropy import linear_cross_entropy
 
 
 def output_loss(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
@@ -31,11 +30,12 @@ def output_loss(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: fl
 
 def output_losses(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """`output_loss`, and -log p of each label, (N,), without label smoothing and without a gradient."""
-    if _is_plain(layer) and kernels.usable("cross_entropy", x, layer.weight, layer.bias):
-        return linear_cross_entropy(x, layer.weight, layer.bias, labels, label_smoothing)
-    scores = wide(layer(x))
-    loss = cross_entropy(scores, labels, label_smoothing=label_smoothing, reduction="sum")
-    return loss, cross_entropy(scores.detach(), labels, reduction="none")
+    log_probs = log_softmax(wide(layer(x)), dim=-1)  # (N, V)
+    rows = nll_loss(log_probs, labels, reduction="none")
+    loss = rows.sum()
+    if label_smoothing:
+        loss = (1 - label_smoothing) * loss - label_smoothing / log_probs.size(-1) * log_probs.sum()
+    return loss, rows.detach()
 
 
 def sampled_output_loss(layer: nn.Linear, x: Tensor, labels: Tensor, sampled: int) -> Tensor:
@@ -69,8 +69,6 @@ def sampled_output_loss(layer: nn.Linear, x: Tensor, labels: Tensor, sampled: in
     if not _is_plain(layer):
         return cross_entropy(wide(layer(x))[:, words] + stands_for, place[labels], reduction="sum")
     weight, bias = layer.weight.index_select(0, words), layer.bias[words] + stands_for
-    if kernels.usable("cross_entropy", x, weight, bias):
-        return linear_cross_entropy(x, weight, bias, place[labels], 0.0)[0]
     return cross_entropy(wide(nn.functional.linear(x, weight, bias)), place[labels], reduction="sum")
 
 

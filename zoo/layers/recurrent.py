@@ -1,8 +1,8 @@
 """LSTM and GRU cells, and encoders and decoders made of them, whose results never depend on padding.
 
 A layer runs over whole sequences in one of three ways that give the same numbers: the loop over its cells below,
-torch's own fused
-`torch.lstm` and `torch.gru` (which are cuDNN's on a GPU), or the kernel in zoo/layers/kernels/recurrence.py on a CPU.
+torch's own fused `torch.lstm` and `torch.gru` (which are cuDNN's on a GPU), or the kernel in
+zoo/layers/kernels/recurrence.py on a CPU.
 The loop is the reference; it runs where a cell has hooks or was replaced, and under the transforms of torch.func, which
 the others do not know.
 
@@ -20,7 +20,6 @@ from torch.nn import functional
 
 from zoo.layers import kernels
 from zoo.layers.dropout import Dropout
-from zoo.layers.kernels import cells as cell_kernels
 from zoo.layers.kernels import recurrence, wide
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import Packing, pack, step_major, to_padded
@@ -66,9 +65,9 @@ class LSTMCell(nn.Module):
     @staticmethod
     def update(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
         """Input half and hidden half of the gates (..., G), state -> new state."""
-        if kernels.usable("cells", gates, hidden_gates, state[1]):
-            return cell_kernels.lstm_gates(gates, hidden_gates, state[1])
-        return cell_kernels.plain_lstm_gates(gates, hidden_gates, state[1])
+        i, f, g, o = wide(gates + hidden_gates).chunk(4, dim=-1)
+        cell = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(g)  # c' = f c + i g
+        return torch.sigmoid(o) * torch.tanh(cell), cell  # h' = o tanh(c')
 
 
 class GRUCell(LSTMCell):
@@ -83,9 +82,10 @@ class GRUCell(LSTMCell):
 
     @staticmethod
     def update(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
-        if kernels.usable("cells", gates, hidden_gates, state[0]):
-            return (cell_kernels.gru_gates(gates, hidden_gates, state[0]),)
-        return (cell_kernels.plain_gru_gates(gates, hidden_gates, state[0]),)
+        (r, z, n), (hidden_r, hidden_z, hidden_n) = (wide(x).chunk(3, dim=-1) for x in (gates, hidden_gates))
+        z = torch.sigmoid(z + hidden_z)
+        n = torch.tanh(n + torch.sigmoid(r + hidden_r) * hidden_n)  # the reset gate acts after the product
+        return ((1 - z) * n + z * state[0],)  # h' = (1 - z) n + z h
 
 
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}
@@ -131,12 +131,21 @@ def run_layer(
         outputs, finals = _by_steps(cells, inputs if rows is None else inputs[rows], packing, first, hidden_weights)
     else:
         weights = [cell.weight_hidden for cell in cells] if hidden_weights is None else hidden_weights
-        if kernels.usable("recurrence", inputs, *first, *weights):
+        if kernels.usable("recurrence", inputs, *first, *weights) and not _is_torch_faster(kind, packing, inputs):
             outputs, finals = _by_kernel(cells, inputs, packing, rows, first, weights)
         else:
             outputs, finals = _fused(cells, inputs if rows is None else inputs[rows], packing, first, weights)
     back = packing.ranks.argsort()
     return outputs, tuple(x.transpose(0, 1).flatten(1)[back] for x in finals)
+
+
+def _is_torch_faster(kind: type[LSTMCell], packing: Packing, inputs: Tensor) -> bool:
+    """Whether torch's own layer beats the kernel on a CPU: in one direction over rows of equal length it does, for an
+    LSTM (oneDNN's), and for a GRU without a gradient. Under autocast the kernel's products are of lower precision.
+    """
+    if packing.order is not None or torch.is_autocast_enabled("cpu"):
+        return False
+    return kind is LSTMCell or not torch.is_grad_enabled()
 
 
 def _ends(states: Sequence[Tensor], first: Tensor, packing: Packing) -> Tensor:
@@ -205,7 +214,7 @@ def _by_kernel(
         inputs, torch.cat([cell.weight_input for cell in cells]), torch.cat([cell.bias for cell in cells])
     )
     if packing.order is None:
-        states = recurrence.steps(cells[0].kind, gates, weights[0].unsqueeze(0), first, packing.counts)
+        states = recurrence.steps(cells[0].update, gates, weights[0].unsqueeze(0), first, packing.counts)
         return states[0], tuple(_ends([x], old, packing) for x, old in zip(states, first, strict=True))
     counts = torch.tensor(packing.counts, device=inputs.device)
     step = torch.repeat_interleave(counts)  # (P,) of each place
@@ -216,7 +225,7 @@ def _by_kernel(
     row = packing.order if rows is None else rows[packing.order]
     index = torch.empty_like(row.flatten()).scatter_(0, blocks.flatten(), (row * directions + direction).flatten())
     gates = functional.embedding(index, gates.reshape(len(gates) * directions, -1))  # (P * D, G)
-    states = recurrence.steps(cells[0].kind, gates, torch.stack([*weights]), first, packing.counts)
+    states = recurrence.steps(cells[0].update, gates, torch.stack([*weights]), first, packing.counts)
     outputs = functional.embedding(blocks.gather(1, packing.places).t(), states[0]).flatten(1)
     finals = tuple(_ends([x[block] for block in blocks], old, packing) for x, old in zip(states, first, strict=True))
     return outputs, finals

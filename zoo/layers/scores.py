@@ -11,8 +11,7 @@ size.
 import torch
 from torch import Tensor, nn
 
-from zoo.layers import kernels
-from zoo.layers.kernels import additive, wide
+from zoo.layers.kernels import wide
 
 
 class DotScore(nn.Module):
@@ -62,9 +61,9 @@ class GeneralScore(nn.Module):
 
 def additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """v^T tanh(query + key), in fp32 at least: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S)."""
-    if kernels.usable("additive_score", query, keys, v):
-        return additive.additive_score(query, keys, v)
-    return additive.plain_additive_score(query, keys, v)
+    hidden = torch.tanh(wide(query).unsqueeze(2) + wide(keys).unsqueeze(1))  # (B, T, S, K)
+    with torch.autocast(hidden.device.type, enabled=False):
+        return torch.matmul(hidden, wide(v))
 
 
 class ConcatScore(nn.Module):

@@ -10,8 +10,7 @@ Shapes: T queries, B batch, L window, K size of the scores, V size of the values
 import torch
 from torch import Tensor
 
-from zoo.layers.kernels import usable
-from zoo.layers.kernels import window as kernel
+from zoo.layers.kernels import wide
 
 
 def window_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
@@ -25,18 +24,21 @@ def window_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     Returns:
         (T, B, L) scores, the nearest step first.
     """
-    if usable("window", query, keys, v):
-        return kernel.window_score(query, keys, v)
-    return kernel.plain_window_score(query, keys, v)
+    hidden = torch.tanh(wide(query).unsqueeze(2) + _windows(keys, len(keys) - len(query) + 1))  # (T, B, L, K)
+    with torch.autocast(hidden.device.type, enabled=False):
+        return torch.matmul(hidden, wide(v)).flip(-1)
 
 
 def window_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Weighted sum over each window, at least in fp32: weights (T, B, L), the nearest step first, values (L + T - 1, B,
     V) -> (T, B, V).
     """
-    if usable("window", weights, values):
-        return kernel.window_sum(weights, values)
-    return kernel.plain_window_sum(weights, values)
+    return (_windows(values, weights.size(-1)) * weights.flip(-1).unsqueeze(-1)).sum(2)
+
+
+def _windows(steps: Tensor, window: int) -> Tensor:
+    """(L + T - 1, B, K) -> (T, B, L, K), a view, at least in fp32, the farthest step first."""
+    return wide(steps).unfold(0, window, 1).transpose(2, 3)
 
 
 def window_mask(known: Tensor, steps: int, window: int) -> Tensor:

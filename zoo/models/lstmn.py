@@ -25,7 +25,6 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.dropout import LockedDropout
-from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import masked_softmax
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
@@ -71,18 +70,17 @@ class IntraAttentionLSTM(nn.Module):
         hidden, cells, summaries = [*state[0].unbind(1)], [*state[1].unbind(1)], [state[2]]
         keys = [*self.w_h(state[0]).unbind(1)]  # W_h h_i
         of_inputs, shown, recent = self.w_x(inputs), [], slice(None, -self.window - 1, -1)
-        with repeated(inputs.size(1)):
-            for x, of_x, known in zip(inputs.unbind(1), of_inputs.unbind(1), mask, strict=True):
-                key, h, c = (torch.stack(tape[recent], dim=1) for tape in (keys, hidden, cells))  # (B, L, ...) each
-                query = (of_x + self.w_summary(summaries[-1])).unsqueeze(1)  # (B, 1, A)
-                weights = masked_softmax(additive_score(query, key, self.v), known.unsqueeze(1))  # s_t (B, 1, L)
-                summary, cell = (torch.matmul(weights.to(part.dtype), part).squeeze(1) for part in (h, c))  # h~_t, c~_t
-                h, c = self.cell(x, (summary, cell))
-                hidden.append(h)
-                cells.append(c)
-                keys.append(self.w_h(h))
-                summaries.append(summary)
-                shown.append(weights)
+        for x, of_x, known in zip(inputs.unbind(1), of_inputs.unbind(1), mask, strict=True):
+            key, h, c = (torch.stack(tape[recent], dim=1) for tape in (keys, hidden, cells))  # (B, L, ...) each
+            query = (of_x + self.w_summary(summaries[-1])).unsqueeze(1)  # (B, 1, A)
+            weights = masked_softmax(additive_score(query, key, self.v), known.unsqueeze(1))  # s_t (B, 1, L)
+            summary, cell = (torch.matmul(weights.to(part.dtype), part).squeeze(1) for part in (h, c))  # h~_t, c~_t
+            h, c = self.cell(x, (summary, cell))
+            hidden.append(h)
+            cells.append(c)
+            keys.append(self.w_h(h))
+            summaries.append(summary)
+            shown.append(weights)
         rows = torch.arange(len(inputs), device=inputs.device)
         last = lengths.unsqueeze(1) + torch.arange(self.window, device=inputs.device)  # (B, L) places on the tape
         tapes = (torch.stack(tape, dim=1)[rows.unsqueeze(1), last] for tape in (hidden, cells))

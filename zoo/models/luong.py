@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, make_attention
 from zoo.layers.dropout import Dropout
-from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentDecoder, RecurrentEncoder
 from zoo.tasks.embeddings import Embeddings
@@ -131,11 +130,10 @@ class LuongNMT(TranslationModule):
             return self.attend(hidden, memory, torch.arange(tgt.size(1), device=tgt.device))
         state = tuple(x.unsqueeze(1) for x in state)
         readouts, weights = [], []
-        with repeated(tgt.size(1), memory.keys, memory.values):
-            for t, y in enumerate(embedded.unsqueeze(2).unbind(1)):  # (B, 1, E)
-                readout, state, weight = self.decoder_step(y, state, memory, t)
-                readouts.append(readout)
-                weights.append(weight)
+        for t, y in enumerate(embedded.unsqueeze(2).unbind(1)):  # (B, 1, E)
+            readout, state, weight = self.decoder_step(y, state, memory, t)
+            readouts.append(readout)
+            weights.append(weight)
         return torch.cat(readouts, dim=1), torch.cat(weights, dim=1)
 
     def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:

@@ -40,7 +40,6 @@ from torch import Tensor, nn
 from zoo.batches.captioning import CaptionBatch
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
-from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
@@ -48,7 +47,6 @@ from zoo.tasks.captioning import MAX_WORDS, CaptioningModule
 from zoo.text import BOS, EOS, PAD
 
 Choose = Callable[[Tensor], Tensor]
-USUAL_WORDS = 12  # of a caption
 
 
 class ImageMemory(NamedTuple):
@@ -287,10 +285,9 @@ class ShowAttendTell(CaptioningModule):
         captions = embedded.size(1)
         state = tuple(x.unsqueeze(1).expand(-1, captions, -1) for x in state)
         found = []
-        with repeated(embedded.size(2), *memory):
-            for y in embedded.unbind(2):
-                state, *rest = self.decoder(y, state, memory, choose, both)
-                found.append((state[0], *rest))
+        for y in embedded.unbind(2):
+            state, *rest = self.decoder(y, state, memory, choose, both)
+            found.append((state[0], *rest))
         hidden, context, weights, chosen, expected = zip(*found, strict=True)
         stacked = (torch.stack(x, dim=2) for x in (hidden, context, weights))
         pairs = tuple(torch.stack(x, dim=2) for x in zip(*expected, strict=True)) if both else None
@@ -413,19 +410,18 @@ class ShowAttendTell(CaptioningModule):
             takes_expected, choose = self._semi_sampling(tokens.shape)
         forbidden = torch.tensor(self.forbidden(), device=self.device)
         alive, log_prob, drawn = torch.ones_like(tokens, dtype=torch.bool), 0.0, []
-        with repeated(USUAL_WORDS, *memory):
-            while alive.any() and len(drawn) < MAX_WORDS:
-                embedded = self.embedding(tokens)
-                state, context, weights, chosen, _ = self.decoder(embedded, state, memory, choose)
-                logits = wide(self.output(self.read(state[0], context, embedded)))
-                log_probs = logits.index_fill(-1, forbidden, -torch.inf).log_softmax(-1)
-                tokens = draw(log_probs.exp()).argmax(-1)
-                found = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-                if choose is not None:
-                    found = found + self.config["reinforce"] * (_log(weights) * chosen).sum(-1) * ~takes_expected
-                log_prob = log_prob + found * alive  # (N, K)
-                drawn.append(tokens.masked_fill(~alive, PAD))
-                alive = alive & (tokens != EOS)
+        while alive.any() and len(drawn) < MAX_WORDS:
+            embedded = self.embedding(tokens)
+            state, context, weights, chosen, _ = self.decoder(embedded, state, memory, choose)
+            logits = wide(self.output(self.read(state[0], context, embedded)))
+            log_probs = logits.index_fill(-1, forbidden, -torch.inf).log_softmax(-1)
+            tokens = draw(log_probs.exp()).argmax(-1)
+            found = log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+            if choose is not None:
+                found = found + self.config["reinforce"] * (_log(weights) * chosen).sum(-1) * ~takes_expected
+            log_prob = log_prob + found * alive  # (N, K)
+            drawn.append(tokens.masked_fill(~alive, PAD))
+            alive = alive & (tokens != EOS)
         captions = torch.stack(drawn, dim=-1)
         reward = self.rewards(captions, batch).to(log_prob)
         advantage = reward - (reward.sum(1, keepdim=True) - reward) / (count - 1)

@@ -30,7 +30,6 @@ from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, GlobalAttention
 from zoo.layers.dropout import Dropout
-from zoo.layers.kernels.repeated_products import repeated
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import GRUCell, RecurrentEncoder
 from zoo.tasks.embeddings import Embeddings
@@ -122,10 +121,9 @@ class TutorialAttentionNMT(TranslationModule):
     ) -> tuple[Tensor, Tensor | None]:
         embedded = self.dropout(self.embeddings.tgt(tgt))  # (B, T, E)
         s, found = state[0].unsqueeze(1), []
-        with repeated(tgt.size(1), *([memory.values] if self.attends else [])):
-            for y in embedded.unsqueeze(2).unbind(1):  # (B, 1, E)
-                s, weights = self.decoder_step(y, s, memory)
-                found.append((s, weights))
+        for y in embedded.unsqueeze(2).unbind(1):  # (B, 1, E)
+            s, weights = self.decoder_step(y, s, memory)
+            found.append((s, weights))
         states, weights = zip(*found, strict=True)
         return self.dropout(torch.cat(states, dim=1)), torch.cat(weights, dim=1) if self.attends else None
 

@@ -2,8 +2,8 @@
 
 Every layer of this package is written in plain torch first, and that form is the reference. A kernel may take its place
 for a call only if `usable` says so: in eager mode, on a CPU, without function transforms. It keeps parameter names and
-hooks and gives the same
-numbers to rounding. A backward pass that is differentiated itself (`create_graph=True`) runs the plain form.
+hooks and gives the same numbers to rounding. A backward pass that is differentiated itself (`create_graph=True`) runs
+the plain form.
 
 `with plain():` or the environment variable ZOO_PLAIN=1 switches all kernels off. docs/kernels.md says what each one is;
 benchmarks/kernels.py measures it.
@@ -22,7 +22,7 @@ from torch.nn.modules import module as global_hooks
 _off: ContextVar[frozenset[str]] = ContextVar("switched_off", default=frozenset())
 
 # Names of the kernels, as `plain` takes them.
-KERNELS = ("recurrence", "cells", "repeated_products", "additive_score", "window", "cross_entropy", "dropout")
+KERNELS = ("recurrence", "dropout")
 
 
 @contextmanager

@@ -11,15 +11,16 @@ rows of all blocks.
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from zoo.layers.kernels import product_dtype, wide
-from zoo.layers.kernels.cells import plain_gru_gates, plain_lstm_gates, tanh_
 from zoo.layers.kernels.function import gradients_of_plain, is_differentiated_again, wants_gradient
 
 State = tuple[Tensor, ...]
+Update = Callable[[Tensor, Tensor, State], State]  # of one step: both halves of the gates, state -> new state
 
 
 def _blocks(x: Tensor, counts: list[int], directions: int) -> list[Tensor]:
@@ -50,19 +51,20 @@ def _packable() -> tuple[torch.dtype, ...]:
     return (torch.float32, torch.bfloat16) if torch.ops.mkldnn._is_mkldnn_bf16_supported() else (torch.float32,)
 
 
-def _plain(kind: str, gates: Tensor, weight: Tensor, start: State, counts: list[int]) -> State:
-    """The same in plain torch: all h, and for an LSTM all c, (P, H) each."""
+def plain_steps(update: Update, gates: Tensor, weight: Tensor, start: State, counts: list[int]) -> State:
+    """As `steps`, in plain torch."""
     state, found = start, []
     for block in _blocks(gates, counts, len(weight)):
         state = tuple(x[:, : block.size(1)] for x in state)
         hidden_gates = torch.bmm(state[0].to(weight.dtype), weight.transpose(1, 2))
-        state = (
-            plain_lstm_gates(block, hidden_gates, state[1])
-            if kind == "lstm"
-            else (plain_gru_gates(block, hidden_gates, state[0]),)
-        )
+        state = update(block, hidden_gates, state)
         found.append(tuple(x.flatten(0, 1) for x in state))
     return tuple(torch.cat(x) for x in zip(*found, strict=True))
+
+
+def _plain(ctx: Any) -> Callable[..., State]:
+    """`plain_steps` as a function of gates, weight and state, for the backward pass of a call."""
+    return lambda gates, weight, *start: plain_steps(ctx.update, gates, weight, start, ctx.counts)
 
 
 def _weight_gradient(
@@ -80,7 +82,7 @@ def _weight_gradient(
 
 class _LSTM(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates, weight, hidden, cell, counts, dtype, train):
+    def forward(ctx, gates, weight, hidden, cell, update, counts, dtype, train):
         size, directions = weight.size(-1), len(weight)
         acts = gates.to(torch.promote_types(gates.dtype, torch.float32), copy=True)  # becomes i, f, g, o
         states, cells, squashed = (acts.new_empty(len(acts), size) for _ in range(3))
@@ -97,12 +99,13 @@ class _LSTM(torch.autograd.Function):
             torch.add(minus_one, g, alpha=2, out=g)
             torch.mul(i, g, out=after)
             after.addcmul_(f, c[:, :n])
-            tanh_(s.copy_(after))
+            torch.mul(after, 2, out=s).sigmoid_()
+            torch.add(minus_one, s, alpha=2, out=s)
             torch.mul(o, s, out=state)
             h, c = state, after
         if train:
             ctx.save_for_backward(gates, weight, hidden, cell, acts, states, cells, squashed)
-            ctx.counts, ctx.dtype = counts, dtype
+            ctx.update, ctx.counts, ctx.dtype = update, counts, dtype
             ctx.set_materialize_grads(False)
         return states, cells
 
@@ -110,13 +113,8 @@ class _LSTM(torch.autograd.Function):
     def backward(ctx, grad_states, grad_cells):
         gates, weight, hidden, cell, acts, states, cells, squashed = ctx.saved_tensors
         if is_differentiated_again():
-            plain = functools.partial(_plain_lstm, counts=ctx.counts)
-            return (
-                *gradients_of_plain(plain, (gates, weight, hidden, cell), (grad_states, grad_cells)),
-                None,
-                None,
-                None,
-            )
+            found = gradients_of_plain(_plain(ctx), (gates, weight, hidden, cell), (grad_states, grad_cells))
+            return *found, None, None, None, None
         size, directions, counts = weight.size(-1), len(weight), ctx.counts
         product = _products(weight.transpose(1, 2), ctx.dtype, len(counts))
         d_gates = torch.empty_like(acts)
@@ -151,16 +149,12 @@ class _LSTM(torch.autograd.Function):
                 carry[:, :n] = product(out)
         d_weight = _weight_gradient(outs, hiddens, hidden, weight, ctx.dtype)
         of_state = (carry, cell_carry) if of_start else (None, None)
-        return d_gates.to(gates.dtype), d_weight, *of_state, None, None, None
-
-
-def _plain_lstm(gates: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor, counts: list[int]) -> State:
-    return _plain("lstm", gates, weight, (hidden, cell), counts)
+        return d_gates.to(gates.dtype), d_weight, *of_state, None, None, None, None
 
 
 class _GRU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates, weight, hidden, counts, dtype, train):
+    def forward(ctx, gates, weight, hidden, update, counts, dtype, train):
         size, directions = weight.size(-1), len(weight)
         acts = gates.to(torch.promote_types(gates.dtype, torch.float32), copy=True)  # becomes r, z, n
         states = acts.new_empty(len(acts), size)
@@ -181,15 +175,15 @@ class _GRU(torch.autograd.Function):
             h = state
         if train:
             ctx.save_for_backward(gates, weight, hidden, acts, inner, states)
-            ctx.counts, ctx.dtype = counts, dtype
+            ctx.update, ctx.counts, ctx.dtype = update, counts, dtype
         return states
 
     @staticmethod
     def backward(ctx, grad_states):
         gates, weight, hidden, acts, inner, states = ctx.saved_tensors
         if is_differentiated_again():
-            plain = functools.partial(_plain_gru, counts=ctx.counts)
-            return *gradients_of_plain(plain, (gates, weight, hidden), (grad_states,)), None, None, None
+            found = gradients_of_plain(_plain(ctx), (gates, weight, hidden), (grad_states,))
+            return *found, None, None, None, None
         size, directions, counts = weight.size(-1), len(weight), ctx.counts
         product = _products(weight.transpose(1, 2), ctx.dtype, len(counts))
         d_gates, d_hidden_gates = torch.empty_like(acts), torch.empty_like(acts)
@@ -216,21 +210,14 @@ class _GRU(torch.autograd.Function):
             if t or of_start:
                 kept.add_(product(whole))
         d_weight = _weight_gradient(hidden_outs, hiddens, hidden, weight, ctx.dtype)
-        return d_gates.to(gates.dtype), d_weight, carry if of_start else None, None, None, None
+        return d_gates.to(gates.dtype), d_weight, carry if of_start else None, None, None, None, None
 
 
-def _plain_gru(gates: Tensor, weight: Tensor, hidden: Tensor, counts: list[int]) -> State:
-    return _plain("gru", gates, weight, (hidden,), counts)
-
-
-_KINDS = {"lstm": _LSTM, "gru": _GRU}
-
-
-def steps(kind: str, gates: Tensor, weight: Tensor, start: State, counts: list[int]) -> State:
+def steps(update: Update, gates: Tensor, weight: Tensor, start: State, counts: list[int]) -> State:
     """One layer over all steps.
 
     Args:
-        kind: "lstm" or "gru".
+        update: That of the cell in plain torch.
         gates: (P, G) input half of the gates with the bias, in the order i, f, g, o or r, z, n.
         weight: (D, G, H) hidden weights.
         start: h (and c) before the first step, (D, N, H) each, the longest sequence first.
@@ -241,6 +228,7 @@ def steps(kind: str, gates: Tensor, weight: Tensor, start: State, counts: list[i
     """
     start = tuple(x.to(wide(gates[:0]).dtype) for x in start)
     dtype, train = product_dtype(weight), wants_gradient(gates, weight, *start)
+    kernel = _LSTM if len(start) == 2 else _GRU
     with torch.autocast(gates.device.type, enabled=False):  # the precision is chosen
-        found = _KINDS[kind].apply(gates, weight, *start, counts, dtype, train)
+        found = kernel.apply(gates, weight, *start, update, counts, dtype, train)
     return found if isinstance(found, tuple) else (found,)
