@@ -41,7 +41,7 @@ def on_a_small_disk(folder: str, size: str, *args: str) -> None:
     try:
         command(*args)
     finally:
-        print("left:", {path.name: path.stat().st_size for path in Path(folder).iterdir()}, flush=True)
+        print("left:", {path.name: path.stat().st_size for path in Path(folder).iterdir()}, file=sys.stderr)
 
 
 def with_small_files(size: int, *args: str) -> None:

@@ -35,7 +35,7 @@ from zoo.tasks.translation import Translation, TranslationModule
 from zoo.training.checkpoints import model_of
 from zoo.utils.allocator import keep_freed_memory
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).parents[1]
 # Beside the package in a checkout, inside it in an installed wheel.
 RECIPES = (
     PACKAGE / "comparison_recipes"
