@@ -250,7 +250,7 @@ def test_recipe_mistakes(recipe, capsys):
     assert "traner" in fit(traner={"max_epochs": 1})
     assert "trainer.max_epoch" in fit(trainer={"max_epoch": 1})
     assert "data" in fails(capsys, "fit")
-    assert "File does not exist" in fails(capsys, "fit", "--config", "nope.yaml")
+    assert "there is no such file" in fails(capsys, "fit", "--config", "nope.yaml")
     unknown = {"class_path": "zoo.load", "init_args": {"name": "no.name"}}
     assert fit(model=unknown).startswith("unknown model 'no.name'; nearest: ")
 

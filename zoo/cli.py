@@ -18,8 +18,9 @@ Whatever a user can get wrong ends as one line on standard error and exit code 2
 import argparse
 import errno
 import os
+import signal
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,20 @@ from zoo.bundles.files import Bundle, local_dir, replaceable
 from zoo.bundles.publish import Package, check_repo_id, prepare, publish
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.atomic import target_folder
+from zoo.utils.ending import cleaning_up, say_stopped
 from zoo.utils.extras import require
 from zoo.utils.version import __version__
 
 PACKAGE = Path(__file__).parent
 # Beside the package in a checkout, inside it in an installed wheel.
 CARDS = (PACKAGE if (PACKAGE / "model_cards").is_dir() else PACKAGE.parent) / "model_cards"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # nothing more can be written there
+ADVICE = {
+    errno.ENOENT: "no such file or folder",
+    errno.EACCES: "permission denied; change its rights, or give another file or folder",
+    errno.ENOTDIR: "a part of this path is a file, and no folder; give another place",
+    errno.EISDIR: "it is a folder; give a file",
+}
 TRAINING_HELP = """\
 usage: zoo {verb} --config RECIPE.yaml [--SETTING VALUE ...]
 
@@ -93,29 +102,32 @@ def main(argv: list[str] | None = None) -> int:
             _train(args)
         else:
             options = _parsed(args)
-            options.run(options)
-            if sys.stdout is not None:
-                sys.stdout.flush()  # a full disk is an error here, not after the exit code
+            with nullcontext() if options.run is _serve else cleaning_up():  # a server ends in its own way
+                options.run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a full disk is an error here, not after the exit code
     except BrokenPipeError:  # `zoo list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         if os.environ.get("ZOO_DEBUG"):
             raise
         print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        if isinstance(error, OSError) and error.errno in FULL:
             with suppress(OSError, AttributeError):  # what is left of the output cannot be written either
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except KeyboardInterrupt:
-        return 130
+        say_stopped(signal.SIGINT)
+        return 128 + signal.SIGINT
     return 0
 
 
 def _one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in FULL:
+        what = f"{error.filename or 'the output'} could not be written ({error.strerror})"
+        return f"{what}; make room, or choose another place"
     if isinstance(error, OSError) and error.filename:
-        return (
-            f"{error.filename}: {'no such file or folder' if isinstance(error, FileNotFoundError) else error.strerror}"
-        )
+        return f"{error.filename}: {ADVICE.get(error.errno, error.strerror)}"
     return " ".join(str(error).split()) or type(error).__name__
 
 

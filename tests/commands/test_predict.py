@@ -172,7 +172,11 @@ def test_closed_streams(han, capsys, monkeypatch, name, message):
 def test_output_on_a_full_disk():
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-m", "zoo", "list"], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 2 and done.stderr == "zoo: error: [Errno 28] No space left on device\n"
+    assert (
+        done.returncode == 2
+        and done.stderr
+        == "zoo: error: the output could not be written (No space left on device); make room, or choose another place\n"
+    )
 
 
 def test_a_file_that_cannot_be_read_costs_no_other_text_its_answer(han, capsys, tmp_path):

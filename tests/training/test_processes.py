@@ -221,6 +221,46 @@ def test_every_launcher_trains_the_same(recipe):
     assert found["devices"] == pytest.approx(_val_loss(folder.parent / "one"), rel=1e-6)
 
 
+PARTS = ("state_dict", "optimizer_states", "lr_schedulers", "zoo_random", "global_step")
+
+
+def _same(a, b):
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rank", "name"), [(0, "SIGKILL"), (1, "SIGTERM")])
+def test_two_processes_resume_to_the_bit(recipe, rank, name):
+    """A training of two processes, stopped in its second epoch and resumed, ends as one that nothing disturbs."""
+    trainer = {"devices": 2, "strategy": "ddp", "max_epochs": 3}
+    command, last = [sys.executable, "-m", *FIT], "runs/tiny/checkpoints/last.ckpt"
+    options = {"capture_output": True, "text": True, "timeout": 280}
+
+    def found(folder):
+        checkpoint = torch.load(folder / last, weights_only=True)
+        return {part: checkpoint[part] for part in PARTS}
+
+    dropout = ["--model.dropout", "0.3"]
+    folder = recipe("whole", **trainer)
+    run = subprocess.run([*command, *dropout], **options)
+    assert run.returncode == 0, run.stderr
+    whole = found(folder)
+    sends = {"class_path": "process_worker.Signals", "init_args": {"rank": rank, "number": int(signal.Signals[name])}}
+    folder = recipe("stopped", **trainer, callbacks=[sends])
+    run = subprocess.run([*command, *dropout], **options)
+    assert run.returncode != 0 and 0 < found(folder)["global_step"] < whole["global_step"]
+    (folder / "tiny.yaml").write_text((folder.parent / "whole" / "tiny.yaml").read_text())
+    run = subprocess.run([*command, *dropout, "--ckpt_path", "last"], **options)
+    assert run.returncode == 0 and "Restored all states" in run.stderr, run.stderr
+    resumed = found(folder)
+    assert whole["zoo_random"]["cpu"].shape[0] == 2
+    assert [part for part in PARTS if not _same(whole[part], resumed[part])] == []
+
+
 @pytest.fixture
 def machines():
     """Two network namespaces with a line between them: name, address and device of each."""

@@ -64,6 +64,8 @@ def run(options: argparse.Namespace) -> None:
     number = unread = 0
     faults = _Faults("text" if options.text else "line")
     answer = partial(ANSWERS.get(task.input, _of_texts), getattr(model, task.verb), _of_search(task, options))
+    if task.input == "image" and not named:
+        answer = partial(answer, alone=True)
     for group in SOURCES[task.input](options):
         for source, result in _answered(group, answer):
             number += 1
@@ -223,6 +225,8 @@ def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
                 if not options.document
                 else "it is a folder"
                 if _is_folder(options.document)
+                else "it is no regular file"
+                if _exists(options.document)
                 else "there is no such file"
             )
             raise ValueError(f"--document {options.document}: {what}; give a text file, or the document itself")
@@ -356,8 +360,10 @@ def _of_texts(verb: Callable[..., list[Any]], search: dict[str, Any], texts: lis
     return verb(texts, **search)
 
 
-def _of_images(verb: Callable[..., list[Any]], search: dict[str, Any], files: list[str]) -> list[Any]:
-    """None, and a line on standard error, for a file that cannot be read."""
+def _of_images(
+    verb: Callable[..., list[Any]], search: dict[str, Any], files: list[str], alone: bool = False
+) -> list[Any]:
+    """None, and a line on standard error, for a file that cannot be read; if it is the only one, an `ImageError`."""
     from zoo.vision.images import ImageError, open_image
 
     opened = {}
@@ -365,6 +371,8 @@ def _of_images(verb: Callable[..., list[Any]], search: dict[str, Any], files: li
         try:
             opened[n] = open_image(file)
         except ImageError as error:
+            if alone:
+                raise
             tqdm.write(f"zoo: {error}", file=sys.stderr)
     found = dict(zip(opened, verb(list(opened.values()), **search), strict=True))
     return [found.get(n) for n in range(len(files))]

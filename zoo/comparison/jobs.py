@@ -22,18 +22,24 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from zoo.comparison.measures import BASE, JOB, PACKAGE, RECIPES, RESULT, TRAINING
 from zoo.data.common.files import fingerprint, write_atomically
 from zoo.utils.extras import require
+from zoo.utils.regular import check_regular
+
+try:
+    import fcntl
+except ImportError:  # not on every system
+    fcntl = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,7 @@ def _settings(file: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    check_regular(path)
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -178,6 +185,7 @@ class Runner:
         self.failed: list[str] = []
         self._slots = list(range(jobs))[::-1]
         self._running: dict[int, subprocess.Popen] = {}
+        self._handles: dict[Path, int] = {}  # of locks, by the folder of a job
         self._stopped = False
         self._lock = threading.Lock()
 
@@ -205,11 +213,13 @@ class Runner:
         if (job.folder / RESULT).is_file():
             return f"{title}: done before"
         job.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            lock = FileLock(job.folder / "lock").acquire(blocking=False)
-        except Timeout:
-            return f"{title}: another process is at it"
-        with lock:
+        with ExitStack() as stack:
+            try:
+                handle = stack.enter_context(_locked(job.folder / "lock"))
+            except (BlockingIOError, TimeoutError):
+                return f"{title}: another process is at it"
+            if handle is not None:
+                self._handles[job.folder] = handle
             write_atomically(job.folder / JOB, json.dumps(job.describe(), indent=2) + "\n")
             with self._lock:
                 slot = self._slots.pop()
@@ -246,6 +256,7 @@ class Runner:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     env=environment,
+                    pass_fds=tuple(handle for folder, handle in self._handles.items() if folder == job.folder),
                 )
                 self._running[process.pid] = process
             code = process.wait()
@@ -257,6 +268,26 @@ class Runner:
             errors = [line for line in lines if line.startswith("zoo: error: ")]
             what = (errors or lines or [f"exit code {code}"])[-1].removeprefix("zoo: error: ")
             raise _FailedError(f"{what if code > 0 else f'killed by signal {-code}'} ({log})")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int | None]:
+    """Locks a file. What it gives is the handle: a process that inherits it keeps the lock as long as it runs, also
+    when this one is killed. None on a system without such locks.
+
+    Raises:
+        BlockingIOError, TimeoutError: another process has it.
+    """
+    if fcntl is None:
+        with FileLock(path).acquire(blocking=False):
+            yield None
+        return
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield handle
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import yaml
 
 from zoo.comparison.measures import BASE, RECIPES, RESULT
 from zoo.data.common.files import write_atomically
-from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED
+from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, save
 from zoo.utils.extras import require
 
 PAGE, PLOT = "README.md", "bleu_against_cost.png"
@@ -309,9 +309,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
         labelcolor=INK,
         fontsize=9,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Software": None})
-    return path
+    return save(figure, path, metadata={"Software": None})
 
 
 def _panel(axes: Any, points: dict[str, tuple[float, list[float]]]) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from zoo.utils.regular import check_regular
+
 Links = set[tuple[int, int]]
 
 
@@ -22,6 +24,7 @@ def read_gold_alignments(path: str | Path) -> list[GoldAlignment]:
     Raises:
         ValueError: an item of another form, or no text.
     """
+    check_regular(path)
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

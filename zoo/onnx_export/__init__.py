@@ -37,6 +37,7 @@ from zoo.tasks.base import ZooModule
 from zoo.utils import strict_json
 from zoo.utils.atomic import new_folder, target_folder
 from zoo.utils.extras import require
+from zoo.utils.regular import check_regular
 from zoo.utils.version import __version__
 
 MANIFEST = "onnx.json"
@@ -80,6 +81,7 @@ def replaceable_graphs(folder: Path) -> set[str]:
         ValueError: The folder is no whole export, or holds anything else.
     """
     try:
+        check_regular(folder / MANIFEST)
         listed = strict_json.loads((folder / MANIFEST).read_text(encoding="utf-8"), 2**16)["sha256"]
         names = {MANIFEST, *listed}
         kept = {file.name for file in folder.iterdir() if file.name == README or file.name.lower().endswith(PICTURES)}

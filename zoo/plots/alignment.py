@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from zoo.plots.style import COLOURS, DPI, GRID, INK, MAX_PIXELS
+from zoo.plots.style import COLOURS, DPI, GRID, INK, MAX_PIXELS, save
 from zoo.utils.extras import require
 
 CELL, GAP, COLUMNS = 0.32, 0.45, 4  # inches, inches, maps in a row
@@ -106,8 +106,7 @@ def heads_heatmap(
             scale = figure.colorbar(image, cax=bar, ticks=[0, 0.5, 1], format="%g")
             scale.ax.tick_params(length=0, pad=4, labelsize=8, labelcolor=INK)
             scale.outline.set(edgecolor=GRID, linewidth=0.6)
-    figure.savefig(path, bbox_inches="tight", pad_inches=0.2)
-    return Path(path)
+    return save(figure, path, bbox_inches="tight", pad_inches=0.2)
 
 
 def _draw(axes: Any, source_tokens: Sequence[str], target_tokens: Sequence[str], weights: Any) -> Any:

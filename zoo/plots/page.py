@@ -161,8 +161,7 @@ class Page:
         self.axes.set(xlim=(0, self.width), ylim=(height, 0))
         inches = self.width / 72, height / 72
         self.figure.set_size_inches(*inches)
-        self.figure.savefig(path, dpi=min(style.DPI, style.MAX_PIXELS / max(inches)))
-        return Path(path)
+        return style.save(self.figure, path, dpi=min(style.DPI, style.MAX_PIXELS / max(inches)))
 
 
 def most_lines() -> int:

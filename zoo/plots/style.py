@@ -2,9 +2,17 @@
 to.
 """
 
+import io
 import unicodedata
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo.utils.atomic import new_file
+from zoo.utils.regular import check_regular
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DPI, MAX_PIXELS = 160, 8000
 INK, MUTED, GRID = "#26323f", "#5d6a77", "#e4e8ec"
@@ -17,12 +25,12 @@ def check_file(path: str | PathLike, picture: bool = True) -> None:
     """Refuses a file that a picture or page cannot be written to, before the work that it would show.
 
     Raises:
-        ValueError: the ending names no format of pictures, or of pages, or it is a folder.
+        ValueError: the ending names no format of pictures, or of pages, or it is a folder or a pipe.
         FileNotFoundError: there is no such folder.
     """
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give a file")
+    if path.exists():
+        check_regular(path)
     if picture:
         from matplotlib.backend_bases import FigureCanvasBase
 
@@ -33,6 +41,15 @@ def check_file(path: str | PathLike, picture: bool = True) -> None:
         raise ValueError(f"the name of a page must end in .html; got {str(path)!r}")
     if not path.parent.is_dir():
         raise FileNotFoundError(2, "no such folder", str(path.parent))
+
+
+def save(figure: "Figure", path: str | PathLike, **options: Any) -> Path:
+    """Writes a figure, its format by its suffix; what has the name already stays until all of it is written."""
+    path, content = Path(path), io.BytesIO()
+    figure.savefig(content, format=path.suffix.lower().lstrip("."), **options)
+    with new_file(path) as file:
+        file.write(content.getbuffer())
+    return path
 
 
 def shade(fraction: float, colours: list[str] = COLOURS) -> str:

@@ -10,6 +10,7 @@ import inspect
 import logging
 import math
 import os
+import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -19,6 +20,7 @@ from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import torch
 from lightning.pytorch import LightningModule
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -218,10 +220,10 @@ class ZooModule(LightningModule):
         with new_folder(folder, replaceable) as new:
             for name, text in self.assets().items():
                 (new / name).write_bytes(text.encode())
-            save_file(tensors, new / WEIGHTS, metadata={"format": "pt"})
+            _save(tensors, new / WEIGHTS, {"format": "pt"})
             self._write_config(new)
             if golden and (output := type(self).from_pretrained(new).golden()):
-                save_file(output, new / GOLDEN)
+                _save(output, new / GOLDEN)
                 (new / CONFIG).unlink()
                 self._write_config(new)
         return folder
@@ -445,6 +447,17 @@ def _check_sizes(config: dict[str, Any]) -> None:
 
 def _class_path(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Writes tensors; an `OSError` where safetensors tells only in its text what the system said."""
+    try:
+        save_file(tensors, path, metadata=metadata)
+    except SafetensorError as error:
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if found is None:
+            raise
+        raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
 
 
 def _untied(model: torch.nn.Module) -> dict[str, Tensor]:

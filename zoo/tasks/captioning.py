@@ -31,6 +31,7 @@ from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
+from zoo.utils.atomic import write_text
 from zoo.vision.backbones import load_backbone, make_backbone, statistics
 from zoo.vision.images import ImageTransform, open_image
 
@@ -71,9 +72,8 @@ class Caption:
         """
         from zoo.plots import caption_html
 
-        path = Path(path)
-        path.write_text(caption_html(self.image, self.tokens, self.attention, self.text), encoding="utf-8")
-        return path
+        write_text(path, caption_html(self.image, self.tokens, self.attention, self.text))
+        return Path(path)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""

@@ -32,6 +32,7 @@ from zoo.tasks.vocabulary import extend_embedding, place_vectors
 from zoo.text import UNK, Tokenizer
 from zoo.text.sentences import encode_document
 from zoo.utils import strict_json
+from zoo.utils.atomic import write_text
 
 MAX_LABELS = 2**14  # of a bundle
 RELATEDNESS = 1.0, 5.0  # the least and the greatest
@@ -146,9 +147,8 @@ def _rounded(weights: Tensor) -> list:
 
 
 def _write_html(path: str | os.PathLike, text: str) -> Path:
-    path = Path(path)
-    path.write_text(text, encoding="utf-8")
-    return path
+    write_text(path, text)
+    return Path(path)
 
 
 class ClassificationModule(ScoredModule):

@@ -26,6 +26,7 @@ from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.text import EOS, UNK, Tokenizer
 from zoo.text.words import BLANK, split_words, word_id
+from zoo.utils.atomic import write_text
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,11 @@ class Reading:
         """Writes the same as one HTML file and returns the path."""
         from zoo.plots import reading_html
 
-        path = Path(path)
         html = reading_html(
             self.document, self.weights, self.query, self.query_weights, self.probabilities, self.answer
         )
-        path.write_text(html, encoding="utf-8")
-        return path
+        write_text(path, html)
+        return Path(path)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import yaml
 from filelock import FileLock, Timeout
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, EMAWeightAveraging, ModelCheckpoint
@@ -44,9 +45,12 @@ from zoo.training.checkpoints import (
     read_checkpoint,
 )
 from zoo.training.signals import ending_by_signal
+from zoo.utils.atomic import remove_leftovers, write_text
+from zoo.utils.regular import check_regular
 
 TRAINING = ("optimizer", "lr_scheduler")  # settings of a recipe that are no arguments of its model
 WAIT = 6.0  # seconds for the worker processes of a killed training, which hold its lock a little longer
+PROCESSES_OF_A_CORE = 4  # that may be asked for; more only wait for one another
 
 
 class FollowingAverage(EMAWeightAveraging):
@@ -89,11 +93,11 @@ class ConfigOfRun(SaveConfigCallback):
     folder: Path
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if trainer.loggers:
-            super().setup(trainer, pl_module, stage)
-        elif trainer.is_global_zero:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.parser.save(self.config, self.folder / self.config_filename, skip_none=False, overwrite=True)
+        folder = Path(trainer.log_dir) if trainer.loggers and trainer.log_dir else self.folder  # asks all processes
+        if trainer.is_global_zero and not self.already_saved:
+            text = self.parser.dump(self.config, skip_none=False)
+            write_text(folder / self.config_filename, text)
+        self.already_saved = True
 
 
 class RestoreEnds(Callback):
@@ -148,6 +152,8 @@ class TrainingCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
         """Parses; `--ckpt_path best` or `last` becomes the file that an earlier fit wrote."""
+        for recipe in _values(args, "--config"):
+            _check_recipe(recipe)
         self.config = parser.parse_args(args)
         config = self.config[self.config.subcommand]
         fits = self.config.subcommand == "fit"
@@ -291,6 +297,8 @@ class TrainingCLI(LightningCLI):
                 rank_zero_info(
                     f"{folder} is on a file system without locks: take care that no other training writes to it"
                 )
+        for folder in folders:
+            remove_leftovers(folder, ".ckpt")
         earlier = [
             folder
             for folder in sorted(folders)
@@ -314,6 +322,36 @@ def _given(args: list[str], name: str) -> list[str]:
     return [option for option in options if option == f"--{name}" or option.startswith(f"--{name}.")]
 
 
+def _values(args: list[str], option: str) -> list[str]:
+    """What the command line gives for an option, each time it does."""
+    pairs = zip(args, [*args[1:], ""], strict=True)
+    return [arg.partition("=")[2] or after for arg, after in pairs if arg == option or arg.startswith(f"{option}=")]
+
+
+def _check_recipe(file: str) -> None:
+    """Refuses what is no recipe, before anything in it is taken for a setting.
+
+    Raises:
+        ValueError: it is no text file with YAML settings. OSError: it cannot be read.
+    """
+    try:
+        check_regular(file)
+        found = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(f"--config {file}: there is no such file; give a recipe, e.g. recipes/NAME.yaml") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--config {file}: byte {error.start:,} is not utf-8 text; give a recipe in YAML") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        what = getattr(error, "problem", None) or "a character that YAML does not allow"
+        raise ValueError(
+            f"--config {file}: {where}{what}; a recipe is YAML, and this is none, or is cut off"
+        ) from error
+    if not isinstance(found, dict):
+        raise ValueError(f"--config {file}: expected settings like `model:` and `data:`; got {found!r:.50}")
+
+
 def _check_trainer(config: Any) -> None:
     """Raises ValueError for settings of the trainer with which Lightning would fail later, or go wrong."""
     for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "num_nodes", "log_every_n_steps"):
@@ -323,6 +361,12 @@ def _check_trainer(config: Any) -> None:
     if config.val_check_interval == 0:
         raise ValueError(
             "trainer.val_check_interval must be above 0; to leave validation out, give --trainer.limit_val_batches 0"
+        )
+    most, asked = PROCESSES_OF_A_CORE * (os.cpu_count() or 1), str(config.devices)
+    if asked.isdecimal() and int(asked) > most and precision.device_type(config.accelerator) == "cpu":
+        raise ValueError(
+            f"trainer.devices must be at most {most} on this CPU, {PROCESSES_OF_A_CORE} processes for each core; got "
+            f"{asked}"
         )
     allowed = ("32-true", "bf16-mixed", "16-mixed")
     if config.precision is not None and str(config.precision) not in (*allowed, "32", "16", "bf16"):
@@ -420,7 +464,9 @@ def _explained(error: Exception, cli: TrainingCLI, args: list[str]) -> Exception
         causes.append(cause)
     for cause in causes:  # a logger may have failed after a checkpoint did
         if isinstance(cause, NotWrittenError):
-            return ValueError(f"{cause}; make room, then resume with: {_resume(args)}")
+            cure = "make room" if is_full(cause.__cause__) else "make it writable"
+            left = _left(cli, args)
+            return ValueError(f"{cause}; {cure}{', then ' if left.startswith('resume') else '; '}{left}")
     if is_full(error):
         return ValueError(
             f"{error.filename or 'a file of this run'} could not be written ({error.strerror}); {_left(cli, args)}"

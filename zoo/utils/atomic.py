@@ -6,7 +6,9 @@ names go.
 """
 
 import ctypes
+import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -27,22 +29,26 @@ def new_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
     Args:
         path: The file; its folder is created.
+
+    Raises:
+        OSError: It cannot be written; names `path`.
     """
-    path = _followed(path)
+    given, path = path, _followed(path)
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
         with open(path, "wb") as file:
             yield file
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     new = _beside(path)
-    try:
-        with open(new, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
+    with _naming(given, new):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(new, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, path)
+        finally:
+            new.unlink(missing_ok=True)
     flush_folder(path.parent)
 
 
@@ -87,28 +93,42 @@ def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collectio
 
     Raises:
         ValueError: See `target_folder`.
+        OSError: It cannot be written; names `folder`.
     """
-    folder, _ = target_folder(folder, disposable)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    given, (folder, _) = folder, target_folder(folder, disposable)
     new = _beside(folder)
-    new.mkdir()
-    try:
-        yield new
-        mode = new.stat().st_mode & 0o666  # as the user's umask has it; some libraries write private files
-        for file in new.iterdir():
-            file.chmod(mode)
-            with open(file, "rb+") as opened:
-                os.fsync(opened.fileno())
-        flush_folder(new)
-        _, old = target_folder(folder, disposable)
-        kept = sorted(set(os.listdir(folder)) - set(old)) if folder.exists() else []
-        for name in kept:
-            if not (new / name).exists():
-                shutil.copy2(folder / name, new / name)
-        _put_in_place(new, folder, [*old, *kept])
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    with _naming(given, new):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        new.mkdir()
+        try:
+            yield new
+            mode = new.stat().st_mode & 0o666  # as the user's umask has it; some libraries write private files
+            for file in new.iterdir():
+                file.chmod(mode)
+                with open(file, "rb+") as opened:
+                    os.fsync(opened.fileno())
+            flush_folder(new)
+            _, old = target_folder(folder, disposable)
+            kept = sorted(set(os.listdir(folder)) - set(old)) if folder.exists() else []
+            for name in kept:
+                if not (new / name).exists():
+                    shutil.copy2(folder / name, new / name)
+            _put_in_place(new, folder, [*old, *kept])
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
     flush_folder(folder.parent)
+
+
+@contextmanager
+def _naming(given: str | os.PathLike, hidden: Path) -> Iterator[None]:
+    """Lets errors of the system name what the user gave, instead of nothing or of the hidden place."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or os.fsdecode(error.filename).startswith(str(hidden)):
+            number = error.errno or errno.EIO
+            raise OSError(number, error.strerror or str(error), os.fspath(given)) from error
+        raise
 
 
 def _put_in_place(new: Path, folder: Path, known: list[str]) -> None:
@@ -149,7 +169,17 @@ def _beside(path: Path) -> Path:
     """A hidden name in the same folder that nobody has; short, as a long one may be the longest that the system
     allows.
     """
-    return path.with_name(f".{path.name[:40]}-{secrets.token_hex(4)}")
+    return path.with_name(f".{path.stem[:30]}{path.suffix[:10]}-{secrets.token_hex(4)}")
+
+
+def remove_leftovers(folder: Path, suffix: str) -> None:
+    """Removes what killed processes left unfinished beside the files of a folder that end in `suffix`.
+
+    No living process may be writing such files there: the caller holds a lock.
+    """
+    for path in folder.glob(f".*{suffix}-*"):
+        if re.fullmatch(rf"\..*{re.escape(suffix)}-[0-9a-f]{{8}}", path.name) and path.is_file():
+            path.unlink(missing_ok=True)
 
 
 def flush_folder(folder: Path) -> None:

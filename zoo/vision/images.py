@@ -5,6 +5,7 @@ import json
 import os
 import re
 import reprlib
+import stat
 import warnings
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -113,7 +114,11 @@ def open_file(path: str | os.PathLike, name: str) -> BinaryIO:
         ImageError: there is no such file, or it cannot be read.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+            raise ImageError(f"{name}: {'a folder' if os.path.isdir(path) else 'no regular file'}; give an image file")
         return open(path, "rb")
+    except ImageError:
+        raise
     except FileNotFoundError as error:
         raise ImageError(f"{name}: there is no such file") from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name

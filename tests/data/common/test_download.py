@@ -70,7 +70,7 @@ def test_download(server, tmp_path):
     path = tmp_path / "new" / "data.bin"
     fetch(RemoteFile(f"{server.url}/data.bin", SHA256), path)
     assert path.read_bytes() == CONTENT
-    assert [file.name for file in path.parent.iterdir()] == ["data.bin"]
+    assert {file.name for file in path.parent.iterdir()} == {"data.bin", ".data.bin.lock"}
 
 
 def test_cut_connection_is_resumed(server, tmp_path):
@@ -111,7 +111,7 @@ def test_connection_that_gets_no_further_gives_up(server, tmp_path):
 def test_wrong_checksum_leaves_nothing(server, tmp_path):
     with pytest.raises(ValueError, match=f"wrong checksum for .*/data.bin: expected sha256 00, got {SHA256}"):
         fetch(RemoteFile(f"{server.url}/data.bin", "00"), tmp_path / "data.bin")
-    assert list(tmp_path.iterdir()) == []
+    assert [file.name for file in tmp_path.iterdir()] == [".data.bin.lock"]
 
 
 def test_not_found(server, tmp_path):
@@ -132,6 +132,6 @@ def test_member_of_an_archive(server, tmp_path):
     sha256 = hashlib.sha256(b"a\tb\n").hexdigest()
     fetch(RemoteFile(f"{server.url}/pairs.zip", sha256, "inner.txt"), tmp_path / "pairs.txt")
     assert (tmp_path / "pairs.txt").read_text() == "a\tb\n"
-    assert [file.name for file in tmp_path.iterdir()] == ["pairs.txt"]
+    assert {file.name for file in tmp_path.iterdir()} == {"pairs.txt", ".pairs.txt.lock"}
     with pytest.raises(ValueError, match="is not a zip archive that holds other.txt"):
         fetch(RemoteFile(f"{server.url}/pairs.zip", sha256, "other.txt"), tmp_path / "other")

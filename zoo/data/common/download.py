@@ -2,18 +2,24 @@
 
 import hashlib
 import http.client
+import logging
 import os
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 _BLOCK = 1 << 16
 _TIMEOUT = 30  # seconds without a byte
 _ATTEMPTS = 20
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,38 @@ class RemoteFile:
 def fetch(remote: RemoteFile, path: Path) -> None:
     """Downloads `remote` to `path`, which appears only when it is complete and its checksum is right.
 
-    A partial download is continued, in this call after a cut connection or in a later one after a crash.
+    A partial download is continued, in this call after a cut connection or in a later one after a crash. Of several
+    processes one downloads, and the others wait for it.
 
     Raises:
         ConnectionError: it could not be downloaded; says the address and the reason.
         ValueError: the content is not what it should be.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    was_there = path.exists()
+    with _locked(path):
+        if was_there or not path.exists():  # else another process has brought it meanwhile
+            _fetch(remote, path)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keeps other processes from the same file; the lock of one that dies is gone, its empty file stays."""
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        log.warning(f"another process downloads {path}; waiting for it")
+        lock.acquire()
+    except NotImplementedError:
+        log.warning(f"{path.parent} is on a file system without locks: let no other process download {path.name}")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _fetch(remote: RemoteFile, path: Path) -> None:
     part = path.with_name(f"{path.name}.part")
     _download(remote.url, part)
     if remote.member:

@@ -5,13 +5,15 @@ import hashlib
 import json
 import lzma
 import os
-import stat
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from zoo.data.common.cache import file_digest, replace_file
+from zoo.utils.regular import check_regular
 
 
 def cache_folder(cache_dir: str | None) -> Path:
@@ -24,6 +26,7 @@ def data_root(root: str | None) -> Path | None:
 
     Raises:
         FileNotFoundError: the named folder does not exist.
+        NotADirectoryError: it is a file.
     """
     named = root or os.environ.get("ZOO_DATA")
     if not named:
@@ -31,6 +34,10 @@ def data_root(root: str | None) -> Path | None:
     folder = Path(named).expanduser()
     if not folder.is_dir():
         source = "root" if root else "ZOO_DATA"
+        if folder.exists():
+            raise NotADirectoryError(
+                f"{source} names {folder}, which is no folder; give the folder that holds the data"
+            )
         raise FileNotFoundError(
             f"{source} names the folder {folder}, which does not exist; "
             "correct it, or leave it out to download the data on a connected machine"
@@ -43,10 +50,15 @@ def named_file(root: str | None, argument: str, name: str) -> Path:
 
     Raises:
         FileNotFoundError: it is not there; the message starts with `argument`.
+        ValueError: it is a folder or a pipe.
     """
     path = (data_root(root) or Path()) / Path(name).expanduser()
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"{argument}: there is no file {path}")
+    try:
+        check_regular(path)
+    except ValueError as error:
+        raise ValueError(f"{argument}: {error}") from error
     return path
 
 
@@ -60,13 +72,24 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     Raises:
         ValueError: the file is no text in this encoding, or is damaged.
     """
+    with decompressed(path) as file:
+        for number, line in enumerate(file, 1):
+            text = _decode(line, encoding, f"{path}, line {number}")
+            yield text.removeprefix("\ufeff") if number == 1 else text
+
+
+@contextmanager
+def decompressed(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file, plain, .gz or .xz.
+
+    Raises:
+        ValueError: it is no file, or is damaged, which may show while it is read.
+    """
     check_regular(path)
     opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
         with opener(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                text = _decode(line, encoding, f"{path}, line {number}")
-                yield text.removeprefix("\ufeff") if number == 1 else text
+            yield cast(BinaryIO, file)
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise ValueError(f"{path}: not a complete {path.suffix} file: {error}") from error
 
@@ -152,17 +175,6 @@ def state(status: os.stat_result) -> tuple[int, ...]:
 @lru_cache(maxsize=2**12)
 def _content(path: Path, state: tuple[int, ...]) -> str:
     return file_digest(path)
-
-
-def check_regular(path: Path) -> None:
-    """Refuses what is no file that can be read more than once: a folder, or a pipe, which would be waited for.
-
-    Raises:
-        ValueError: it is such a thing.
-        FileNotFoundError: there is nothing.
-    """
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError(f"{path} is {'a folder' if path.is_dir() else 'no regular file'}; give a file")
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -1,9 +1,7 @@
 """Ready word vectors: read from a file, or learnt from the training text by word2vec."""
 
-import gzip
 import io
 import logging
-import lzma
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -15,8 +13,10 @@ from torch import Tensor
 
 from zoo.data.classification.arrays import LabeledArrays
 from zoo.data.common.cache import read_file, write_file
+from zoo.data.common.files import decompressed
 from zoo.text import EOS, Tokenizer
 from zoo.utils.extras import require
+from zoo.utils.regular import check_regular
 
 _CHUNK = 1024  # examples read at a time
 _LONGEST = 10_000  # words of a sentence that word2vec looks at
@@ -29,11 +29,13 @@ def check_word_vectors(word_vectors: str) -> None:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: word2vec is asked for and not installed.
+        ValueError: word2vec is asked for and not installed, or there is a folder or a pipe.
     """
     if word_vectors == "word2vec":
         require("word2vec", 'word_vectors "word2vec"')
-    elif not Path(word_vectors).expanduser().is_file():
+    elif Path(word_vectors).expanduser().exists():
+        check_regular(Path(word_vectors).expanduser())
+    else:
         raise FileNotFoundError(
             f"word_vectors must be 'word2vec' or a file of word vectors; there is no file {word_vectors!r}"
         )
@@ -104,8 +106,7 @@ def read_vectors(path: Path, tokenizer: Tokenizer, size: int) -> np.ndarray:
 
 def _entries(path: Path, size: int) -> Iterator[tuple[str, Callable[[], np.ndarray | None]]]:
     """Each word of a file of vectors, with a function that reads its vector; valid until the next entry is taken."""
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
-    with opener(path, "rb") as file:
+    with decompressed(path) as file:
         fields = file.readline(1 << 16).split()
         header = len(fields) == 2 and all(field.isdigit() for field in fields)
         found = int(fields[1]) if header else len(fields) - 1
