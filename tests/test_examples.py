@@ -1,5 +1,6 @@
 """examples/, but for those of ONNX, which are in test_onnx.py."""
 
+import io
 import subprocess
 import sys
 
@@ -28,22 +29,34 @@ def test_the_translation_that_the_others_are_like_wins(consensus):
     assert consensus.agreement(*map(consensus.ngrams, ("abcab", "ABCAB"))) == 1
 
 
-def test_as_a_command():
+@pytest.fixture
+def printed(consensus, monkeypatch, capsys):
+    """What the command prints for an input: output and the last line of its errors."""
+
+    def run(*args, given=""):
+        monkeypatch.setattr(sys, "argv", [str(CONSENSUS), *args])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+        capsys.readouterr()
+        try:
+            consensus.main()
+        except SystemExit as end:
+            assert end.code == 2
+        return capsys.readouterr()
+
+    return run
+
+
+def test_as_a_command(printed):
     lines = ["A dog runs in the snow.", "", "Two men play music."]
-    run = [sys.executable, str(CONSENSUS), *NAMES, "--beam-size", "2", "--length-penalty", "0", "1.2"]
-    pairs = subprocess.run(run, input="\n".join(lines), capture_output=True, text=True, check=True).stdout.splitlines()
-    found = [pair.split("\t") for pair in pairs]
+    options = [*NAMES, "--beam-size", "2", "--length-penalty", "0", "1.2"]
+    found = [pair.split("\t") for pair in printed(*options, given="\n".join(lines)).out.splitlines()]
     models = [(zoo.load(name), penalty) for name, penalty in zip(NAMES, (0, 1.2), strict=True)]
     for source, target in found:
         assert target in {
             model.translate(source, beam_size=2, length_penalty=penalty).text for model, penalty in models
         }
     assert [source for source, _ in found] == [lines[0], lines[2]]
-    nobody = subprocess.run(
-        [*run, "--min-agreement", "1.1"], input=lines[0], capture_output=True, text=True, check=True
-    )
-    assert nobody.stdout == ""
-    alone = subprocess.run(run[:3], input="", capture_output=True, text=True)
+    assert printed(*options, "--min-agreement", "1.1", given=lines[0]).out == ""
+    assert "one for each of 2 models; got 3" in printed(*options, "0.6").err
+    alone = subprocess.run([sys.executable, str(CONSENSUS), NAMES[0]], input="", capture_output=True, text=True)
     assert alone.returncode == 2 and "two models or more" in alone.stderr
-    three = subprocess.run([*run, "0.6"], input="", capture_output=True, text=True)
-    assert three.returncode == 2 and "one for each of 2 models; got 3" in three.stderr

@@ -274,16 +274,19 @@ def hidden():
     }
 
 
-def minimal(code, folder):
+@pytest.fixture(scope="module")
+def minimal(tmp_path_factory):
+    """The folder in which such a process was, and how it ended."""
+    folder = tmp_path_factory.mktemp("minimal")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "ZOO_CACHE": str(folder / "cache")}
-    command = [sys.executable, "-c", PRELUDE + code, json.dumps(hidden())]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=300)
+    command = [sys.executable, "-c", PRELUDE + MODULES + WORK, json.dumps(hidden())]
+    return folder, subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=300)
 
 
-def test_every_module_imports_without_extras(tmp_path):
-    run = minimal(MODULES, tmp_path)
-    assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout.splitlines()[-1])
+def test_every_module_imports_without_extras(minimal):
+    _, run = minimal
+    assert run.stdout.startswith("{"), run.stderr
+    found = json.loads(run.stdout.splitlines()[0])
     assert found["seconds"] < 0.2 and not found["torch"]
     assert {
         "zoo.plots.page",
@@ -295,12 +298,12 @@ def test_every_module_imports_without_extras(tmp_path):
     assert found["loaded"] == []
 
 
-def test_it_works_without_extras(tmp_path):
-    run = minimal(WORK, tmp_path)
+def test_it_works_without_extras(minimal):
+    folder, run = minimal
     assert run.returncode == 0, run.stderr[-3000:]
     assert [line for line in run.stderr.splitlines() if line.startswith("zoo: ")] == LINES
     assert "Traceback" not in run.stderr
-    assert "<html" in (tmp_path / "hops.html").read_text(encoding="utf-8")
+    assert "<html" in (folder / "hops.html").read_text(encoding="utf-8")
 
 
 # ---- the wheel ----

@@ -36,7 +36,7 @@ SYNOPSIS = "Command line"  # chapter whose block says what there is; nothing in 
 NOT_RUN = {  # beginning of commands -> why
     "pip install": "needs a registry; .ci/run does it",
     "pytest": "would run this file again",
-    "python tests/benchmarks/": "measures the machine for minutes",
+    "python benchmarks/": "measures the machine for minutes",
 }
 SLOW = {
     "Compare all attention mechanisms",
@@ -100,7 +100,7 @@ def blocks(text, language):
 def missing_files(text, root):
     """Pictures, relative links, recipes and Python files that the text names and that do not exist."""
     links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    named = re.findall(r"\b(?:recipes/[\w.]+\.yaml|(?:zoo|tests)/[\w/]+\.py)\b", text)
+    named = re.findall(r"\b(?:recipes/[\w.]+\.yaml|(?:zoo|tests|benchmarks|examples)/[\w/]+\.py)\b", text)
     return sorted({path for path in [*links, *named] if path and not (root / path).exists()})
 
 
@@ -204,6 +204,8 @@ class User:
             options |= {"--data.train_size": "64", "--data.val_size": "9", "--data.test_size": "9"}
         if "--model.backbone" in args:
             options["--model.image_size"] = "64"
+        if "fit" in args:
+            options |= narrow(Path(args[args.index("--config") + 1]))
         return [word for option in options.items() for word in option]
 
     def fit(self, args):
@@ -302,6 +304,16 @@ class User:
                 if self.server.poll() is None:
                     os.killpg(self.server.pid, signal.SIGKILL)
             self.server = None
+
+
+def narrow(recipe):
+    """Options that make a model narrow, if its sizes are the recipe's and not those of a weight."""
+    sizes = yaml.safe_load(recipe.read_text(encoding="utf-8"))["model"]["init_args"]
+    return {
+        f"--model.{name}": "16"
+        for name in ("embedding_size", "hidden_size", "feature_size", "attention_size")
+        if name in sizes
+    }
 
 
 def steps(run):

@@ -41,6 +41,10 @@ def test_form(path):
     recipe = yaml.safe_load(text)
     assert {"trainer", "model", "data"} <= recipe.keys() <= {"seed_everything", "trainer", "model", "data"}
     assert recipe["model"]["class_path"].startswith("zoo.") and recipe["data"]["class_path"].startswith("zoo.data.")
+    model = recipe["model"]["init_args"]
+    if "backbone" in model:
+        with torch.device("meta"):
+            assert make_backbone(model["backbone"], model["layer"]) is not None
 
 
 def _invent(data_class, init_args, root):
@@ -99,7 +103,7 @@ def _pair_classifier():
 
 def _small(path, folder, monkeypatch):
     """Invented data for a recipe in a folder, and the options that make its training short; the real models have the
-    real size here.
+    real size here, but for a ResNet.
     """
     recipe = yaml.safe_load(path.read_text(encoding="utf-8"))
     monkeypatch.setenv("ZOO_DATA", str(folder / "data"))
@@ -118,6 +122,7 @@ def _small(path, folder, monkeypatch):
     model = recipe["model"]["init_args"]
     if "backbone_weights" in model:
         small += ["--model.image_size", "64"]
+        small += ["--model.backbone", "resnet18"] if model["backbone"].startswith("resnet") else []
         _backbone(model, folder / "data", monkeypatch)
     elif model.get("name", "").startswith("local-dir:"):  # what an earlier step left behind
         small += ["--model.name", "show_attend_tell_soft.flickr8k"] if captioning else []

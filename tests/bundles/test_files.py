@@ -5,7 +5,6 @@ memory.
 import inspect
 import json
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -32,6 +31,7 @@ from bundle_corpus import (
     use,
     write,
 )
+from forks import Fork
 from model_cases import CASES as MODELS
 from model_cases import build
 from safetensors.torch import load, save
@@ -81,10 +81,9 @@ def test_spoilt_bundles_do_nothing_but_fail(tmp_path):
 
     Besides the list and some mutants: each whole number of each class of the zoo set to a billion.
     """
-    command = [sys.executable, "-W", "ignore", bundle_corpus.__file__, str(tmp_path), "--mutants", "50"]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
-    assert run.returncode == 0, run.stderr[-2000:]
-    limits, *found = [json.loads(line) for line in run.stdout.splitlines()]
+    run = Fork(bundle_corpus.main, [str(tmp_path), "--mutants", "50"]).wait()
+    assert run.code == 0, run.output[-2000:]
+    limits, *found = [json.loads(line) for line in run.output.splitlines() if line.startswith("{")]
     for done in (
         "open /etc/passwd",
         f"open {tmp_path}/new",

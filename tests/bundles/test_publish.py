@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -550,6 +551,10 @@ def test_killed_publishing_fifty_times(remote, client, folder, other):
 @pytest.fixture
 def published(remote):
     """A repository with the weights, put there without a client; its source by commit."""
+    return put(remote)
+
+
+def put(remote):
     bundle = package(NAME, REPO)
     tree = bundle.files
     listed = {name: {"sha256": sha256(data), "size": len(data)} for name, data in tree.items()}
@@ -643,9 +648,20 @@ def test_hub_with_a_lasting_trouble(remote, client, published):
 QUICK = {"HF_HUB_ETAG_TIMEOUT": "1", "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
 
 
-@pytest.mark.parametrize(
-    "request_", ["GET /api/models/.*/revision", "HEAD .*/config.json", "GET .*/config.json", "GET /storage/"]
-)
+def each_at_once(folder, requests, fault, run):
+    """How a command ends when the answer to each of some requests is `fault`; each has its own Hub and client, as they
+    do little but wait.
+    """
+
+    def one(number, request):
+        with Hub() as remote:
+            remote.fault(request, times=1000, **fault)
+            return run(remote, Client(remote, folder / f"home{number}"))
+
+    with ThreadPoolExecutor(len(requests)) as pool:
+        return list(pool.map(one, range(len(requests)), requests))
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -657,21 +673,25 @@ QUICK = {"HF_HUB_ETAG_TIMEOUT": "1", "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
     ],
     ids=["429", "503", "silent", "portal", "drip"],
 )
-def test_patience_is_bounded(remote, client, published, request_, fault):
+def test_patience_is_bounded(tmp_path, fault):
     """Whatever the Hub, or what stands before it, answers to a request while weights are fetched."""
-    if "drip" in fault and request_.startswith("HEAD"):
-        return  # its answer has no body
-    remote.fault(request_, times=1000, **fault)
-    result = client.zoo("predict", published, "x", **QUICK)
-    message = fails(result)
-    assert result.seconds < 20 and message.count("\n") == 0 and "Traceback" not in result.err
-    if "portal" in fault and request_.startswith("GET /api"):
-        assert (
-            f"{remote.url} cannot be reached: what answers is no Hub; does this network want a login on a web page "
-            "first?" in message
-        )
-    elif fault.keys() & {"delay", "drip"}:
-        assert "no answer in 1 s" in message or "no progress in 1 s" in message or "cannot be reached" in message
+    requests = ["GET /api/models/.*/revision", "GET .*/config.json", "GET /storage/"]
+    if "drip" not in fault:  # the answer to HEAD has no body
+        requests.append("HEAD .*/config.json")
+
+    def run(remote, client):
+        return remote.url, client.zoo("predict", put(remote), "x", **QUICK)
+
+    for request, (url, result) in zip(requests, each_at_once(tmp_path, requests, fault, run), strict=True):
+        message = fails(result)
+        assert result.seconds < 20 and message.count("\n") == 0 and "Traceback" not in result.err, request
+        if "portal" in fault and request.startswith("GET /api"):
+            assert (
+                f"{url} cannot be reached: what answers is no Hub; does this network want a login on a web page "
+                "first?" in message
+            )
+        elif fault.keys() & {"delay", "drip"}:
+            assert "no answer in 1 s" in message or "no progress in 1 s" in message or "cannot be reached" in message
 
 
 PUBLISHING = [
@@ -684,15 +704,16 @@ PUBLISHING = [
 ]
 
 
-@pytest.mark.parametrize("request_", PUBLISHING)
 @pytest.mark.parametrize(
     "fault", [{"status": 429, "retry_after": 3600}, {"delay": 60.0}, {"portal": True}], ids=["429", "silent", "portal"]
 )
-def test_patience_of_publishing_is_bounded(remote, client, folder, request_, fault):
-    remote.fault(request_, times=1000, **fault)
-    result = client.zoo("publish", str(folder), REPO, **QUICK)
-    message = fails(result)
-    assert result.seconds < 20 and REPO in message and "Traceback" not in result.err
+def test_patience_of_publishing_is_bounded(tmp_path, folder, fault):
+    def run(remote, client):
+        return client.zoo("publish", str(folder), REPO, **QUICK)
+
+    for request, result in zip(PUBLISHING, each_at_once(tmp_path, PUBLISHING, fault, run), strict=True):
+        message = fails(result)
+        assert result.seconds < 20 and REPO in message and "Traceback" not in result.err, request
 
 
 def test_too_large_weights_are_not_fetched(remote, client, published):

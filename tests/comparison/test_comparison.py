@@ -51,7 +51,7 @@ def place(tmp_path, monkeypatch):
     rng = random.Random(0)
     folder = tmp_path / "data" / "multi30k"
     folder.mkdir(parents=True)
-    for part, count in {"train": 60, "val": 8, "test_2016_flickr": 12, "test_2017_flickr": 2}.items():
+    for part, count in {"train": 30, "val": 8, "test_2016_flickr": 12, "test_2017_flickr": 2}.items():
         lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(count)]
         (folder / f"{part}.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         (folder / f"{part}.de").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
@@ -116,7 +116,7 @@ def test_from_training_to_the_page(place, within, capsys):
     assert none["validation"]["attention"] is None and dot["validation"]["attention"]["relative_entropy"] > 0
     assert dot["training"]["epochs"] == 2 and len(dot["training"]["validation"]) == 2
     assert (
-        dot["training"]["steps"] == 40
+        dot["training"]["steps"] == 20
         and dot["training"]["tokens_per_second"] > 0
         and dot["training"]["peak_memory_mb"] > 10
     )
@@ -130,7 +130,7 @@ def test_from_training_to_the_page(place, within, capsys):
     assert (
         f"{dot['parameters'] / 1e6:.2f} M" in rows["dot"] and rows["none"].count("–") == 4
     )  # feeding and three of attention
-    assert "* `dot`: Dot score." in page and "Budget: 2 epochs, 40 steps" in page and dot["signature"] in page
+    assert "* `dot`: Dot score." in page and "Budget: 2 epochs, 20 steps" in page and dot["signature"] in page
     assert (place / "out" / "bleu_against_cost.png").read_bytes().startswith(b"\x89PNG")
 
     # again: nothing is done twice; what is deleted is done again, the training not
@@ -168,27 +168,39 @@ def test_a_job_that_fails_stops_no_other(place, within, capsys):
     assert "`none`" in page and "`dot`" not in page
 
 
-def test_a_page_beside_its_recipes_links_them(place, within):
-    assert main(["compare", *options(place, "--epochs", "1", "--only", "dot", "--page", str(place / "recipes"))]) == 0
+def test_a_finished_training(place, within, capsys):
+    """A page next to its recipes links them; what is damaged or of another recipe is named, and nothing else is run."""
+    train = options(place, "--epochs", "1")
+    assert main(["compare", *train, "--page", str(place / "recipes")]) == 0
     page = (place / "recipes" / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((\S+?)\)", page)
     assert {"base.yaml", "dot.yaml"} <= set(links) and all((place / "recipes" / link).is_file() for link in links)
     assert "--recipes FOLDER --epochs 1" in page
 
-
-def test_a_damaged_training_is_named(place, within, capsys):
-    assert main(["compare", *options(place, "--epochs", "1", "--only", "dot")]) == 0
+    within.clear()
+    capsys.readouterr()
     folder = place / "out" / "dot" / "seed1"
     (folder / "result.json").unlink()
     training = (folder / "training.json").read_text()
     (folder / "training.json").write_text(training[:20])
-    line, _ = fails(capsys, *options(place, "--epochs", "1"))
+    line, _ = fails(capsys, *train)
     assert line == f"{folder / 'training.json'} is damaged: delete {folder} to train this anew"
     (folder / "training.json").write_text(training)
     (best,) = folder.rglob("best.ckpt")
     best.unlink()
-    line, _ = fails(capsys, *options(place, "--epochs", "1"))
+    line, _ = fails(capsys, *train)
     assert line == f"{best} of a finished training is missing: delete {folder} to train this anew"
+
+    base = place / "recipes" / "base.yaml"
+    base.write_text(base.read_text().replace("total_steps: 44", "total_steps: 48"))
+    shutil.rmtree(place / "out" / "dot")
+    line, _ = fails(capsys, *train, "--only", "dot")
+    folder = place / "out" / "none" / "seed1"
+    assert (
+        line
+        == f"{folder / 'result.json'} is of another recipe: choose another --out, or delete {folder} to train this anew"
+    )
+    assert within == []
 
 
 def test_message_of_a_failed_process(place):
@@ -231,20 +243,6 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     for text in (b"{", b'"\xff"', b'{"name": "dot"}', *(json.dumps(result).encode() for result in lacking)):
         damaged.write_bytes(text)
         assert "result.json is damaged" in fails(capsys, *options(place, "--report"))[0]
-
-
-def test_results_of_another_recipe_stand_in_no_table(place, within, capsys):
-    assert main(["compare", *options(place, "--epochs", "1", "--only", "dot", "none")]) == 0
-    capsys.readouterr()
-    base = place / "recipes" / "base.yaml"
-    base.write_text(base.read_text().replace("total_steps: 44", "total_steps: 48"))
-    shutil.rmtree(place / "out" / "dot")
-    line, _ = fails(capsys, *options(place, "--epochs", "1", "--only", "dot"))
-    folder = place / "out" / "none" / "seed1"
-    assert (
-        line
-        == f"{folder / 'result.json'} is of another recipe: choose another --out, or delete {folder} to train this anew"
-    )
 
 
 def test_a_recipe_without_arguments(place):
@@ -484,7 +482,7 @@ def test_stopped_and_gone_on(place):
     run = subprocess.run(arguments, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     training = json.loads((folder / "training.json").read_text())
-    assert training["steps"] == 160 and len(training["validation"]) == 8
+    assert training["steps"] == 80 and len(training["validation"]) == 8
     assert "Restored all states from the checkpoint" in (folder / "log.txt").read_text()
 
 

@@ -1094,12 +1094,12 @@ def check_limits(guard: Guard, folder: Path) -> dict[str, Any]:
     return {"did": guard.seen, "refused": refused}
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--mutants", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     good = bundles()
     for name, files in good.items():

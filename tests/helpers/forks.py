@@ -28,16 +28,14 @@ CONTEXT.set_forkserver_preload(["process_worker", "forks"])
 
 
 def start() -> None:
-    """Starts the server, if it is not there."""
-    path = os.environ.get("PYTHONPATH")
+    """Starts the server, if it is not there, with the settings of malloc that are the default."""
+    hidden = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith(("MALLOC_", "PYTHONPATH"))}
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the server of Python 3.11 preloads only what this finds
     try:
         forkserver.ensure_running()
     finally:
-        if path is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = path
+        del os.environ["PYTHONPATH"]
+        os.environ.update(hidden)
 
 
 def free_port() -> int:

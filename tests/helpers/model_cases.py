@@ -100,11 +100,19 @@ _MAIN: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def _case(cls: type[ZooModule], options: dict[str, Any]) -> Any:
-    return pytest.param(cls, options, id="-".join([cls.__name__, *(f"{k}={v}" for k, v in options.items())]))
+def _case(cls: type[ZooModule], options: dict[str, Any], *marks: Any) -> Any:
+    name = "-".join([cls.__name__, *(f"{k}={v}" for k, v in options.items())])
+    return pytest.param(cls, options, id=name, marks=marks)
 
 
-CASES = [_case(cls, options) for cls in model_classes() for options in variants(cls)]
+def _marks(options: dict[str, Any]) -> list[Any]:
+    """Combinations are slow tests; by default each choice is tried alone, and each attention with one more score."""
+    crossed = [name for name in _CROSSED if name in options]
+    with_a_score = options.get("score") == "concat" and options.get("input_feeding", True)
+    return [pytest.mark.slow] if len(crossed) > 1 and not with_a_score else []
+
+
+CASES = [_case(cls, options, *_marks(options)) for cls in model_classes() for options in variants(cls)]
 MAIN = [_case(cls, options) for cls in model_classes() for options in [{}, *_MAIN.pop(cls.__name__)]]
 assert not _MAIN, f"no such model: {', '.join(_MAIN)}"
 CLASSES = [pytest.param(cls, id=cls.__name__) for cls in model_classes()]

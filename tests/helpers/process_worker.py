@@ -1,8 +1,9 @@
-"""What each process of tests/training/test_processes.py runs, and a callback that ends a process in the middle of a
-training.
+"""What each process of tests/training/test_processes.py runs, callbacks that end a process in the middle of a training,
+and what other tests run in a process of its own.
 """
 
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -18,14 +19,16 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
 from zoo.data import Cloze, Dates, ImageCaptions, LabeledText
+from zoo.data.common.cache import appearing_when_complete
 from zoo.models import show_attend_tell
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.training.lightning_cli import AtomicCheckpointIO
+from zoo.utils.allocator import keep_freed_memory
 
-STEPS = 50
+STEPS = 13  # of two batches: more than an epoch, whose last batch is smaller
 TRAINED, EVALUATED = (
     (1, 1),
     (7, 1),
@@ -154,7 +157,7 @@ def _trainer(world, callbacks, root, logger=False):
     return Trainer(
         accelerator="cpu", devices=world, strategy="ddp" if world > 1 else "auto", max_steps=STEPS, accumulate_grad_batches=2,
         callbacks=callbacks, plugins=[AtomicCheckpointIO()], logger=logger, enable_checkpointing=bool(callbacks),
-        val_check_interval=40, check_val_every_n_epoch=None,
+        val_check_interval=10, check_val_every_n_epoch=None,
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=root, log_every_n_steps=1,
     )  # fmt: skip
 
@@ -178,7 +181,7 @@ def run(rank, world, port, folder):
         fitted = {name: value.item() for name, value in trainer.callback_metrics.items() if name.startswith("val/")}
         seed_everything(7, verbose=False)
         model, scores = _model(task), {}
-        torch._foreach_mul_([p.data for p in model.parameters()], 3.0)  # it has more to say than after 50 steps
+        torch._foreach_mul_([p.data for p in model.parameters()], 3.0)  # it has more to say than after the training
         evaluator, data = (
             _trainer(world, [], place),
             _data(task, folder / str(EVALUATED[0]), world, 3 if world == 3 else 4),
@@ -193,3 +196,26 @@ def run(rank, world, port, folder):
             "steps": trainer.global_step,
         }
     torch.save({**results, "written": written}, folder / f"{world}.{rank}.pt")
+
+
+def page_faults():
+    """Prints how many pages are mapped for ten tensors of 40 MB, first by default, then if freed memory is kept."""
+    for prepare in (lambda: None, keep_freed_memory):
+        prepare()
+        for count in range(20):
+            torch.empty(10 * 2**20).fill_(1)
+            if count == 9:
+                start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start)
+
+
+def half_made(folder, name):
+    """Begins to make a folder of the cache, and does not end."""
+    with appearing_when_complete(Path(folder) / name) as unfinished:
+        (unfinished / "x").write_text("x")
+        time.sleep(60)
+
+
+def imported(*names):
+    """Prints which of some modules are there when all of the package that trains is."""
+    print(*(name for name in names if name in sys.modules))

@@ -190,7 +190,7 @@ def test_the_mean_of_the_estimator_is_the_exact_gradient(word_baseline):
     problem = Problem()
     problem.model.word_baseline.fill_(word_baseline)
     exact = problem.exact()
-    found = problem.estimates(runs=150, samples=200)
+    found = problem.estimates(runs=50, samples=600)
     z = standard_errors(found, exact)
     assert len(z) > 200
     assert z.abs().max() < 5 and 0.6 < z.square().mean() < 1.6

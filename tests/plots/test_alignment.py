@@ -11,7 +11,7 @@ from zoo.plots import alignment_heatmap
 WORDS = "Überraschend öffnet der größte Fußballspieler die Straße ; garçon , où est la forêt ? $5 _ ^".split()
 
 
-@pytest.mark.parametrize(("s", "t"), [(3, 3), (60, 60), (2, 40), (1, 1)])
+@pytest.mark.parametrize(("s", "t"), [(3, 3), (30, 30), (2, 40), (1, 1)])
 def test_picture_grows_with_the_tokens(tmp_path, s, t):
     source, target = [WORDS[i % len(WORDS)] for i in range(s)], [WORDS[-i % len(WORDS)] for i in range(t)]
     path = alignment_heatmap(tmp_path / "a.png", source, target, torch.eye(t, s), title="Ausrichtung")

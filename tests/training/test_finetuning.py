@@ -274,7 +274,7 @@ def test_labels_in_python(caplog):
         ),
         (
             "luong_dot.dates",
-            ["--weights", "han.imdb"],
+            ["--weights", "han.imdb", "--data.train_size", "60", "--data.val_size", "9", "--data.test_size", "9"],
             "Dates is data for translation; HAN is a model for classification",
         ),
     ],

@@ -16,7 +16,7 @@ from zoo.bundles.publish import check_golden
 from zoo.data import Dates
 from zoo.models.luong import LuongNMT
 
-STEPS, EPOCHS = 60, 4  # an epoch has 13 steps
+STEPS, EPOCHS = 18, 3  # an epoch has 5 steps
 LAST = "runs/tiny/checkpoints/last.ckpt"
 STATES = ["state_dict", "current_model_state", "averaging_state", "optimizer_states", "lr_schedulers", "zoo_random"]
 FEW_AND_MANY = [3, pytest.param(50, marks=pytest.mark.slow)]
@@ -45,7 +45,7 @@ def _recipe(path, by_epochs):
         "log_every_n_steps": 1,
     }
     sizes = {"src_vocab_size": 80, "tgt_vocab_size": 20, "embedding_size": 8, "hidden_size": 8, "dropout": 0.3}
-    data = {"train_size": 200, "val_size": 9, "test_size": 9, "batch_size": 16}
+    data = {"train_size": 80, "val_size": 9, "test_size": 9, "batch_size": 16}
     parts = {
         "trainer": {**quiet, **length, "callbacks": callbacks},
         "model": {
@@ -95,9 +95,9 @@ def test_killed_trainings(by, by_epochs, count, tmp_path, monkeypatch):
     begin("whole")
     total, seconds = moments(*TRAIN)
     whole = _check_checkpoints()
-    steps = EPOCHS * 13 if by_epochs else STEPS
+    steps = EPOCHS * 5 if by_epochs else STEPS
     assert whole["global_step"] == steps
-    parts = 1 if by_epochs else 6  # each process gets some steps, or epochs, further
+    parts = 1 if by_epochs else 3  # each process gets some steps, or epochs, further
     most = (total / parts, seconds / parts)
     while kills < count:
         begin(f"killed{trainings}")

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from zoo.cli import main
 
-STEPS, SAVE_EVERY, KILLED_AT = 24, 4, 18  # an epoch has 13 steps: all in the middle of the second one
+STEPS, SAVE_EVERY, KILLED_AT = 8, 2, 7  # an epoch has 5 steps: all in the middle of the second one
 AVERAGING = {"class_path": "lightning.pytorch.callbacks.EMAWeightAveraging", "init_args": {"decay": 0.9}}
 SAVING = {
     "class_path": "lightning.pytorch.callbacks.ModelCheckpoint",
@@ -38,7 +38,7 @@ def recipe(tmp_path, monkeypatch):
             "model": {"class_path": "zoo.models.luong.LuongNMT", "init_args": {**sizes, **(model or {})}},
             "data": {
                 "class_path": "zoo.data.Dates",
-                "init_args": {"train_size": 200, "val_size": 9, "test_size": 9, "batch_size": 16, **(data or {})},
+                "init_args": {"train_size": 80, "val_size": 9, "test_size": 9, "batch_size": 16, **(data or {})},
             },
         }
         (tmp_path / folder).mkdir()
@@ -67,7 +67,7 @@ def test_a_checkpoint_brings_its_vocabulary(recipe, capsys):
     recipe("run", {"max_steps": 5, "callbacks": [SAVING]})
     assert main(["fit", "--config", "tiny.yaml"]) == 0
     losses = []
-    for size in (200, 2):  # from two examples another vocabulary would be learnt
+    for size in (80, 2):  # from two examples another vocabulary would be learnt
         capsys.readouterr()
         assert (
             main(["validate", "--config", "tiny.yaml", "--ckpt_path", "last", "--data.init_args.train_size", str(size)])
@@ -75,7 +75,7 @@ def test_a_checkpoint_brings_its_vocabulary(recipe, capsys):
         )
         losses += [line.split()[-2] for line in capsys.readouterr().out.splitlines() if "val/loss" in line]
     assert len(losses) == 2 and losses[0] == losses[1]
-    other = ["--trainer.max_steps", "7", "--data.init_args.train_size", "180"]
+    other = ["--trainer.max_steps", "7", "--data.init_args.train_size", "70"]
     vocabulary = _checkpoint("runs/tiny/checkpoints/last.ckpt")["zoo_assets"]
     assert main(["fit", "--config", "tiny.yaml", "--ckpt_path", "last", *other]) in (
         0,

@@ -6,13 +6,13 @@ import errno
 import json
 import logging
 import os
-import subprocess
-import sys
 import time
 
 import numpy as np
+import process_worker
 import pytest
 import torch
+from forks import Fork
 
 from zoo.data import LabeledText, ParallelText, PlainText
 from zoo.data.captioning.image_files import state_of
@@ -119,25 +119,20 @@ def test_images_behind_links(tmp_path):
 
 @POSIX
 def test_leftovers_of_killed_processes_go_and_those_of_living_ones_stay(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from zoo.data.common.cache import appearing_when_complete\n"
-        f"with appearing_when_complete(Path({str(tmp_path)!r}) / sys.argv[1]) as f:\n"
-        "    (f / 'x').write_text('x'); print('ready', flush=True); time.sleep(60)"
-    )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code, name], stdout=subprocess.PIPE) for name in ("killed", "alive")
-    ]
+    running = [Fork(process_worker.half_made, tmp_path, name) for name in ("alive", "killed")]
     try:
-        for process in processes:
-            process.stdout.readline()
-        assert len(list(tmp_path.iterdir())) == 2
-        processes[0].kill()
-        processes[0].wait()
+        end = time.monotonic() + 60
+        while len(list(tmp_path.glob("*/new/x"))) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        killed = running.pop()
+        killed.kill()
+        killed.wait()
         cached_text(tmp_path / "other", lambda: "text")
         left = [path for path in tmp_path.iterdir() if path.name != "other"]
         assert len(left) == 1 and (left[0] / "new" / "x").exists()
     finally:
-        for process in processes:
+        for process in running:
             process.kill()
             process.wait()
     write_file(tmp_path / "other", b"text")
