@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "batches": {"text"},
     "data": {"batches", "text", "vision"},
     "tasks": {"batches", "bundles", "layers", "metrics", "plots", "text", "vision"},
-    "models": {"batches", "layers", "plots", "tasks", "text"},
+    "models": {"batches", "layers", "tasks", "text"},
     "registry": {"bundles", "tasks"},
     "training": {"bundles", "registry", "tasks"},
     "onnx_export": {"batches", "bundles", "layers", "models", "tasks", "text"},

@@ -39,7 +39,8 @@ def test_form(path):
     text = path.read_text(encoding="utf-8")
     assert text.startswith("#") and f"zoo fit --config recipes/{path.name}" in text, "say what it is and how to run it"
     recipe = yaml.safe_load(text)
-    assert {"trainer", "model", "data"} <= recipe.keys() <= {"seed_everything", "trainer", "model", "data"}
+    parts = {"trainer", "model", "optimizer", "lr_scheduler", "data"}
+    assert parts <= recipe.keys() <= {"seed_everything", *parts}
     assert recipe["model"]["class_path"].startswith("zoo.") and recipe["data"]["class_path"].startswith("zoo.data.")
     model = recipe["model"]["init_args"]
     if "backbone" in model:

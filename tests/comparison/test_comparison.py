@@ -48,6 +48,7 @@ def fails(capsys, *args):
 def place(tmp_path, monkeypatch):
     """Small data, and small recipes made of the real ones; the processes of a job run within this one."""
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(comparison_measures, "WARM_UP", 5)  # of 20 steps
     rng = random.Random(0)
     folder = tmp_path / "data" / "multi30k"
     folder.mkdir(parents=True)

@@ -196,7 +196,7 @@ def in_one_round(api, *requests, batch=8):
 
 def recorded(api, monkeypatch, fails=()):
     """Items and options of each call of the model; it raises the error of an item that is in `fails`."""
-    calls, run = [], api.task.run
+    calls, run = [], api.form.run
 
     def record(items, **options):
         items = list(items)
@@ -206,7 +206,7 @@ def recorded(api, monkeypatch, fails=()):
                 raise fails[item]
         return run(items, **options)
 
-    monkeypatch.setattr(api.task, "run", record)
+    monkeypatch.setattr(api.form, "run", record)
     return calls
 
 

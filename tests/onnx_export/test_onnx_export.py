@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import captions_fakes
@@ -21,7 +22,7 @@ import onnxruntime
 import PIL.Image
 import pytest
 import torch
-from fakes import EXAMPLES, example
+from fakes import EXAMPLES, Toy, example
 from model_cases import CASES, build
 from torch.nn.functional import pad
 
@@ -596,6 +597,7 @@ def test_mistakes_at_the_command_line(toy_registry, capsys, monkeypatch):
         (line,) = capsys.readouterr().err.splitlines()
         return line.removeprefix("zoo: error: ")
 
+    monkeypatch.setattr(Toy, "task", replace(Toy.task, name="capitals"))
     out = str(toy_registry / "out")
     assert fails("toy.v3", out) == "unknown model 'toy.v3'; nearest: toy.v2, toy.v10"
     assert fails("none.ckpt", out) == "none.ckpt: no such file or folder"

@@ -16,7 +16,7 @@ from zoo.tasks.translation import Translation
 
 
 def test_translations_are_those_of_the_model(translator):
-    model = translator.api.task.model
+    model = translator.api.form.model
     want = [found.to_dict() for found in model.translate(TEXTS[:4])]
     assert translator.ask(text=TEXTS[0]) == near({"text": want[0]["text"], "score": want[0]["score"]})
     assert translator.ask(texts=TEXTS[:4], attention=True) == {"results": near(want)}
@@ -26,7 +26,7 @@ def test_translations_are_those_of_the_model(translator):
 
 
 def test_documents_are_classified_as_by_the_model(documents):
-    want = documents.api.task.model.classify("A good film. It is bad.").to_dict()
+    want = documents.api.form.model.classify("A good film. It is bad.").to_dict()
     got = documents.ask(text="A good film. It is bad.", attention=True)
     assert got == near(want) and len(got["sentences"]) == 2
     assert documents.ask(text="A good film. It is bad.") == near(
@@ -37,7 +37,7 @@ def test_documents_are_classified_as_by_the_model(documents):
 def test_pairs_are_compared_as_by_the_model(folders):
     with serving(folders["pairs"]) as client:
         pairs = [["a film", "it is bad"], ["good", "bad"]]
-        want = [found.to_dict() for found in client.api.task.model.classify([tuple(pair) for pair in pairs])]
+        want = [found.to_dict() for found in client.api.form.model.classify([tuple(pair) for pair in pairs])]
         assert client.ask(pairs=pairs, attention=True) == {"results": near(want)}
         assert client.ask(pair=pairs[1], attention=True) == near(want[1])
         assert client.get("/info").body["model"]["fields"] == ["pair", "pairs", "attention"]
@@ -57,7 +57,7 @@ def test_pairs_are_compared_as_by_the_model(folders):
 
 
 def test_images_are_captioned_as_by_the_model(captioner):
-    model = captioner.api.task.model
+    model = captioner.api.form.model
     want = [found.to_dict() for found in model.caption(IMAGES)]
     assert captioner.ask(images=[in_base64(image) for image in IMAGES], attention=True) == {"results": near(want)}
     wrapped = base64.encodebytes(IMAGES[1]).decode()  # lines of 76 characters
@@ -72,7 +72,7 @@ def test_images_are_captioned_as_by_the_model(captioner):
 def test_a_large_photo_waits_as_the_small_image_that_the_model_sees(captioner):
     (pixels,) = Decoder(captioner.api.facts()["transform"]).pixels([(picture(5, 300, 200), "image")])
     assert len(pixels) == 6 * 6 * 3
-    task = captioner.api.task
+    task = captioner.api.form
     assert task.run([pixels])[0].to_dict() == task.model.caption(picture(5, 300, 200)).to_dict()
 
 
@@ -91,7 +91,7 @@ COMPLETION = ("tokens", "given", "attention")  # sent with "attention" only
 
 def test_texts_are_completed_as_by_the_model(language_model):
     texts = [TEXTS[0], "", "it is\na good", TEXTS[4]]
-    want = [found.to_dict() for found in language_model.api.task.model.complete(texts)]
+    want = [found.to_dict() for found in language_model.api.form.model.complete(texts)]
     assert language_model.ask(text=TEXTS[0]) == near(without(want[0], *COMPLETION))
     assert language_model.ask(texts=texts, attention=True) == {"results": near(want)}
     assert language_model.ask(text="")["text"] == want[1]["continuation"] != ""
@@ -106,7 +106,7 @@ def test_texts_are_completed_as_by_the_model(language_model):
     ids=str,
 )  # fmt: skip
 def test_options_of_a_completion_act_as_in_the_model(language_model, options):
-    model = language_model.api.task.model
+    model = language_model.api.form.model
     assert language_model.ask(text="a good", **options) == near(
         without(model.complete("a good", **options).to_dict(), *COMPLETION)
     )
@@ -119,7 +119,7 @@ def test_what_is_drawn_is_drawn_as_by_the_model(language_model):
     """With one generator of random numbers for both; more can be drawn than a beam holds."""
     options = {"temperature": 0.7, "top_k": 3, "n_best": 8, "max_words": 6, "min_words": 2}
     torch.manual_seed(5)
-    want = language_model.api.task.model.complete("a good", **options)
+    want = language_model.api.form.model.complete("a good", **options)
     torch.manual_seed(5)
     got = language_model.ask(text="a good", **options)
     assert got == near(without(want.to_dict(), *COMPLETION)) and len({entry["text"] for entry in got["n_best"]}) > 2
@@ -127,7 +127,7 @@ def test_what_is_drawn_is_drawn_as_by_the_model(language_model):
 
 
 def test_the_perplexity_of_what_was_given(language_model):
-    model, texts = language_model.api.task.model, ["a film\nit is bad", "", " \n ", TEXTS[0]]
+    model, texts = language_model.api.form.model, ["a film\nit is bad", "", " \n ", TEXTS[0]]
     plain = language_model.ask(texts=texts)["results"]
     got = language_model.ask(texts=texts, perplexity=True)["results"]
     assert [without(found, "perplexity") for found in got] == near(plain)
@@ -154,7 +154,7 @@ def test_every_start_draws_other_texts(folders):
     for _ in range(2):
         torch.manual_seed(0)  # what a new process begins with
         api = loaded(folders["language_model"])
-        drawn.append(api.task.run(["a"], temperature=1.0, n_best=8)[0].n_best)
+        drawn.append(api.form.run(["a"], temperature=1.0, n_best=8)[0].n_best)
     assert drawn[0] != drawn[1] and api.facts()["model"]["task"] == "language modelling"
 
 
@@ -164,7 +164,7 @@ READING = ("document", "weights", "query", "query_weights")  # sent with "attent
 
 
 def test_questions_are_answered_as_by_the_model(reader):
-    model = reader.api.task.model
+    model = reader.api.form.model
     want = [model.answer(q["document"], q["query"], q.get("candidates")).to_dict() for q in QUESTIONS]
     assert [reader.ask(question=question) for question in QUESTIONS] == [
         near(without(found, *READING)) for found in want

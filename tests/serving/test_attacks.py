@@ -288,8 +288,8 @@ def test_headers_have_a_limit(translator):
 
 def test_a_request_that_breaks_off_is_given_up(folders, monkeypatch):
     with serving(folders["translator"]) as client:
-        run, gate = client.api.task.run, threading.Event()
-        monkeypatch.setattr(client.api.task, "run", lambda items, **options: (gate.wait(20), run(items, **options))[1])
+        run, gate = client.api.form.run, threading.Event()
+        monkeypatch.setattr(client.api.form, "run", lambda items, **options: (gate.wait(20), run(items, **options))[1])
         body = json.dumps({"texts": TEXTS[:4], "beam_size": 16}).encode()
         head = f"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         connection = opened(client, head + body)
@@ -333,7 +333,7 @@ def test_other_names_and_pages_can_be_allowed(folders):
 
 
 def test_what_is_refused_is_not_remembered(translator):
-    words = translator.api.task.model.src_tokenizer._ids
+    words = translator.api.form.model.src_tokenizer._ids
     before = len(words)
     for n in range(20):
         assert translator.send(json.dumps({"text": " ".join(f"w{n}x{i}" for i in range(100))})).status == 422

@@ -13,14 +13,14 @@ def test_what_waits_is_answered_together(api, monkeypatch):
     assert [sorted(items) for items, _ in calls] == [sorted(TEXTS)]
     assert sorted((number, status, together) for number, status, _, together in sent) == [(n, 200, 6) for n in range(6)]
     for number, _, content, _ in sent:
-        assert content["text"] == api.task.model.translate(TEXTS[number]).text
+        assert content["text"] == api.form.model.translate(TEXTS[number]).text
 
 
 def test_a_batch_has_a_size(api, monkeypatch):
     calls = recorded(api, monkeypatch)
     sent = in_one_round(api, *({"texts": TEXTS[:3]} for _ in range(5)))
     assert [len(items) for items, _ in calls] == [8, 7]  # a request may be answered in two batches
-    want = [found.text for found in api.task.model.translate(TEXTS[:3])]
+    want = [found.text for found in api.form.model.translate(TEXTS[:3])]
     assert [[found["text"] for found in content["results"]] for _, _, content, _ in sent] == [want] * 5
 
 
@@ -36,7 +36,7 @@ def test_only_the_same_options_share_a_batch(api, monkeypatch):
     ]
     for number, _, content, _ in sent:
         fields = requests[number]
-        assert content["text"] == api.task.model.translate(fields["text"], beam_size=fields.get("beam_size")).text
+        assert content["text"] == api.form.model.translate(fields["text"], beam_size=fields.get("beam_size")).text
         assert ("attention" in content) == ("attention" in fields)
 
 
@@ -55,15 +55,15 @@ def test_what_fails_in_a_batch_is_answered_one_by_one(api, monkeypatch, caplog):
     sent.sort()
     assert [sorted(items) for items, _ in calls] == [["a", "bad", "film", "it"], ["a"], ["bad"], ["film"], ["it"]]
     assert [(number, status) for number, status, *_ in sent] == [(0, 200), (1, 500), (2, 200), (3, 422)]
-    assert sent[0][2]["text"] == api.task.model.translate("a").text
+    assert sent[0][2]["text"] == api.form.model.translate("a").text
     assert sent[1][2] == {"detail": "the model failed on this request; the log of the server says why"}
     assert sent[3][2] == {"detail": "not this word"}
     assert "its secrets" in caplog.text  # in the log, not in the answer
 
 
 def test_a_mistake_of_ours_stops_nobody(api, monkeypatch, caplog):
-    item = api.task.item
-    monkeypatch.setattr(api.task, "item", lambda value, name: item(value, name) if value != "bad" else 1 / 0)
+    item = api.form.item
+    monkeypatch.setattr(api.form, "item", lambda value, name: item(value, name) if value != "bad" else 1 / 0)
     sent = in_one_round(api, {"text": "bad"}, {"text": "a"})
     assert [(number, status) for number, status, *_ in sent] == [(0, 500), (1, 200)]
     assert "ZeroDivisionError" in caplog.text and "Zero" not in sent[0][2]["detail"]
@@ -81,7 +81,7 @@ def test_good_and_wrong_requests_at_the_same_time(translator):
     with ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(translator.send, [body for body, _ in requests]))
     assert [answer.status for answer in answers] == [status for _, status in requests]
-    model, sizes = translator.api.task.model, []
+    model, sizes = translator.api.form.model, []
     for (body, status), answer in zip(requests, answers):
         if status != 200:
             assert (
@@ -114,13 +114,13 @@ def test_completions_share_a_batch_if_all_their_options_are_the_same(folders, mo
         (n, 200, 1 if n == 5 else 2) for n in range(7)
     ]
     for n in (0, 2, 3, 6):
-        assert sent[n][2]["text"] == api.task.model.complete(requests[n]["text"]).text
+        assert sent[n][2]["text"] == api.form.model.complete(requests[n]["text"]).text
 
 
 def test_rules_that_no_text_can_obey(folders):
     """A dead end of one text is no reason to leave the others of its batch without an answer."""
     api = loaded(folders["language_model"])
-    api.task.model.complete("a")
+    api.form.model.complete("a")
     hard = {"no_repeat_ngram": 1, "min_words": 50, "max_words": 50}
     for search in ({}, {"beam_size": 1}, {"temperature": 1}):
         sent = sorted(in_one_round(api, {"text": "a", **hard, **search}, {"text": "a", **search}))
@@ -175,7 +175,7 @@ def test_good_and_wrong_requests_of_a_language_model_and_a_reader(language_model
     assert [answer.status for answer in answers] == [status for _, _, status in requests]
     sizes = {language_model: [], reader: []}
     for (client, fields, status), answer in zip(requests, answers):
-        model = client.api.task.model
+        model = client.api.form.model
         if status != 200:
             assert list(answer.body) == ["detail"] and "\n" not in answer.body["detail"]
             continue

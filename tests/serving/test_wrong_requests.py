@@ -168,8 +168,8 @@ def test_too_late_or_too_many(folders, monkeypatch):
                 answer += slow.recv(10_000)
         assert b" 408 " in answer and b"the request did not arrive within 0.5 s" in answer
 
-        run, gate = client.api.task.run, threading.Event()
-        monkeypatch.setattr(client.api.task, "run", lambda items, **options: (gate.wait(20), run(items, **options))[1])
+        run, gate = client.api.form.run, threading.Event()
+        monkeypatch.setattr(client.api.form, "run", lambda items, **options: (gate.wait(20), run(items, **options))[1])
         answer = client.send('{"text": "a"}')
         assert answer.status == 504 and answer.body["detail"].startswith("no answer within 0.5 s")
         assert client.endpoint.held == {} and client.endpoint.workers.orders == []  # nothing is kept for who has gone
@@ -359,7 +359,7 @@ def test_a_question_is_known_by_its_number(reader):
 
 def test_a_query_is_shorter_than_a_document(folders):
     """Each of its words is compared with each of the document."""
-    task = loaded(folders["reader"], max_tokens=None).task
+    task = loaded(folders["reader"], max_tokens=None).form
     assert task.limits() == {"tokens": 2000, "characters_of_a_word": 1000, "query_tokens": 200, "candidates": 2000}
     assert task.item(question(document="dog " * 2000, query="XXXXX " * 200)["question"], "question")
     with pytest.raises(Refused, match="query of question has 201 words; at most 200 tokens are allowed; shorten it"):

@@ -467,7 +467,8 @@ def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterato
         elif isinstance(error, errors.RevisionNotFoundError):
             why = f"it has no revision {revision}; give a commit id, tag or branch that it has"
         elif isinstance(error, errors.RepositoryNotFoundError):
-            why = f"there is no such repository, or it is private and not for this token; check the name, and {login}"
+            unseen = "there is no such repository, or it is private and the token may not see it"
+            why = f"{unseen}; check the name, and {login}"
         elif isinstance(error, errors.LocalTokenNotFoundError) or status == 401:
             why = f"the token is missing or not valid; {login}"
         elif status == 403:

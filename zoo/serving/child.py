@@ -95,8 +95,8 @@ class Child:
         patience = STARTING_SECONDS if seconds is None else SILENT_SECONDS
         reply = asyncio.get_running_loop().run_in_executor(self._threads, wait)
         reply.add_done_callback(asyncio.Future.exception)  # who asked may have gone when the pipe is closed
-        while not (await asyncio.wait({reply}, timeout=BEAT_SECONDS))[0]:
-            overran = time.monotonic() > until
+        while not (await asyncio.wait({reply}, timeout=max(0, min(BEAT_SECONDS, until - time.monotonic()))))[0]:
+            overran = time.monotonic() >= until
             if overran or self.silence() > patience:
                 self.kill()
                 raise Overran if overran else Died
