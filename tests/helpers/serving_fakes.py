@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -25,6 +26,15 @@ from zoo.serving.images import Decoder
 from zoo.serving.pool import Pool
 from zoo.serving.worker import Worker
 from zoo.text import EOS, Tokenizer
+
+class SlowDecoder(Decoder):
+    """Takes longer than any test for an image that is called "slow"."""
+
+    def pixels(self, images):
+        if any(name == "slow" for _, name in images):
+            time.sleep(60)
+        return super().pixels(images)
+
 
 WORDS = "a good film . it is bad"
 TEXTS = ["a good film .", "it is bad", "bad film", "a", "it is a good film . a bad film is it", "film"]

@@ -378,3 +378,13 @@ def test_a_new_number_of_classes_is_a_new_head(reader, tmp_path):
     assert again.label_names is None and again.tokenizer.to_json() == reader.tokenizer.to_json()
     assert torch.equal(again.embedding.weight, reader.embedding.weight)
     assert type(reader).from_pretrained(folder).label_names == reader.label_names
+
+
+def test_self_attention_without_a_hidden_layer():
+    model = StructuredSelfAttention(**StructuredSelfAttention.tiny | {"mlp_size": 0})
+    assert model.classifier.in_features == model.config["hops"] * 2 * model.config["hidden_size"]
+    loss, _ = model.loss(model.example_batch(3))
+    loss.backward()
+    assert model.classifier.weight.grad.abs().sum() > 0
+    with pytest.raises(ValueError, match="mlp_size must be at least 0; got -1"):
+        StructuredSelfAttention(**StructuredSelfAttention.tiny | {"mlp_size": -1})

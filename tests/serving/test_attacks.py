@@ -10,7 +10,7 @@ import time
 import PIL.Image
 import pytest
 from odd_process import Odd
-from serving_fakes import IMAGES, TEXTS, Thread, in_base64, loaded, serving
+from serving_fakes import IMAGES, TEXTS, SlowDecoder, Thread, in_base64, loaded, serving
 
 from zoo.serving import connections, endpoint
 from zoo.serving.checks import Refused
@@ -216,20 +216,20 @@ def test_an_image_that_takes_too_long_or_too_much_memory_is_given_up():
     transform = '{"size": 8, "resize": "squash", "mean": [0, 0, 0], "std": [1, 1, 1]}'
     large = saved(PIL.Image.new("F", (4000, 4000)), "TIFF", compression="tiff_lzw")
 
-    async def ask(memory, seconds):
-        pool = Pool([Child(Decoder, transform, memory, 10)], 1, 1, seconds)
+    async def ask(decoder, name, memory, seconds):
+        pool = Pool([Child(decoder, transform, memory, 10)], 1, 1, seconds)
         await pool.start()
         try:
             with pytest.raises(Refused) as refused:
-                await pool.run("pixels", [(large, "image 1")], [1])
+                await pool.run("pixels", [(large, name)], [1])
             assert (await pool.run("pixels", [(IMAGES[0], "image")], [1]))[0][0]
         finally:
             pool.stop()
         return refused.value
 
-    refused = asyncio.run(ask(2**26, 30.0))
+    refused = asyncio.run(ask(Decoder, "image 1", 2**26, 30.0))
     assert refused.status == 422 and "memory" in refused.detail
-    assert asyncio.run(ask(2**30, 0.01)).status == 504
+    assert asyncio.run(ask(SlowDecoder, "slow", 2**30, 5.0)).status == 504
 
 
 # ---- connections ----

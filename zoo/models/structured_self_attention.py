@@ -111,6 +111,7 @@ class StructuredSelfAttention(TextClassifier):
 
     heads = ("mlp", "classifier", "relatedness")
     measures = ("overlap",)
+    may_be_zero = ("mlp_size",)
     tiny: ClassVar[dict[str, Any]] = dict(
         vocab_size=12,
         num_classes=3,

@@ -58,11 +58,13 @@ class ZooModule(LightningModule):
     Class attributes:
         task: What its verb takes and gives; set by the base class of each task.
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
+        may_be_zero: Sizes among the `__init__` arguments of which 0 means that there is no such part.
         tiny: The smallest sensible `__init__` arguments; what the common tests build.
     """
 
     task: Task
     heads: ClassVar[tuple[str, ...]] = ()
+    may_be_zero: ClassVar[tuple[str, ...]] = ()
     tiny: ClassVar[dict[str, Any]] = {}
     config: dict[str, Any]
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = AdamW  # of parameter groups
@@ -80,7 +82,7 @@ class ZooModule(LightningModule):
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
-        _check_sizes(self.config)
+        _check_sizes(self.config, cls.may_be_zero)
         return self
 
     def check_ready(self, *parts: Any) -> None:
@@ -438,11 +440,12 @@ def check_assets(assets: dict[str, str], *names: str) -> None:
         )
 
 
-def _check_sizes(config: dict[str, Any]) -> None:
-    """Raises ValueError for sizes and numbers of layers below 1."""
+def _check_sizes(config: dict[str, Any], may_be_zero: Sequence[str]) -> None:
+    """Raises ValueError for sizes and numbers of layers that are too small."""
     for name, value in config.items():
-        if name.endswith(("_size", "_layers")) and isinstance(value, int) and value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
+        least = 0 if name in may_be_zero else 1
+        if name.endswith(("_size", "_layers")) and isinstance(value, int) and value < least:
+            raise ValueError(f"{name} must be at least {least}; got {value}")
 
 
 def _class_path(cls: type) -> str:
