@@ -1,6 +1,6 @@
 """Speed of Show, Attend and Tell beside the same decoder as it is usually written, in one run.
 
-    python benchmarks/captioning.py [--threads 2] [--rounds 5]
+    python benchmarks/captioning.py [--threads 2] [--rounds 5] [--device cpu]
 
 196 positions of 512 features, batches of 32 images with one caption of 18 words each, vocabulary 3,000, all sizes 512.
 
@@ -11,9 +11,9 @@
 """
 
 import argparse
-import time
 from collections.abc import Callable
 
+import measuring
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -22,7 +22,6 @@ from zoo.batches.captioning import CaptionBatch
 from zoo.layers.search import beam_search
 from zoo.models.show_attend_tell import AttendingLSTM, ShowAttendTell
 from zoo.text import BOS, EOS
-from zoo.utils.allocator import keep_freed_memory
 from zoo.vision.backbones import make_backbone
 
 N, L, D, T, V = 32, 196, 512, 18, 3000
@@ -69,7 +68,8 @@ class Plain(nn.Module):
     def beam(self, features: Tensor, k: int) -> list[list[int]]:
         """One image: features (L, D)."""
         features = features.expand(k, -1, -1)
-        words, scores, found = torch.full((k,), BOS), torch.zeros(k, 1), torch.zeros(k, 0, dtype=torch.long)
+        words = torch.full((k,), BOS, device=features.device)
+        scores, found = features.new_zeros(k, 1), words.new_zeros(k, 0)
         h, c = self.start(features)
         for t in range(T):
             logits, h, c, _ = self.step(words, h, c, features)
@@ -102,16 +102,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    keep_freed_memory()  # as the command line does
-    torch.set_num_threads(options.threads)
+    options = measuring.parse(parser)
+    device = options.device
     torch.manual_seed(0)
-    features = torch.randn(N, L, D)
-    captions = torch.randint(EOS + 1, V, (N, T + 1))
-    batch = CaptionBatch(features, captions.unsqueeze(1), torch.full((N, 1), T))
-    soft, hard, plain = ours(), ours("hard"), Plain()
-    encoder = make_backbone("efficientnet_lite0", "conv_head").eval()
-    images = torch.randn(N, 3, 224, 224).contiguous(memory_format=torch.channels_last)
+    features, captions = measuring.on((torch.randn(N, L, D), torch.randint(EOS + 1, V, (N, T + 1))), device)
+    batch = CaptionBatch(features, captions.unsqueeze(1), torch.full((N, 1), T, device=device))
+    soft, hard, plain = (model.to(device) for model in (ours(), ours("hard"), Plain()))
+    encoder = make_backbone("efficientnet_lite0", "conv_head").eval().to(device)
+    images = torch.randn(N, 3, 224, 224).to(device, memory_format=torch.channels_last)
     optimizers = {model: torch.optim.AdamW(model.parameters(), fused=True) for model in (soft, hard, plain)}
 
     def train(model: nn.Module) -> None:
@@ -147,13 +145,8 @@ def main() -> None:
         "encoder": encode,
     }
     for dtype in (torch.float32, torch.bfloat16):
-        seconds = dict.fromkeys(jobs, float("inf"))
-        for _ in range(options.rounds):  # alternated: a change of the machine's pace meets all
-            for name, job in jobs.items():
-                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
-                    start = time.perf_counter()
-                    job()
-                    seconds[name] = min(seconds[name], time.perf_counter() - start)
+        alternated = {name: measuring.cast(job, device, dtype) for name, job in jobs.items()}
+        seconds = measuring.fastest(alternated, options.rounds, device)
         words = N * T
         print(f"\n{str(dtype).removeprefix('torch.')}: {options.threads} threads")
         print(f"{'':26}{'ours':>10}{'plain':>10}{'ratio':>8}")

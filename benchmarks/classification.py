@@ -1,6 +1,6 @@
 """Speed and memory of the classifiers beside the same models as they are usually written, in one run.
 
-    python benchmarks/classification.py [--threads 2] [--batches 6] [--rounds 5]
+    python benchmarks/classification.py [--threads 2] [--batches 6] [--rounds 5] [--device cpu]
 
 * HAN: documents of 1 to 15 sentences of 1 to 25 words, GRU 50 + 50 at both levels, embeddings 200, vocabulary 20,000,
   batch 64.
@@ -12,16 +12,14 @@ optimiser.
 
 * plain: pack_padded_sequence at each level, torch's GRU or LSTM, dense attention over the padded result.
 * limit: the matrix products alone, each timed alone, for the real words: no elementwise work, no optimiser.
-* peak: memory above what the process had before, each side in a process of its own.
+* peak: memory above what the process had before, each side in a process of its own; on a GPU what it allocated there.
+* share: of the limit, ours.
 """
 
 import argparse
-import multiprocessing
-import re
-import time
 from collections.abc import Callable
-from pathlib import Path
 
+import measuring
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -31,7 +29,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from zoo.batches.classification import DocumentBatch, TextBatch, collate_documents, collate_texts
 from zoo.models.han import HAN
 from zoo.models.structured_self_attention import StructuredSelfAttention
-from zoo.utils.allocator import keep_freed_memory
 
 B, V = 64, 20_000
 
@@ -48,10 +45,10 @@ class PlainHAN(nn.Module):
         self.out = nn.Linear(100, 2)
 
     def attend(self, level: int, rnn: nn.Module, x: Tensor, lengths: Tensor) -> Tensor:
-        packed, _ = rnn(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
+        packed, _ = rnn(pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False))
         h, _ = pad_packed_sequence(packed, batch_first=True)
         scores = torch.tanh(self.project[level](h)) @ self.context[level]
-        mask = torch.arange(h.size(1)) < lengths.unsqueeze(1)
+        mask = torch.arange(h.size(1), device=h.device) < lengths.unsqueeze(1)
         return torch.bmm(scores.masked_fill(~mask, -torch.inf).softmax(1).unsqueeze(1), h).squeeze(1)
 
     def forward(self, words: Tensor, sentence_lengths: Tensor, document_lengths: Tensor) -> Tensor:
@@ -80,10 +77,10 @@ class PlainSelfAttention(nn.Module):
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         packed, _ = self.rnn(
-            pack_padded_sequence(self.embedding(tokens), lengths, batch_first=True, enforce_sorted=False)
+            pack_padded_sequence(self.embedding(tokens), lengths.cpu(), batch_first=True, enforce_sorted=False)
         )
         h, _ = pad_packed_sequence(packed, batch_first=True)
-        mask = torch.arange(h.size(1)) < lengths.view(-1, 1, 1)
+        mask = torch.arange(h.size(1), device=h.device) < lengths.view(-1, 1, 1)
         a = self.w2(torch.tanh(self.w1(h))).transpose(1, 2).masked_fill(~mask, -torch.inf).softmax(-1)
         return self.out(torch.bmm(a, h)), a
 
@@ -93,7 +90,7 @@ class PlainSelfAttention(nn.Module):
 
     def loss(self, inputs: tuple, labels: Tensor) -> Tensor:
         logits, a = self(*inputs)
-        penalty = (torch.bmm(a, a.transpose(1, 2)) - torch.eye(30)).square().sum()
+        penalty = (torch.bmm(a, a.transpose(1, 2)) - torch.eye(30, device=a.device)).square().sum()
         return cross_entropy(logits, labels, reduction="sum") + penalty
 
 
@@ -120,11 +117,12 @@ def make(task: str, side: str) -> tuple[nn.Module, Callable]:
     return (StructuredSelfAttention(V, 2, **ours), texts) if side == "ours" else (PlainSelfAttention(), texts)
 
 
-def jobs(task: str, side: str, count: int) -> tuple[dict[str, Callable[[], None]], int]:
+def jobs(task: str, side: str, count: int, device: torch.device) -> tuple[dict[str, Callable[[], None]], int]:
     """Training and inference over `count` batches, as functions, and their number of words."""
     model, draw = make(task, side)
     rng = np.random.default_rng(0)
-    data = [draw(rng) for _ in range(count)]
+    data = [measuring.on(draw(rng), device) for _ in range(count)]
+    model.to(device)
     plain = side == "plain"
     inputs = [model.inputs(batch) for batch in data] if plain else data  # its padding costs the baseline nothing here
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
@@ -133,7 +131,7 @@ def jobs(task: str, side: str, count: int) -> tuple[dict[str, Callable[[], None]
         def run() -> None:
             model.train()
             for batch, given in zip(data, inputs):
-                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+                with measuring.autocast(device, dtype):
                     loss = model.loss(given, batch.labels) if plain else model.loss(given)[0]
                 optimizer.zero_grad()
                 (loss / B).backward()
@@ -146,7 +144,7 @@ def jobs(task: str, side: str, count: int) -> tuple[dict[str, Callable[[], None]
         def run() -> None:
             model.eval()
             for given in inputs:
-                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+                with measuring.autocast(device, dtype):
                     model(*given) if plain else model(given)
 
         return run
@@ -157,21 +155,7 @@ def jobs(task: str, side: str, count: int) -> tuple[dict[str, Callable[[], None]
     return found, total
 
 
-def product_seconds(rows: int, k: int, n: int, backward: bool) -> float:
-    x, w, g = torch.randn(rows, k), torch.randn(n, k), torch.randn(rows, n)
-    times = []
-    for _ in range(6):
-        start = time.perf_counter()
-        for _ in range(8):
-            torch.mm(x, w.t())
-            if backward:
-                torch.mm(g, w)
-                torch.mm(g.t(), x)
-        times.append((time.perf_counter() - start) / 8)
-    return min(times)
-
-
-def limit(task: str, batch: DocumentBatch | TextBatch, backward: bool) -> float:
+def limit(task: str, batch: DocumentBatch | TextBatch, backward: bool, device: torch.device) -> float:
     """Seconds of the products of one batch: (rows, inner size, columns, times)."""
     if task == "HAN":
         p, n, s = batch.words.numel(), len(batch.sentence_lengths), int(batch.sentence_lengths.max())
@@ -181,32 +165,9 @@ def limit(task: str, batch: DocumentBatch | TextBatch, backward: bool) -> float:
         p, s = int(batch.lengths.sum()), int(batch.lengths.max())
         steps = [(round(p / s), 300, 1200, 2 * s)]
         shapes = [(p, 100, 2400, 1), (p, 600, 350, 1), (p, 350, 30, 1), (30, round(p / B), 600, B), *steps]
-    return sum(times * product_seconds(rows, k, n, backward) for rows, k, n, times in shapes)
-
-
-def high_water() -> float:
-    """Most memory this process ever had, in MB. (Linux; ru_maxrss would count the parent's.)"""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
-
-
-def peak(task: str, side: str, job: str, count: int, threads: int, result) -> None:
-    keep_freed_memory()
-    torch.set_num_threads(threads)
-    found, _ = jobs(task, side, count)
-    before = high_water()
-    found[job]()
-    result.put(high_water() - before)
-
-
-def measured_peak(*arguments) -> float:
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    process = context.Process(target=peak, args=(*arguments, queue))
-    process.start()
-    found = queue.get()
-    process.join()
-    return found
+    return sum(
+        times * measuring.product_seconds(rows, k, n, torch.float32, backward, device) for rows, k, n, times in shapes
+    )
 
 
 def main() -> None:
@@ -214,28 +175,27 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batches", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    keep_freed_memory()  # as the command line does
-    torch.set_num_threads(options.threads)
+    options = measuring.parse(parser)
+    device = options.device
     for task in ("HAN", "self-attention"):
-        sides = {side: jobs(task, side, options.batches) for side in ("ours", "plain")}
+        sides = {side: jobs(task, side, options.batches, device) for side in ("ours", "plain")}
         total = sides["ours"][1]
-        seconds = {(job, side): float("inf") for job in sides["ours"][0] for side in sides}
-        for _ in range(options.rounds):  # alternated: a change of the machine's pace meets both
-            for job, side in seconds:
-                start = time.perf_counter()
-                sides[side][0][job]()
-                seconds[job, side] = min(seconds[job, side], time.perf_counter() - start)
+        alternated = {(job, side): sides[side][0][job] for job in sides["ours"][0] for side in sides}
+        seconds = measuring.fastest(alternated, options.rounds, device)
         batch = make(task, "ours")[1](np.random.default_rng(0))
         print(f"\n{task}: {total / options.batches:.0f} words a batch of {B}")
-        print(f"{'':12}{'ours, words/s':>16}{'plain':>10}{'ratio':>8}{'limit':>10}{'peak MB':>10}{'plain':>8}")
+        print(
+            f"{'':12}{'ours, words/s':>16}{'plain':>10}{'ratio':>8}{'limit':>10}{'peak MB':>10}{'plain':>8}{'share':>8}"
+        )
         for job in sides["ours"][0]:
             ours, plain = (total / seconds[job, side] for side in ("ours", "plain"))
             line = f"{job:12}{ours:16.0f}{plain:10.0f}{ours / plain:8.2f}"
             if job.endswith("fp32"):
-                top = total / options.batches / limit(task, batch, job.startswith("train"))
-                peaks = [measured_peak(task, side, job, options.batches, options.threads) for side in ("ours", "plain")]
-                line += f"{top:10.0f}{peaks[0]:10.0f}{peaks[1]:8.0f}"
+                top = total / options.batches / limit(task, batch, job.startswith("train"), device)
+                peaks = [
+                    measuring.peak(jobs, (task, side, options.batches), job, options.threads, device) for side in sides
+                ]
+                line += f"{top:10.0f}{peaks[0]:10.0f}{peaks[1]:8.0f}{ours / top:8.0%}"
             print(line)
 
 

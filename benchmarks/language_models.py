@@ -1,6 +1,6 @@
 """Speed of the language models beside the same models as a Python loop over nn.LSTMCell, in one run.
 
-    python benchmarks/language_models.py [--threads 1] [--batches 3] [--rounds 5] [--window 5]
+    python benchmarks/language_models.py [--threads 1] [--batches 3] [--rounds 5] [--window 5] [--device cpu]
 
 20 streams, segments of 35 words, vocabulary 10,000, embeddings 240 (tied), key, value and predict of 240 each (an LSTM
 of 720); the plain LSTM has 720 too. Both sides read the same words, carry their state (and keys and values) from batch
@@ -15,6 +15,7 @@ import argparse
 import time
 from collections.abc import Callable
 
+import measuring
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -22,7 +23,6 @@ from torch.nn.functional import cross_entropy
 from zoo.batches.language_modelling import LMBatch
 from zoo.layers.search import search
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
-from zoo.utils.allocator import keep_freed_memory
 
 B, T, V, E = 20, 35, 10_000, 240
 
@@ -62,8 +62,11 @@ class Loop(nn.Module):
         values.append(value)
         return torch.tanh(out), state
 
+    def start(self) -> tuple[tuple[Tensor, Tensor], list[Tensor], list[Tensor]]:
+        return (torch.zeros(B, 3 * E, device=self.cell.weight_hh.device),) * 2, [], []
+
     def loss(self, batch: LMBatch) -> Tensor:
-        state, keys, values = self.past or ((torch.zeros(B, 3 * E),) * 2, [], [])
+        state, keys, values = self.past or self.start()
         keys, values = [*keys], [*values]
         readouts, loss = [], 0.0
         for x, label in zip(self.table(batch.inputs).unbind(1), batch.labels.unbind(1)):
@@ -84,7 +87,8 @@ class Loop(nn.Module):
 
     @torch.no_grad()
     def write(self, words: int) -> None:
-        state, keys, values, token = (torch.zeros(B, 3 * E),) * 2, [], [], torch.full((B,), 3)
+        state, keys, values = self.start()
+        token = torch.full((B,), 3, device=state[0].device)
         for _ in range(words):
             readout, state = self.step(self.table(token), state, keys, values)
             token = self.logits(readout).argmax(-1)
@@ -96,10 +100,12 @@ class Ours(KeyValuePredictLM):
     def write(self, words: int) -> None:
         state = tuple(x.unsqueeze(1) for x in self.start(B))
         options = {"beam_size": 1, "max_length": words, "min_length": words}
-        search(self._step, state, torch.full((B,), 3), **options)
+        search(self._step, state, torch.full((B,), 3, device=self.device), **options)
 
 
-def jobs(side: str, attention: str, window: int, batches: list[LMBatch]) -> dict[str, Callable[[], None]]:
+def jobs(
+    side: str, attention: str, window: int, batches: list[LMBatch], device: torch.device
+) -> dict[str, Callable[[], None]]:
     """Training, reading and writing in fp32 and bf16, as functions."""
     torch.manual_seed(0)
     if side == "ours":
@@ -107,6 +113,7 @@ def jobs(side: str, attention: str, window: int, batches: list[LMBatch]) -> dict
         model = Ours(V, attention=attention, window=window, embedding_size=E, hidden_size=size, dropout=0.0)
     else:
         model = Loop(attention == "key_value_predict", window, side == "all inside")
+    model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 
     def train() -> None:
@@ -127,15 +134,12 @@ def jobs(side: str, attention: str, window: int, batches: list[LMBatch]) -> dict
         model.eval()
         model.write(T * len(batches))
 
-    def cast(job: Callable[[], None], dtype: torch.dtype) -> Callable[[], None]:
-        def run() -> None:
-            with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
-                job()
-
-        return run
-
     named, dtypes = {"train": train, "read": read, "written": write}, {"fp32": torch.float32, "bf16": torch.bfloat16}
-    return {f"{name} {label}": cast(job, dtype) for label, dtype in dtypes.items() for name, job in named.items()}
+    return {
+        f"{name} {label}": measuring.cast(job, device, dtype)
+        for label, dtype in dtypes.items()
+        for name, job in named.items()
+    }
 
 
 def main() -> None:
@@ -144,23 +148,19 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--window", type=int, default=5)
-    options = parser.parse_args()
-    keep_freed_memory()  # as the command line does
-    torch.set_num_threads(options.threads)
+    options = measuring.parse(parser)
+    device = options.device
+    # on one thread the time of the process: other programs on the machine do not count
+    clock = time.process_time if options.threads == 1 and device.type == "cpu" else time.perf_counter
     generator = torch.Generator().manual_seed(0)
     words = torch.randint(4, V, (options.batches, B, T + 1), generator=generator)
-    batches = [LMBatch(row[:, :-1], row[:, 1:], n == 0) for n, row in enumerate(words)]
+    batches = [measuring.on(LMBatch(row[:, :-1], row[:, 1:], n == 0), device) for n, row in enumerate(words)]
     total = B * T * options.batches
     for attention in ("key_value_predict", "none"):
-        sides = {side: jobs(side, attention, options.window, batches) for side in ("ours", "loop", "all inside")}
-        seconds = {(job, side): float("inf") for job in sides["ours"] for side in sides}
-        for _ in range(options.rounds):  # alternated: a change of the machine's pace meets both
-            for job, side in seconds:
-                start = time.process_time(), time.perf_counter()
-                sides[side][job]()
-                # on one thread the time of the process: other programs on the machine do not count
-                spent = time.process_time() - start[0] if options.threads == 1 else time.perf_counter() - start[1]
-                seconds[job, side] = min(seconds[job, side], spent)
+        names = ("ours", "loop", "all inside")
+        sides = {side: jobs(side, attention, options.window, batches, device) for side in names}
+        alternated = {(job, side): sides[side][job] for job in sides["ours"] for side in sides}
+        seconds = measuring.fastest(alternated, options.rounds, device, clock)
         print(f"\n{attention}, window {options.window}: {B} streams of {T} words")
         print(f"{'':14}{'ours, words/s':>16}{'loop':>10}{'ratio':>8}{'all inside':>14}{'ratio':>8}")
         for job in sides["ours"]:

@@ -1,6 +1,6 @@
 """Speed and memory of the readers beside the same models as they are usually written, in one run.
 
-    python benchmarks/reading.py [--threads 2] [--batches 4] [--rounds 4]
+    python benchmarks/reading.py [--threads 2] [--batches 4] [--rounds 4] [--device cpu]
 
 Attention over attention and the attention-sum reader: documents of 150 to 1,200 words, queries of 5 to 120, ten
 candidates, embeddings 128, one shared GRU of 128 + 128 states, vocabulary 20,000, batch 32. Words follow Zipf's law.
@@ -10,16 +10,14 @@ All sides see the same ragged batches, sorted and grouped by nothing, and are tr
   pointer sums by a mask over the padded document for each candidate.
 * packed: the same over pack_padded_sequence.
 * grouped: what our data modules feed, batches of documents of similar length; words a second, ours and dense.
-* peak: memory above what the process had before, each side in a process of its own.
+* peak: memory above what the process had before, each side in a process of its own; on a GPU what it allocated there.
 """
 
 import argparse
-import multiprocessing
-import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+import measuring
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -27,7 +25,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 
 from zoo.batches.reading import ClozeBatch, collate_questions
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
-from zoo.utils.allocator import keep_freed_memory
 
 B, V, E, H = 32, 20_000, 128, 128
 
@@ -46,15 +43,15 @@ class PlainReader(nn.Module):
         if not self.packed:
             states, last = self.gru(x)
         else:
-            states, last = self.gru(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
+            states, last = self.gru(pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False))
             states, _ = pad_packed_sequence(states, batch_first=True)
         return states, torch.cat([last[0], last[1]], dim=-1)
 
     def forward(
         self, document: Tensor, lengths: Tensor, query: Tensor, query_lengths: Tensor, candidates: Tensor
     ) -> Tensor:
-        mask = torch.arange(document.size(1)) < lengths.unsqueeze(1)  # (B, D)
-        query_mask = torch.arange(query.size(1)) < query_lengths.unsqueeze(1)  # (B, L)
+        mask = torch.arange(document.size(1), device=document.device) < lengths.unsqueeze(1)  # (B, D)
+        query_mask = torch.arange(query.size(1), device=query.device) < query_lengths.unsqueeze(1)  # (B, L)
         d, _ = self.states(document, lengths)
         q, last = self.states(query, query_lengths)
         if self.attention == "sum":
@@ -88,7 +85,9 @@ def draw(count: int, grouped: bool) -> list[tuple[ClozeBatch, tuple[Tensor, ...]
     return [questions(rng, part) for part in lengths.reshape(count, B)]
 
 
-def jobs(attention: str, side: str, count: int, grouped: bool = False) -> tuple[dict[str, Callable[[], None]], int]:
+def jobs(
+    attention: str, side: str, count: int, grouped: bool, device: torch.device
+) -> tuple[dict[str, Callable[[], None]], int]:
     """Training and inference over `count` batches, as functions, and their number of words."""
     torch.manual_seed(0)
     if side == "ours":
@@ -96,7 +95,8 @@ def jobs(attention: str, side: str, count: int, grouped: bool = False) -> tuple[
         model: nn.Module = AttentionOverAttentionReader(V, attention, **sizes)
     else:
         model = PlainReader(attention, packed=side == "packed")
-    data = draw(count, grouped)
+    model.to(device)
+    data = measuring.on(draw(count, grouped), device)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 
     def loss(ours: ClozeBatch, padded: tuple[Tensor, ...]) -> Tensor:
@@ -108,7 +108,7 @@ def jobs(attention: str, side: str, count: int, grouped: bool = False) -> tuple[
         def run() -> None:
             model.train()
             for batch in data:
-                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+                with measuring.autocast(device, dtype):
                     value = loss(*batch)
                 optimizer.zero_grad()
                 value.backward()
@@ -121,7 +121,7 @@ def jobs(attention: str, side: str, count: int, grouped: bool = False) -> tuple[
         def run() -> None:
             model.eval()
             for batch, padded in data:
-                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+                with measuring.autocast(device, dtype):
                     if side == "ours":
                         weights, _ = model(batch)
                         model.candidate_probabilities(model.word_probabilities(weights, batch), batch)
@@ -136,7 +136,7 @@ def jobs(attention: str, side: str, count: int, grouped: bool = False) -> tuple[
 
 
 def check(attention: str) -> None:
-    """The packed side computes what ours does, so the two do the same work."""
+    """The packed side computes what ours does, so the two do the same work. (On the CPU, in full fp32.)"""
     torch.manual_seed(0)
     ours, plain = (
         AttentionOverAttentionReader(V, attention, num_unknown=0, dropout=0.0),
@@ -155,44 +155,6 @@ def check(attention: str) -> None:
         torch.testing.assert_close(found, plain(*padded), rtol=1e-3, atol=1e-6)
 
 
-def high_water() -> float:
-    """Most memory this process ever had, in MB. (Linux; ru_maxrss would count the parent's.)"""
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
-
-
-def peak(attention: str, side: str, job: str, count: int, threads: int, result) -> None:
-    keep_freed_memory()
-    torch.set_num_threads(threads)
-    found, _ = jobs(attention, side, count)
-    before = high_water()
-    found[job]()
-    result.put(high_water() - before)
-
-
-def measured_peak(*arguments) -> float:
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    process = context.Process(target=peak, args=(*arguments, queue))
-    process.start()
-    found = queue.get()
-    process.join()
-    return found
-
-
-def fastest(
-    sides: dict[str, dict[str, Callable[[], None]]], rounds: int, clock: Callable[[], float]
-) -> dict[tuple[str, str], float]:
-    """Seconds of each job of each side, alternated: a change of the machine's pace meets all."""
-    seconds = {(job, side): float("inf") for job in sides["ours"] for side in sides}
-    for _ in range(rounds):
-        for job, side in seconds:
-            start = clock()
-            sides[side][job]()
-            seconds[job, side] = min(seconds[job, side], clock() - start)
-    return seconds
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
@@ -201,28 +163,34 @@ def main() -> None:
     parser.add_argument(
         "--cpu-time", action="store_true", help="time of the processor, for a machine that others use too"
     )
-    options = parser.parse_args()
+    options = measuring.parse(parser)
+    device = options.device
+    if options.cpu_time and device.type != "cpu":
+        parser.error("--cpu-time is for the CPU")
     clock = time.process_time if options.cpu_time else time.perf_counter
-    keep_freed_memory()  # as the command line does
-    torch.set_num_threads(options.threads)
     for attention in ("over_attention", "sum"):
         check(attention)
-        found = {side: jobs(attention, side, options.batches) for side in ("ours", "dense", "packed")}
-        grouped = {side: jobs(attention, side, options.batches, grouped=True)[0] for side in ("ours", "dense")}
-        total = found["ours"][1]
-        seconds = fastest({side: job for side, (job, _) in found.items()}, options.rounds, clock)
-        sorted_seconds = fastest(grouped, options.rounds, clock)
+        found = {side: jobs(attention, side, options.batches, False, device) for side in ("ours", "dense", "packed")}
+        grouped = {side: jobs(attention, side, options.batches, True, device) for side in ("ours", "dense")}
+        names, total = list(found["ours"][0]), found["ours"][1]
+        seconds, sorted_seconds = (
+            measuring.fastest(
+                {(job, side): sides[side][0][job] for job in names for side in sides}, options.rounds, device, clock
+            )
+            for sides in (found, grouped)
+        )
         print(f"\nattention {attention}: {total / options.batches:.0f} words a batch of {B}")
         head = f"{'':12}{'ours, words/s':>14}{'dense':>9}{'ratio':>7}{'packed':>9}{'ratio':>7}"
         print(f"{head}{'grouped':>10}{'dense':>9}{'ratio':>7}{'peak MB':>9}{'dense':>7}")
-        for job in found["ours"][0]:
+        for job in names:
             ours, dense, packed = (total / seconds[job, side] for side in ("ours", "dense", "packed"))
             line = f"{job:12}{ours:14.0f}{dense:9.0f}{ours / dense:7.2f}{packed:9.0f}{ours / packed:7.2f}"
             ours, dense = (total / sorted_seconds[job, side] for side in ("ours", "dense"))
             line += f"{ours:10.0f}{dense:9.0f}{ours / dense:7.2f}"
             if job.endswith("fp32"):
                 peaks = [
-                    measured_peak(attention, side, job, options.batches, options.threads) for side in ("ours", "dense")
+                    measuring.peak(jobs, (attention, side, options.batches, False), job, options.threads, device)
+                    for side in ("ours", "dense")
                 ]
                 line += f"{peaks[0]:9.0f}{peaks[1]:7.0f}"
             print(line, flush=True)

@@ -1,6 +1,6 @@
 """Speed of the Transformer beside code on torch.nn.Transformer's layers of equal size, in one run.
 
-    python benchmarks/transformer.py [--threads 2] [--rounds 5]
+    python benchmarks/transformer.py [--threads 2] [--rounds 5] [--device cpu]
 
 4 + 4 layers of 128 with 4 heads, feed-forward 256, shared vocabulary of 5,000, dropout 0.3; sentences of 6 to 20 tokens
 in batches of 128 sorted by length, as the data modules make them. Greedy search writes exactly 16 tokens for each of
@@ -15,8 +15,8 @@ in batches of 128 sorted by length, as the data modules make them. Greedy search
 
 import argparse
 import math
-import time
 
+import measuring
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -26,7 +26,6 @@ from zoo.layers.positions import positions
 from zoo.layers.search import greedy_search
 from zoo.models.transformer import TransformerNMT
 from zoo.text import BOS, EOS, PAD
-from zoo.utils.allocator import keep_freed_memory
 
 D, HEADS, FF, LAYERS, V, B, STEPS = 128, 4, 256, 4, 5000, 128, 16
 
@@ -51,7 +50,7 @@ class Plain(nn.Module):
         pads = batch.src == PAD
         memory = self.encoder(self.embed(batch.src), src_key_padding_mask=pads)
         tgt, labels = batch.tgt[:, :-1], batch.tgt[:, 1:]
-        causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1))
+        causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1), device=tgt.device)
         found = self.decoder(self.embed(tgt), memory, tgt_mask=causal, memory_key_padding_mask=pads, tgt_is_causal=True)
         return cross_entropy(
             (found @ self.table.weight.t()).flatten(0, 1), labels.flatten(), ignore_index=PAD, label_smoothing=0.1
@@ -61,9 +60,9 @@ class Plain(nn.Module):
     def full(self, src: Tensor) -> Tensor:
         pads = src == PAD
         memory = self.encoder(self.embed(src), src_key_padding_mask=pads)
-        words = torch.full((len(src), 1), BOS)
+        words = torch.full((len(src), 1), BOS, device=src.device)
         for _ in range(STEPS):
-            causal = nn.Transformer.generate_square_subsequent_mask(words.size(1))
+            causal = nn.Transformer.generate_square_subsequent_mask(words.size(1), device=words.device)
             found = self.decoder(
                 self.embed(words), memory, tgt_mask=causal, memory_key_padding_mask=pads, tgt_is_causal=True
             )
@@ -74,7 +73,7 @@ class Plain(nn.Module):
     def cached(self, src: Tensor) -> Tensor:
         pads = src == PAD
         memory = self.encoder(self.embed(src), src_key_padding_mask=pads)
-        words, past = torch.full((len(src), 1), BOS), [None] * LAYERS
+        words, past = torch.full((len(src), 1), BOS, device=src.device), [None] * LAYERS
         for t in range(STEPS):
             x = self.embed(words[:, -1:], t)
             for n, layer in enumerate(self.decoder.layers):
@@ -92,17 +91,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    keep_freed_memory()  # as the command line does
-    torch.set_num_threads(options.threads)
+    options = measuring.parse(parser)
+    device = options.device
     torch.manual_seed(0)
     batches = []
     for length in (6, 9, 12, 15, 20):
         rows = [[torch.randint(EOS + 1, V, (length - n % 2,)).tolist() for n in range(B)] for _ in range(2)]
-        batches.append(pad_batch(*rows))
+        batches.append(measuring.on(pad_batch(*rows), device))
     tokens = sum(int(batch.tgt_lengths.sum()) for batch in batches)
-    ours = TransformerNMT(V, V, True, True, D, HEADS, FF, LAYERS, LAYERS, dropout=0.3)
-    plain = Plain()
+    ours = TransformerNMT(V, V, True, True, D, HEADS, FF, LAYERS, LAYERS, dropout=0.3).to(device)
+    plain = Plain().to(device)
     optimizers = {model: torch.optim.AdamW(model.parameters(), fused=True) for model in (ours, plain)}
 
     def train(model: nn.Module) -> None:
@@ -136,13 +134,8 @@ def main() -> None:
         "decode full": lambda: plain.eval().full(batches[2].src),
     }
     for dtype in (torch.float32, torch.bfloat16):
-        seconds = dict.fromkeys(jobs, float("inf"))
-        for _ in range(options.rounds):  # alternated: a change of the machine's pace meets all
-            for name, job in jobs.items():
-                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
-                    start = time.perf_counter()
-                    job()
-                    seconds[name] = min(seconds[name], time.perf_counter() - start)
+        alternated = {name: measuring.cast(job, device, dtype) for name, job in jobs.items()}
+        seconds = measuring.fastest(alternated, options.rounds, device)
         print(f"\n{str(dtype).removeprefix('torch.')}: {options.threads} threads")
         print(f"{'':28}{'ours':>10}{'plain':>10}{'ratio':>8}")
         for label, a, b, unit in [

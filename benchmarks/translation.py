@@ -1,6 +1,6 @@
 """Speed of training and decoding as shares of what the matrix products alone would take, in one run.
 
-    python benchmarks/translation.py [--threads 2] [--batches 8] [--root DATA]
+    python benchmarks/translation.py [--threads 2] [--batches 8] [--root DATA] [--device cpu]
 
 Model: BiLSTM 2 x 256 (2 layers) -> LSTM 512 with input feeding, general score, embeddings 256, vocabulary 8,000, batch
 64.
@@ -10,17 +10,17 @@ Data: Multi30k English-German if --root (or ZOO_DATA) has it, else invented sent
   nothing is recurrent, 64 rows a step where something is). No padding, no elementwise work, no optimiser.
 * plain: the same model as tutorials write it (packed nn.LSTM, nn.LSTMCell in a loop, output layer over all positions).
 * share: limit / measured. All figures are the best of several alternated rounds.
+* peak memory: of the process, or what it allocated on the GPU.
 """
 
 import argparse
 import os
 import random
-import resource
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
+import measuring
 import torch
 from torch import Tensor, nn
 
@@ -29,7 +29,6 @@ from zoo.data import Multi30k, ParallelText
 from zoo.layers.masking import lengths_to_mask
 from zoo.models.luong import LuongNMT
 from zoo.text import EOS, PAD
-from zoo.utils.allocator import keep_freed_memory
 
 B, E, H, V = 64, 256, 512, 8000
 
@@ -45,7 +44,8 @@ class Plain(nn.Module):
         self.w_a, self.w_c, self.out = nn.Linear(H, H, bias=False), nn.Linear(2 * H, H, bias=False), nn.Linear(H, V)
 
     def loss(self, batch: PairBatch) -> tuple[Tensor, int]:
-        packed = nn.utils.rnn.pack_padded_sequence(self.src(batch.src), batch.src_lengths, True, enforce_sorted=False)
+        lengths = batch.src_lengths.cpu()
+        packed = nn.utils.rnn.pack_padded_sequence(self.src(batch.src), lengths, True, enforce_sorted=False)
         memory, (h, c) = self.encoder(packed)
         memory, _ = nn.utils.rnn.pad_packed_sequence(memory, True)
         mask = lengths_to_mask(batch.src_lengths, memory.size(1))
@@ -64,32 +64,14 @@ class Plain(nn.Module):
         return loss, int((labels != PAD).sum())
 
 
-def best(function: Callable[[], object], rounds: int = 5, warm: int = 1) -> float:
-    """Seconds of the fastest of several calls."""
-    for _ in range(warm):
-        function()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def product_seconds(rows: int, k: int, n: int, dtype: torch.dtype, backward: bool) -> float:
-    x, w, g = (torch.randn(*shape, dtype=dtype) for shape in ((rows, k), (n, k), (rows, n)))
-
-    def run():
-        for _ in range(8 if rows <= 512 else 1):
-            torch.mm(x, w.t())
-            if backward:
-                torch.mm(g, w)
-                torch.mm(g.t(), x)
-
-    return best(run, rounds=4, warm=2) / (8 if rows <= 512 else 1)
-
-
-def limit(src_tokens: int, tgt_tokens: int, dtype: torch.dtype, backward: bool, beam: int | None = None) -> float:
+def limit(
+    src_tokens: int,
+    tgt_tokens: int,
+    dtype: torch.dtype,
+    backward: bool,
+    device: torch.device,
+    beam: int | None = None,
+) -> float:
     """Seconds of the products of one batch with these numbers of real tokens."""
     rows, steps, src_steps = B * (beam or 1), tgt_tokens / B, src_tokens / B
     encoder = [
@@ -102,7 +84,9 @@ def limit(src_tokens: int, tgt_tokens: int, dtype: torch.dtype, backward: bool, 
         decoder = [(tgt_tokens, E, 4 * H, 1), (B, 2 * H, 4 * H, steps), (B, 2 * H, H, steps), (tgt_tokens, H, V, 1)]
     else:
         decoder = [(rows, E, 4 * H, steps), (rows, 2 * H, 4 * H, steps), (rows, 2 * H, H, steps), (rows, H, V, steps)]
-    return sum(times * product_seconds(m, k, n, dtype, backward) for m, k, n, times in encoder + decoder)
+    return sum(
+        times * measuring.product_seconds(m, k, n, dtype, backward, device) for m, k, n, times in encoder + decoder
+    )
 
 
 def batches(root: str | None, count: int, cache: str) -> list[PairBatch]:
@@ -131,9 +115,8 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--root", default=os.environ.get("ZOO_DATA") or None)
-    options = parser.parse_args()
-    keep_freed_memory()  # as the command line does
-    torch.set_num_threads(options.threads)
+    options = measuring.parse(parser)
+    device = options.device
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as cache:
         data = batches(options.root, options.batches, cache)
@@ -146,8 +129,9 @@ def main() -> None:
         f"{padding:.1%}"
     )
 
-    model = LuongNMT(V, V, embedding_size=E, hidden_size=H, encoder_layers=2, dropout=0.2)
-    plain = Plain()
+    data = [measuring.on(batch, device) for batch in data]
+    model = LuongNMT(V, V, embedding_size=E, hidden_size=H, encoder_layers=2, dropout=0.2).to(device)
+    plain = Plain().to(device)
 
     def train(net: nn.Module, dtype: torch.dtype) -> Callable[[], None]:
         optimizer = torch.optim.AdamW(net.parameters(), fused=True)
@@ -155,7 +139,7 @@ def main() -> None:
 
         def run():
             for batch in data:
-                with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+                with measuring.autocast(device, dtype):
                     loss, tokens = net.loss(batch)
                 optimizer.zero_grad()
                 (loss / tokens).backward()
@@ -172,24 +156,24 @@ def main() -> None:
 
         return run
 
+    def bound(dtype: torch.dtype, beam: int | None = None) -> float:
+        return limit(round(src), round(tgt), dtype, beam is None, device, beam)
+
     jobs = {
-        "train fp32": (train(model, torch.float32), limit(round(src), round(tgt), torch.float32, True)),
-        "train fp32, plain": (train(plain, torch.float32), limit(round(src), round(tgt), torch.float32, True)),
-        "train bf16-mixed": (train(model, torch.bfloat16), limit(round(src), round(tgt), torch.bfloat16, True)),
-        "greedy fp32": (decode(1), limit(round(src), round(tgt), torch.float32, False, 1)),
-        "beam 5 fp32": (decode(5), limit(round(src), round(tgt), torch.float32, False, 5)),
+        "train fp32": (train(model, torch.float32), bound(torch.float32)),
+        "train fp32, plain": (train(plain, torch.float32), bound(torch.float32)),
+        "train bf16-mixed": (train(model, torch.bfloat16), bound(torch.bfloat16)),
+        "greedy fp32": (decode(1), bound(torch.float32, 1)),
+        "beam 5 fp32": (decode(5), bound(torch.float32, 5)),
     }
-    seconds = dict.fromkeys(jobs, float("inf"))
-    for _ in range(options.rounds):  # alternated: a change of the machine's pace meets all of them
-        for name, (run, _) in jobs.items():
-            seconds[name] = min(seconds[name], best(run, rounds=1, warm=0))
+    seconds = measuring.fastest({name: run for name, (run, _) in jobs.items()}, options.rounds, device)
     print(f"{'':20}{'tokens/s':>10}{'limit':>10}{'share':>8}")
-    for name, (_, bound) in jobs.items():
-        speed, top = tgt * len(data) / seconds[name], tgt / bound
+    for name, (_, least) in jobs.items():
+        speed, top = tgt * len(data) / seconds[name], tgt / least
         print(f"{name:20}{speed:10.0f}{top:10.0f}{speed / top:8.0%}")
     print(f"bf16-mixed / fp32 training speed: {seconds['train fp32'] / seconds['train bf16-mixed']:.2f}")
     print(f"ours / plain training speed: {seconds['train fp32, plain'] / seconds['train fp32']:.2f}")
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    print(f"peak memory {measuring.high_water(device):.0f} MB")
 
 
 if __name__ == "__main__":
