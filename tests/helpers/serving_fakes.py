@@ -27,6 +27,7 @@ from zoo.serving.pool import Pool
 from zoo.serving.worker import Worker
 from zoo.text import EOS, Tokenizer
 
+
 class SlowDecoder(Decoder):
     """Takes longer than any test for an image that is called "slow"."""
 
