@@ -531,7 +531,7 @@ def test_data_that_changed_since_the_cache_was_made(here, tmp_path, monkeypatch,
     before, status = file.read_bytes(), file.stat()
     file.write_bytes(before.replace(b"y\t", b"z\t", 1))
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # and of the same size
-    check("the data has 3 classes", *run(fit("labeled"), capfd))
+    check("the data has num_classes 3, the model 2", *run(fit("labeled"), capfd))
 
 
 # ---- the places that are written ----
