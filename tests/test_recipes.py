@@ -102,6 +102,14 @@ def _pair_classifier():
     return model
 
 
+SMALL_RESNET = [
+    "--model.backbone=resnet18",
+    "--model.embedding_size=64",
+    "--model.hidden_size=64",
+    "--data.num_workers=1",
+]
+
+
 def _small(path, folder, monkeypatch):
     """Invented data for a recipe in a folder, and the options that make its training short; the real models have the
     real size here, but for a ResNet.
@@ -120,10 +128,11 @@ def _small(path, folder, monkeypatch):
         "2",
         *([] if captioning or issubclass(data_class, RunningText) else ["--data.batch_tokens", "null"]),
     ]
+    small += ["--data.train_size=80", "--data.val_size=9", "--data.test_size=9"] if data_class is zoo.data.Dates else []
     model = recipe["model"]["init_args"]
     if "backbone_weights" in model:
         small += ["--model.image_size", "64"]
-        small += ["--model.backbone", "resnet18"] if model["backbone"].startswith("resnet") else []
+        small += SMALL_RESNET if model["backbone"].startswith("resnet") else []
         _backbone(model, folder / "data", monkeypatch)
     elif model.get("name", "").startswith("local-dir:"):  # what an earlier step left behind
         small += ["--model.name", "show_attend_tell_soft.flickr8k"] if captioning else []

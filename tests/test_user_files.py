@@ -23,7 +23,10 @@ from captions_fakes import picture
 from forks import Fork, command
 from user_files import UNABLE, into, on_a_small_disk, stopped, with_small_files, without_rights
 
+import zoo
 import zoo.data
+from zoo.bundles.files import local_dir
+from zoo.bundles.publish import check_golden
 from zoo.cli import main
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.training.checkpoints import read_checkpoint
@@ -684,7 +687,10 @@ def test_two_exports_at_once(here):
     assert any(end.code == 0 for end in ends)
     for end in ends:
         assert "Traceback" not in end.output and end.code in (0, 2), end.output
-    assert files("weights") == files("bundle") and not list(Path().glob(".weights*"))
+    assert files("weights").keys() == files("bundle").keys() and not list(Path().glob(".weights*"))
+    assert Path("weights/model.safetensors").read_bytes() == Path("bundle/model.safetensors").read_bytes()
+    bundle = local_dir("weights")  # read and verified: every file is of the same writer
+    check_golden(zoo.load("local-dir:weights"), bundle)
 
 
 def test_two_trainings_at_once(here):

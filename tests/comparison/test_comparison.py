@@ -52,7 +52,7 @@ def place(tmp_path, monkeypatch):
     rng = random.Random(0)
     folder = tmp_path / "data" / "multi30k"
     folder.mkdir(parents=True)
-    for part, count in {"train": 30, "val": 8, "test_2016_flickr": 12, "test_2017_flickr": 2}.items():
+    for part, count in {"train": 36, "val": 8, "test_2016_flickr": 12, "test_2017_flickr": 2}.items():
         lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(count)]
         (folder / f"{part}.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         (folder / f"{part}.de").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
@@ -117,7 +117,7 @@ def test_from_training_to_the_page(place, within, capsys):
     assert none["validation"]["attention"] is None and dot["validation"]["attention"]["relative_entropy"] > 0
     assert dot["training"]["epochs"] == 2 and len(dot["training"]["validation"]) == 2
     assert (
-        dot["training"]["steps"] == 20
+        dot["training"]["steps"] == 24
         and dot["training"]["tokens_per_second"] > 0
         and dot["training"]["peak_memory_mb"] > 10
     )
@@ -131,7 +131,7 @@ def test_from_training_to_the_page(place, within, capsys):
     assert (
         f"{dot['parameters'] / 1e6:.2f} M" in rows["dot"] and rows["none"].count("–") == 4
     )  # feeding and three of attention
-    assert "* `dot`: Dot score." in page and "Budget: 2 epochs, 20 steps" in page and dot["signature"] in page
+    assert "* `dot`: Dot score." in page and "Budget: 2 epochs, 24 steps" in page and dot["signature"] in page
     assert (place / "out" / "bleu_against_cost.png").read_bytes().startswith(b"\x89PNG")
 
     # again: nothing is done twice; what is deleted is done again, the training not
@@ -483,7 +483,7 @@ def test_stopped_and_gone_on(place):
     run = subprocess.run(arguments, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     training = json.loads((folder / "training.json").read_text())
-    assert training["steps"] == 80 and len(training["validation"]) == 8
+    assert training["steps"] == 96 and len(training["validation"]) == 8
     assert "Restored all states from the checkpoint" in (folder / "log.txt").read_text()
 
 

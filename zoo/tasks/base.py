@@ -136,9 +136,7 @@ class ZooModule(LightningModule):
         """Turns dropout on for training: pretrained models arrive in eval mode and Lightning would keep it."""
         if stage == "fit":
             self.train()
-            self._random = (
-                None  # of a checkpoint that was loaded for something else; the one to resume from comes later
-            )
+            self._random = None  # that of a checkpoint loaded for something else; the one to resume from comes later
 
     def configure_optimizers(self) -> dict[str, Any]:
         """What a recipe says under `optimizer` and `lr_scheduler`; in Python they are attributes, e.g.
@@ -154,7 +152,10 @@ class ZooModule(LightningModule):
         if self._random is not None:
             for device, states in self._random.items():
                 if len(states) == self.trainer.world_size:  # else nothing can be as it would have been
-                    _generator(device).set_rng_state(states[self.global_rank].cpu())
+                    state = (
+                        states[self.global_rank].cpu().clone()
+                    )  # torch would read a view from the start of its storage
+                    _generator(device).set_rng_state(state)
             self._random = None
 
     def normalize_gradient(self, loss: Tensor, count: int) -> Tensor:
