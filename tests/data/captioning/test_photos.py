@@ -12,7 +12,7 @@ import torch
 
 from zoo.data import COCO, Flickr8k, Flickr30k, ImageCaptions
 from zoo.data.captioning import base as module
-from zoo.data.captioning.arrays import CaptionStream, pad_captions, without_punctuation
+from zoo.data.captioning.arrays import CaptionArrays, CaptionStream, pad_captions, without_punctuation
 from zoo.data.captioning.image_features import StoredRows, build_rows
 from zoo.data.captioning.image_files import TarImages
 from zoo.data.common.loaders import SortedLoader, TrainLoader
@@ -709,3 +709,12 @@ def test_a_file_that_the_model_names_is_found(root, tmp_path, monkeypatch):
         FileNotFoundError, match="there is no file net nor .*/data/net nor .*/captioning/net; correct the name"
     ):
         data.locate("net")
+
+
+def test_captions_alone(root):
+    data = _ready(_own(root))
+    captions = CaptionArrays(data._folder("train", data.tokenizer), None, 1)
+    assert captions.captions() == data.training_captions()
+    captions.release()
+    with pytest.raises(ValueError, match="^there are no batches of captions alone; give CaptionArrays the images too$"):
+        captions.batch(np.arange(2))

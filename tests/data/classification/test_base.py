@@ -439,3 +439,20 @@ def test_published_data_with_a_trainer(tmp_path):
     data = IMDB(root=str(tmp_path), batch_size=16)
     _trainer(tmp_path / "run").fit(model, data)  # needs no test text
     assert len(model.validated) == 3 * len(data._val) and data.labels == ["negative", "positive"]
+
+
+def test_what_is_set_later():
+    data = Invented(word_vectors="word2vec")
+    with pytest.raises(ValueError, match=r"^Invented has no tokenizer yet; call prepare_data\(\) and setup\(\) first$"):
+        data.vectors(3)
+    data.tokenizer = Tokenizer.train(["red"], "word_punct", 10)
+    with pytest.raises(ValueError, match="^Invented has no labels yet; call prepare_data"):
+        data.vectors(3)
+    with pytest.raises(ValueError, match="^Invented has no trainer, so no model; pass it to a method of a Trainer$"):
+        data._model
+
+
+def test_half_a_pair(tmp_path):
+    encoding = Encoding(Tokenizer.train(["red"], "word_punct", 10), {"red": 0}, pair=True)
+    with pytest.raises(ValueError, match="^here: expected pairs of texts; got a text without a second one$"):
+        LabeledArrays.build(tmp_path / "arrays", [Example("red", None, ("red",))], encoding, "here", keep_empty=False)

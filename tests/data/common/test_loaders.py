@@ -8,6 +8,7 @@ import torch
 
 from zoo.data.common.arrays import PairArrays
 from zoo.data.common.loaders import BatchStream, EvalLoader, TrainLoader, cut_batches, permuted
+from zoo.data.translation.bpe_dropout import BpeDropout
 from zoo.text import Tokenizer
 
 PAIRS = 1003
@@ -203,3 +204,36 @@ def test_failed_build_leaves_nothing(tmp_path):
     with pytest.raises(ValueError, match="the training text is empty"):
         PairArrays.build(tmp_path / "arrays", iter([]), tokenizer, tokenizer, max_length=1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_budget(arrays):
+    message = "give batch_size or batch_tokens; got neither"
+    with pytest.raises(ValueError, match=message):
+        cut_batches(np.ones(3, np.int64), None, None, 1)
+    with pytest.raises(ValueError, match=message):
+        BatchStream(arrays, None)
+
+
+class _Untold:
+    """Items whose tokens nobody can ask for."""
+
+    noun, special, tokens, texts = "items", 0, 12, 3
+
+    def __len__(self):
+        return 3
+
+    def lengths(self, index):
+        return index, index
+
+    def batch(self, index):
+        return index
+
+    def release(self):
+        pass
+
+
+def test_bpe_dropout_needs_tokens():
+    tokenizer = Tokenizer.train(["a b ab abc"], "bpe", 20)
+    dropout = BpeDropout(tokenizer, 0.1, 0)
+    with pytest.raises(ValueError, match="BPE-dropout needs sentence pairs; got _Untold"):
+        BatchStream(_Untold(), 2, dropouts=(dropout, dropout))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -70,7 +70,7 @@ class CaptionEncoding(NamedTuple):
         return self.tokenizer.encode(text)[: self.max_words]
 
 
-def pad_captions(captions: Sequence[Sequence[Sequence[int]]]) -> tuple[Tensor, Tensor]:
+def pad_captions(captions: Sequence[Sequence[Sequence[int] | np.ndarray]]) -> tuple[Tensor, Tensor]:
     """Adds BOS and EOS to the captions of `N` images and pads them, also with missing captions.
 
     Args:
@@ -96,7 +96,7 @@ class CaptionArrays:
 
     Args:
         folder: where they are.
-        images: pixels or features of the images, in the order of `read_names(folder)`.
+        images: pixels or features of the images, in the order of `read_names(folder)`; None for the captions alone.
         captions_per_image: captions of an image in a batch, if it has so many.
         flip: probability that an image is mirrored in training; never one with the word left or right in a caption.
         seed: selects which images are mirrored in an epoch and which captions are drawn.
@@ -111,7 +111,7 @@ class CaptionArrays:
     special = 1  # EOS
 
     def __init__(
-        self, folder: Path, images: BatchImages, captions_per_image: int, flip: float = 0.0, seed: int = 0
+        self, folder: Path, images: BatchImages | None, captions_per_image: int, flip: float = 0.0, seed: int = 0
     ) -> None:
         self._arguments = (folder, images, captions_per_image, flip, seed)
         self._images, self._captions_per_image, self._flip, self._seed = images, captions_per_image, flip, seed
@@ -145,6 +145,8 @@ class CaptionArrays:
             epoch: of the training data: images are mirrored, and captions drawn where an image has too many, depending
                 on nothing but the seed, the epoch and the image; None: the first captions, nothing mirrored.
         """
+        if self._images is None:
+            raise ValueError("there are no batches of captions alone; give CaptionArrays the images too")
         captions = self._captions(index)
         flips = np.zeros(len(index), np.bool_)
         if epoch is not None:
@@ -169,7 +171,8 @@ class CaptionArrays:
         """Lets the system drop the pages read so far."""
         self._words.release()
         self._lengths.release()
-        self._images.release()
+        if self._images is not None:
+            self._images.release()
 
     def _captions(self, index: np.ndarray) -> list[list[np.ndarray]]:
         return [
@@ -230,8 +233,8 @@ def read_names(folder: Path) -> list[str]:
     return json.loads((folder / "names.json").read_text())
 
 
-class CaptionStream(BatchStream):
+class CaptionStream(BatchStream[CaptionArrays]):
     """Training batches of images: which captions are drawn, and which images mirrored, changes from epoch to epoch."""
 
-    def _batch(self, index: np.ndarray, epoch: int) -> Any:
+    def _batch(self, index: np.ndarray, epoch: int) -> CaptionBatch:
         return self.arrays.batch(index, epoch)

@@ -164,7 +164,7 @@ class CaptionData(DataModule):
 
     def training_captions(self) -> list[list[list[int]]]:
         """Token ids of all captions of each training image, EOS at the end, after `setup`; for rewards."""
-        return CaptionArrays(self._folder("train", self.tokenizer), None, 1).captions()
+        return CaptionArrays(self._folder("train", self._ready(self.tokenizer, "tokenizer")), None, 1).captions()
 
     def without_captions(self) -> list[str]:
         """Images of no split: those that no caption names."""
@@ -307,7 +307,7 @@ class CaptionData(DataModule):
         )
 
     def _arrays(self, split: Split) -> CaptionArrays:
-        folder = self._folder(split, self.tokenizer)
+        folder = self._folder(split, self._ready(self.tokenizer, "tokenizer"))
         flip = self.flip if split == "train" else 0.0
         images = self._batch_images(split, read_names(folder), flip > 0)
         return CaptionArrays(folder, images, self.captions_per_image, flip, self.seed)
@@ -344,12 +344,12 @@ class CaptionData(DataModule):
 
     def _build_features(self, split: Split, images: BatchImages, count: int, folders: Sequence[Path]) -> None:
         """Runs the encoder. In `setup` the model would not have all its weights yet, nor be on its device."""
-        model = self.trainer.lightning_module
+        model = self._model
         was_training = {module: module.training for module in model.modules()}
         model.eval()
         try:
             for folder, mirrored in zip(folders, (False, True)):
-                rows = feature_rows(images, model.extract_features, model.device, mirrored)
+                rows = feature_rows(images, self._of_model("extract_features"), model.device, mirrored)
                 build_rows(folder, count, rows, _CHUNK, f"Features, {split}{', mirrored' * mirrored}")
         finally:
             for module, training in was_training.items():

@@ -31,6 +31,7 @@ class BatchImages(Protocol):
 
     def get(self, index: np.ndarray, flips: np.ndarray) -> Tensor:
         """The images `index`, those with `flips`, (N,) bool, mirrored."""
+        ...
 
     def release(self) -> None:
         """Lets the system drop the pages read so far."""
@@ -55,7 +56,7 @@ class DecodedImages:
             ImageError: one of them is damaged.
         """
         try:
-            pixels = [self._transform.pixels(decode(self._files, self._names[i])) for i in index.tolist()]
+            pixels = [self._transform.pixels(decode(self._files, self._names[int(i)])) for i in index.tolist()]
         except ImageError as error:
             raise ImageError(f"{error}, or pass check_images='decode' to leave such images out") from error
         return _mirrored(torch.stack(pixels), flips)

@@ -20,9 +20,11 @@ class ImageFiles(Protocol):
 
     def open(self, image: str) -> BinaryIO:
         """The file of an image, to be read; an `ImageError` if that cannot be."""
+        ...
 
     def where(self, image: str) -> str:
         """What messages call the image."""
+        ...
 
 
 def decode(files: ImageFiles, image: str) -> PIL.Image.Image:

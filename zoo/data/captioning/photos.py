@@ -294,7 +294,7 @@ class ImageCaptions(CaptionData):
         header = next(read_lines(self._table, self.encoding), "").split("\t")
         columns = ["image", "caption", *(["split"] if "split" in header else [])]
         captions: dict[str, list[str]] = {}
-        splits: dict[str, str] = {}
+        splits: dict[str, Split] = {}
         for image, caption, *rest in read_table(self._table, columns, self.encoding):
             captions.setdefault(image, []).append(caption)
             for split in rest:
@@ -311,7 +311,7 @@ class ImageCaptions(CaptionData):
             records[splits[image]].append(Record(image, texts))
         return records
 
-    def _held_out(self, images: list[str]) -> dict[str, str]:
+    def _held_out(self, images: list[str]) -> dict[str, Split]:
         """Of few images at least one is held out, so the share is one of the number and not a probability."""
         order = sorted(images, key=lambda image: draw(image, self.split_seed))
         counts = [

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from zoo.batches.classification import DocumentBatch, TextBatch, collate_texts
-from zoo.data.common.arrays import Ragged, RaggedWriter, chunks, token_type
+from zoo.data.common.arrays import Ragged, RaggedWriter, as_lists, chunks, token_type
 from zoo.data.common.cache import appearing_when_complete, is_intact
 from zoo.text import UNK, Tokenizer
 from zoo.text.sentences import split_sentences
@@ -147,7 +147,8 @@ class LabeledArrays:
         """The examples `index` as one batch."""
         words, labels = self.rows(index), self._labels(index)
         if "sentences" not in self._parts:
-            return collate_texts(words[0], labels, words[1] if len(words) > 1 else None, self._scores(index))
+            first, second = as_lists(words[0]), as_lists(words[1]) if len(words) > 1 else None
+            return collate_texts(first, labels, second, self._scores(index))
         lengths = self._parts["sentences"].rows(index)
         return DocumentBatch(_joined(words[0]), _joined(lengths), torch.tensor(list(map(len, lengths))), labels)
 
@@ -225,12 +226,14 @@ def _write(folder: Path, examples: Iterable[Example], encoding: Encoding, source
 
 def _encode(example: Example, encoding: Encoding, source: str) -> dict[str, list[int] | list[float]]:
     """The row of each part for one example."""
-    row = {"labels": encoding.labels(example.labels, source)}
+    row: dict[str, list[int] | list[float]] = {"labels": encoding.labels(example.labels, source)}
     if encoding.structure == "document":
         row["words"], row["sentences"] = encoding.sentences(example.text)
     else:
         row["words"] = encoding.words(example.text)
     if encoding.pair:
+        if example.text2 is None:
+            raise ValueError(f"{source}: expected pairs of texts; got a text without a second one")
         row["words2"] = encoding.words(example.text2)
     if encoding.scored:
         row["scores"] = [math.nan if example.score is None else example.score]

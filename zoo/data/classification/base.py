@@ -23,7 +23,7 @@ _FORMAT = 2  # part of every cache key: raise it when tokenisation, sentence spl
 log = logging.getLogger(__name__)
 
 
-class LabeledData(SortedData):
+class LabeledData(SortedData[LabeledArrays]):
     """Base class of the data sets of labelled texts.
 
     A subclass gives the `examples` of each split, a `signature` of what they depend on, and downloads in `fetch` where
@@ -57,7 +57,6 @@ class LabeledData(SortedData):
         structure: "document": batches are `DocumentBatch`; "text": they are `TextBatch`.
         pair: each example has two texts.
         multi_label: a text can have any number of labels, not exactly one.
-        scored: examples, or some of them, have a score beside the label (`TextBatch.scores`).
         holds_out: the data set has no validation split, so a part of the training texts serves as one.
         cleaning: what is done to a text before it is cut into words (`Tokenizer.clean`), in this data set and with any
             model that learns from it.
@@ -71,7 +70,6 @@ class LabeledData(SortedData):
     structure: Literal["document", "text"] = "text"
     pair: bool = False
     multi_label: bool = False
-    scored: bool = False
     holds_out: bool = False
     cleaning: Sequence[str] = ()
     known_labels: Sequence[str] | None = None
@@ -127,6 +125,11 @@ class LabeledData(SortedData):
         self.tokenizer: Tokenizer | None = None
         self.labels: list[str] | None = None
 
+    @property
+    def scored(self) -> bool:
+        """Examples, or some of them, have a score beside the label (`TextBatch.scores`)."""
+        return False
+
     def is_pretrained(self) -> bool:
         """Whether the model that is trained or tested brings its tokenizer."""
         return self._of_model("tokenizer") is not None
@@ -158,11 +161,8 @@ class LabeledData(SortedData):
 
     def prepare_data(self) -> None:
         """Downloads, learns the tokenizer and tokenises the texts, each only if it is not in the cache."""
-        size = (self._of_model("config") or {}).get("embedding_size")
         self._check_model()
-        wants_vectors = self.word_vectors and size and "train" in self._splits() and self._has_new_words()
-        if wants_vectors:  # what is missing is better known before the long work than after it
-            check_word_vectors(self.word_vectors)
+        size = self._wanted_vectors()  # what is missing is better known before the long work than after it
         self.fetch()
         if not self.is_pretrained():
             for data in self._extra:
@@ -170,7 +170,7 @@ class LabeledData(SortedData):
         tokenizer, labels = self._tokenizer(), self._label_names()
         for split in self._splits():
             self._build(split, tokenizer, labels)
-        if wants_vectors:
+        if size is not None:
             self.tokenizer, self.labels = tokenizer, labels
             self.vectors(size)
         if self.is_pretrained() and "train" in self._splits():
@@ -208,19 +208,29 @@ class LabeledData(SortedData):
         if self.word_vectors is None:
             return None
         check_word_vectors(self.word_vectors)
+        tokenizer = self._ready(self.tokenizer, "tokenizer")
         if self.word_vectors == "word2vec":
-            texts = [self._folder("train", self.tokenizer, self.labels)] if self.once() is self else []
+            own = self._folder("train", tokenizer, self._ready(self.labels, "labels"))
+            texts = [own] if self.once() is self else []
             others = [data.once() for data in (self, *self._extra)][len(texts) :]
-            texts += [data._build("train", self.tokenizer, data._own_label_names()) for data in others]
+            texts += [data._build("train", tokenizer, data._own_label_names()) for data in others]
             source = [*(folder.name for folder in texts), self.word2vec_epochs, self.seed]
         else:
             texts, source = [], [Path(self.word_vectors).expanduser()]
-        key = fingerprint(_FORMAT, "vectors", self.tokenizer.to_json(), size, *source)
+        key = fingerprint(_FORMAT, "vectors", tokenizer.to_json(), size, *source)
         path = self.cache / "vectors" / f"{key}.npy"
         arrays = [LabeledArrays(folder) for folder in texts]
-        return cached_vectors(path, self.word_vectors, self.tokenizer, size, arrays, self.word2vec_epochs, self.seed)
+        return cached_vectors(path, self.word_vectors, tokenizer, size, arrays, self.word2vec_epochs, self.seed)
 
     # Helpers
+
+    def _wanted_vectors(self) -> int | None:
+        """Numbers of a ready word vector, if a training of new words wants them, whose source is checked."""
+        size = (self._of_model("config") or {}).get("embedding_size")
+        if not (self.word_vectors and size and "train" in self._splits() and self._has_new_words()):
+            return None
+        check_word_vectors(self.word_vectors)
+        return size
 
     def _examples(self, split: Split) -> Iterator[Example]:
         if not self.holds_out or split == "test":
@@ -271,7 +281,7 @@ class LabeledData(SortedData):
         wanted, pair = self._of_model("structure"), (self._of_model("config") or {}).get("pair", False)
         if wanted is None:
             return
-        model = type(self.trainer.lightning_module).__name__
+        model = type(self._model).__name__
         if wanted != self.structure:
             raise ValueError(
                 f"{model} reads {wanted}s, the data are {self.structure}s; set split_sentences of the data to "
@@ -294,7 +304,7 @@ class LabeledData(SortedData):
         if of_model is None:
             return self._own_label_names()
         if self.known_labels is not None or "train" in self._splits():
-            model = type(self.trainer.lightning_module).__name__
+            model = type(self._model).__name__
             own = self._own_label_names()
             if set(own) != set(of_model) and self._may_change_model() and self._of_model("replace_labels"):
                 return own
@@ -357,7 +367,8 @@ class LabeledData(SortedData):
         return self.cache / "texts" / key
 
     def _arrays(self, split: Split) -> LabeledArrays:
-        folder = self._folder(split, self.tokenizer, self.labels)
+        tokenizer, labels = self._ready(self.tokenizer, "tokenizer"), self._ready(self.labels, "labels")
+        folder = self._folder(split, tokenizer, labels)
         if not folder.exists():
             raise FileNotFoundError(f"there is no tokenised text in {folder}; call prepare_data() before setup()")
         return LabeledArrays(folder)
@@ -396,8 +407,8 @@ class PublishedTexts(Published, LabeledData):
             FileNotFoundError: a file is neither here nor could it be downloaded.
             ValueError: the download has the wrong checksum or content.
         """
-        learning = [] if self.is_pretrained() else ["train"]  # the vocabulary comes from the training text
-        for split in dict.fromkeys([*learning, *self._splits()]):
+        learning: list[Split] = [] if self.is_pretrained() else ["train"]  # the vocabulary comes from the training text
+        for split in dict.fromkeys(learning + self._splits()):
             for name in self.files(split):
                 if self._find(name) is None:
                     self._fetch_archive(name)

@@ -52,7 +52,7 @@ class IMDB(PublishedTexts):
         names = {"0": "negative", "1": "positive"}
         for label, rating, text in read_table(self.path(name), ["label", "rating", "text"]):
             text = re.sub(r"<br\s*/?>", "\n", text)  # two in a row make a blank line, so a new paragraph
-            yield Example(text, None, (rating if self.rating else names.get(label, label),))
+            yield Example(text, None, (rating if self.rating else names.get(label) or label,))
 
     def unpack(self, archive: Path, folder: Path) -> None:
         rows: dict[str, list[tuple[int, int, str, str]]] = {"train": [], "test": []}
@@ -64,7 +64,7 @@ class IMDB(PublishedTexts):
         for part, reviews in rows.items():
             if not reviews:
                 raise ValueError(
-                    f"{self.archive.url} is not what it was: it holds no aclImdb/{part}/pos/0_9.txt and so on"
+                    f"{self.upstream} is not what it was: it holds no aclImdb/{part}/pos/0_9.txt and so on"
                 )
             lines = [f"{number}\t{label}\t{rating}\t{text}\n" for label, number, rating, text in sorted(reviews)]
             write_atomically(folder / f"imdb_{part}.tsv", "".join(["id\tlabel\trating\ttext\n", *lines]))
@@ -74,8 +74,8 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
     """Name and content of each file in a tar archive."""
     with tarfile.open(archive) as opened:
         for member in opened:
-            if member.isfile():
-                yield member.name, opened.extractfile(member).read()
+            if member.isfile() and (file := opened.extractfile(member)) is not None:
+                yield member.name, file.read()
 
 
 class Reuters(PublishedTexts):

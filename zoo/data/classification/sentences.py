@@ -36,9 +36,10 @@ class SST(PublishedTexts):
         if classes not in (2, 5):
             raise ValueError(f"classes must be 2 or 5; got {classes!r}")
         self.classes, self.phrases = classes, phrases
-        self.known_labels = ("negative", "positive")
+        self._names: tuple[str, ...] = ("negative", "positive")
         if classes == 5:
-            self.known_labels = ("very negative", "negative", "neutral", "positive", "very positive")
+            self._names = ("very negative", "negative", "neutral", "positive", "very positive")
+        self.known_labels = self._names
 
     def files(self, split: Split) -> list[str]:
         return [f"sst{self.classes}.tsv", *["sst_trees.train.txt"][: self.phrases and split == "train"]]
@@ -48,7 +49,7 @@ class SST(PublishedTexts):
         for part, label, text in read_table(self.path(f"sst{self.classes}.tsv"), ["split", "label", "text"]):
             if part == _SPLITS[split]:
                 seen.add(text.lower())
-                yield Example(text, None, (_named(self.known_labels, label),))
+                yield Example(text, None, (_named(self._names, label),))
         if self.phrases and split == "train":
             for tree in read_lines(self.path("sst_trees.train.txt")):
                 for label, text in _phrases(tree):
@@ -60,8 +61,8 @@ class SST(PublishedTexts):
     def _phrase_labels(self, label: int) -> tuple[str, ...]:
         """Name of the class of a phrase with one of the five labels; none for a neutral one of two classes."""
         if self.classes == 5:
-            return (self.known_labels[label],)
-        return () if label == 2 else (self.known_labels[label > 2],)
+            return (self._names[label],)
+        return () if label == 2 else (self._names[label > 2],)
 
 
 def _phrases(tree: str) -> Iterator[tuple[int, str]]:
@@ -97,7 +98,8 @@ class TREC6(PublishedTexts):
     upstream = "https://cogcomp.seas.upenn.edu/Data/QA/QC/"
     cleaning = ("invisible", "html", "quotes")
     holds_out = True
-    known_labels = ("DESC", "ENTY", "ABBR", "HUM", "LOC", "NUM")
+    _names = ("DESC", "ENTY", "ABBR", "HUM", "LOC", "NUM")
+    known_labels = _names
 
     def files(self, split: Split) -> list[str]:
         return ["trec6.tsv"]
@@ -105,7 +107,7 @@ class TREC6(PublishedTexts):
     def examples(self, split: Split) -> Iterator[Example]:
         for part, label, text in read_table(self.path("trec6.tsv"), ["split", "label", "text"]):
             if part == _SPLITS[split]:
-                yield Example(text, None, (_named(self.known_labels, label),))
+                yield Example(text, None, (_named(self._names, label),))
 
 
 class SICK(PublishedTexts):

@@ -5,7 +5,7 @@ import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class RaggedWriter:
         self._tokens, self._offsets = ((folder / f"{side}.{suffix}").open("wb") for suffix in ("tokens", "offsets"))
         self._offsets.write(np.zeros(1, np.int64).tobytes())
 
-    def write(self, rows: Sequence[Sequence[int]]) -> None:
+    def write(self, rows: Sequence[Sequence[float]]) -> None:
         """Appends some rows."""
         offsets = self.end + np.cumsum(list(map(len, rows)), dtype=np.int64)
         self.end = int(offsets[-1]) if rows else self.end
@@ -73,6 +73,11 @@ class RaggedWriter:
         """Closes the files."""
         self._tokens.close()
         self._offsets.close()
+
+
+def as_lists(rows: list[np.ndarray]) -> Sequence[Sequence[int]]:
+    """The same rows, for the functions of `zoo.batches`, which take lists and integer arrays and declare lists."""
+    return cast(Sequence[Sequence[int]], rows)
 
 
 def token_type(tokenizer: Tokenizer) -> str:
@@ -125,7 +130,8 @@ class PairArrays:
 
     def batch(self, index: np.ndarray) -> PairBatch:
         """The pairs `index`, padded."""
-        return pad_batch(*self.rows(index))
+        src, tgt = self.rows(index)
+        return pad_batch(as_lists(src), as_lists(tgt))
 
     def release(self) -> None:
         """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""

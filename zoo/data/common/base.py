@@ -5,13 +5,13 @@ lacks.
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import lightning.pytorch as pl
 
 from zoo.data.common.cache import cached_text
 from zoo.data.common.files import fingerprint
-from zoo.data.common.loaders import BatchStream, SortedLoader, StoredItems, TrainLoader
+from zoo.data.common.loaders import BatchStream, ItemsT, SortedLoader, Stream, TrainLoader
 from zoo.text import Tokenizer
 
 Split = Literal["train", "val", "test"]
@@ -20,6 +20,7 @@ OF_STAGE: dict[str | None, list[Split]] = {"fit": ["train", "val"], "validate": 
 
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class DataModule(pl.LightningDataModule):
@@ -60,6 +61,27 @@ class DataModule(pl.LightningDataModule):
         """An attribute of the model that is trained or tested; None if there is no such thing."""
         return getattr(self.trainer.lightning_module if self.trainer else None, name, None)
 
+    @property
+    def _model(self) -> pl.LightningModule:
+        """The model that is trained or tested.
+
+        Raises:
+            ValueError: there is no trainer, so there is none.
+        """
+        if self.trainer is None:
+            raise ValueError(f"{type(self).__name__} has no trainer, so no model; pass it to a method of a Trainer")
+        return self.trainer.lightning_module
+
+    def _ready(self, value: T | None, name: str) -> T:
+        """What `setup` sets.
+
+        Raises:
+            ValueError: `setup` was not called.
+        """
+        if value is None:
+            raise ValueError(f"{type(self).__name__} has no {name} yet; call prepare_data() and setup() first")
+        return value
+
     def _may_change_model(self) -> bool:
         return self.changes_model and self.trainer is not None and self.trainer.state.fn == "fit"
 
@@ -68,9 +90,7 @@ class DataModule(pl.LightningDataModule):
         if not self.extend_vocabulary or not self._may_change_model():
             return False
         if self._of_model("extend_vocabulary") is None:
-            raise ValueError(
-                f"{type(self.trainer.lightning_module).__name__} takes no new words; set extend_vocabulary to 0"
-            )
+            raise ValueError(f"{type(self._model).__name__} takes no new words; set extend_vocabulary to 0")
         return True
 
     def _adapt_model(self, stage: str) -> None:
@@ -81,12 +101,12 @@ class DataModule(pl.LightningDataModule):
         """
         if task := self._of_model("task"):
             if task.name != self.task:
-                model = type(self.trainer.lightning_module).__name__
+                model = type(self._model).__name__
                 raise ValueError(
                     f"{type(self).__name__} is data for {self.task}; {model} is a model for {task.name}: give other "
                     "data or another model"
                 )
-            self.trainer.lightning_module.adapt(self, stage)
+            self._of_model("adapt")(self, stage)
 
     def _extended(
         self, tokenizer: Tokenizer, texts: Callable[[], Iterable[str]], signature: object, min_frequency: int = 1
@@ -131,7 +151,7 @@ class DataModule(pl.LightningDataModule):
         if self.trainer is not None and self.trainer.state.fn == "fit":
             self._resumed = state_dict.get("train")
 
-    def _train_loader(self, stream: BatchStream) -> TrainLoader:
+    def _train_loader(self, stream: Stream) -> TrainLoader:
         """The training batches of a stream: from where the loader before stopped, in this process or in one that was
         killed.
         """
@@ -148,7 +168,7 @@ class DataModule(pl.LightningDataModule):
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
 
-class SortedData(DataModule):
+class SortedData(DataModule, Generic[ItemsT]):
     """Base class of data modules whose `setup` opens arrays of items that are batched by length.
 
     Attributes:
@@ -160,9 +180,9 @@ class SortedData(DataModule):
     pool_batches: int
     num_workers: int
     seed: int
-    _train: StoredItems
-    _val: StoredItems
-    _test: StoredItems
+    _train: ItemsT
+    _val: ItemsT
+    _test: ItemsT
 
     def train_dataloader(self) -> TrainLoader:
         """Endless, resumable, shuffled batches of similar length."""
@@ -178,5 +198,5 @@ class SortedData(DataModule):
         """One loader for each of `test_names`."""
         return [self._eval_loader(self._test)]
 
-    def _eval_loader(self, items: StoredItems) -> SortedLoader:
+    def _eval_loader(self, items: ItemsT) -> SortedLoader:
         return SortedLoader(items, self.batch_size, self.batch_tokens, *self._rank_and_world_size())

@@ -205,7 +205,9 @@ def _new_aside(parent: Path) -> tuple[Path, int | None]:
 
 
 def _lock(folder: Path) -> int | None:
-    """Locks a folder; None if it is gone, or another process has it."""
+    """Locks a folder; None if it is gone, another process has it, or this system has no locks."""
+    if fcntl is None:
+        return None
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

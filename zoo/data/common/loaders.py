@@ -7,8 +7,8 @@ pool.
 """
 
 import os
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Sized
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -30,22 +30,56 @@ class Items(Protocol):
 
     def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Token counts of the two texts of each item, (N,) integers each, the same array twice for single texts."""
+        ...
 
     def batch(self, index: np.ndarray) -> Any:
         """A batch of the items."""
 
 
 class StoredItems(Items, Protocol):
-    """Items in memory-mapped files: `PairArrays` or `LabeledArrays`."""
+    """Items in memory-mapped files, such as `CaptionArrays`."""
 
     tokens: int  # in all texts together
     texts: int  # number of texts, so 2 for each pair
 
-    def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
-        """Tokens of the first, and of the second text, of each item."""
-
     def release(self) -> None:
         """Lets the system drop the pages read so far."""
+
+
+@runtime_checkable
+class TokenItems(StoredItems, Protocol):
+    """Those that are nothing but tokens: `PairArrays` or `LabeledArrays`."""
+
+    def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
+        """Tokens of the first, and of the second text, of each item."""
+        ...
+
+
+ItemsT = TypeVar("ItemsT", bound=StoredItems)
+
+
+class Batches(Protocol):
+    """Batches of a stream that are made together, such as a `Pool`."""
+
+    @property
+    def batches(self) -> Sized: ...
+
+
+class Stream(Protocol):
+    """The endless stream of training batches of one process: `BatchStream` or `TextStream`."""
+
+    pools: int  # in an epoch
+
+    def batches_per_epoch(self) -> int:
+        """Number of batches in an epoch of the data."""
+        ...
+
+    def pool(self, epoch: int, pool: int) -> Batches:
+        """One pool of one epoch."""
+        ...
+
+    def load(self, pool: Any, number: int) -> Any:
+        """One batch of what `pool` gave."""
 
 
 def permuted(positions: np.ndarray, size: int, seed: int) -> np.ndarray:
@@ -91,13 +125,13 @@ def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int |
     if batch_size:
         count = max(1, min(-(-total // (batch_size * world_size)), total // world_size))
         return [total * (i + 1) // count for i in range(count)]
-    ends, start = [], 0
+    ends, start, budget = [], 0, _budget(batch_tokens)
     while start < total:
         # The shortest sentence of the window bounds how many can fit, the widest how many surely fit.
-        window = max(1, batch_tokens // int(lengths[start])) * world_size
+        window = max(1, budget // int(lengths[start])) * world_size
         widths = np.maximum.accumulate(lengths[start : start + window])
         rows = -(-np.arange(1, len(widths) + 1) // world_size)
-        end = start + max(int(np.searchsorted(rows * widths, batch_tokens, side="right")), world_size)
+        end = start + max(int(np.searchsorted(rows * widths, budget, side="right")), world_size)
         if total - end < world_size:
             end = total
         ends.append(end)
@@ -105,12 +139,18 @@ def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int |
     return ends
 
 
+def _budget(batch_tokens: int | None) -> int:
+    if batch_tokens is None:
+        raise ValueError("give batch_size or batch_tokens; got neither")
+    return batch_tokens
+
+
 def _by_length(src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
     # By target length; source lengths rise and fall in turn, so they do not jump where the target length changes.
     return np.lexsort((np.where(tgt % 2, src, -src), tgt))
 
 
-class BatchStream:
+class BatchStream(Generic[ItemsT]):
     """The endless stream of training batches of one process.
 
     Args:
@@ -122,12 +162,12 @@ class BatchStream:
         rank: number of this process.
         world_size: number of processes. All of them together take the batches that one process with
             `world_size` times the batch size would take; no pair is repeated or left out.
-        dropouts: BPE-dropout of the source and of the target side, if wanted.
+        dropouts: BPE-dropout of the source and of the target side, if wanted; only of `TokenItems`.
     """
 
     def __init__(
         self,
-        arrays: StoredItems,
+        arrays: ItemsT,
         batch_size: int | None = 64,
         batch_tokens: int | None = None,
         pool_batches: int = 192,
@@ -141,9 +181,13 @@ class BatchStream:
         self.arrays = arrays
         self._batch_size, self._batch_tokens = batch_size, batch_tokens
         self._seed, self._rank, self._world_size = seed, rank, world_size
-        self._dropouts = dropouts
+        self._dropouts: tuple[TokenItems, tuple[BpeDropout, BpeDropout]] | None = None
+        if dropouts is not None:
+            if not isinstance(arrays, TokenItems):
+                raise ValueError(f"BPE-dropout needs sentence pairs; got {type(arrays).__name__}")
+            self._dropouts = arrays, dropouts
         tokens = arrays.tokens + arrays.special * arrays.texts
-        size = batch_size or max(1, int(batch_tokens * arrays.texts / tokens))
+        size = batch_size or max(1, int(_budget(batch_tokens) * arrays.texts / tokens))
         self.pools = max(1, len(arrays) // (size * world_size * pool_batches))
 
     def pool(self, epoch: int, pool: int) -> "Pool":
@@ -152,8 +196,8 @@ class BatchStream:
         rng = np.random.default_rng((self._seed, epoch, pool))
         rows = None
         if self._dropouts:  # before sorting: it changes the lengths
-            sides = self.arrays.rows(pairs)
-            rows = [dropout(side, rng) for dropout, side in zip(self._dropouts, sides, strict=True)]
+            arrays, dropouts = self._dropouts
+            rows = [dropout(side, rng) for dropout, side in zip(dropouts, arrays.rows(pairs), strict=True)]
             src, tgt = (np.fromiter(map(len, side), np.int32, len(pairs)) for side in rows)
         else:
             src, tgt = self.arrays.lengths(pairs)
@@ -222,7 +266,7 @@ class Pool(NamedTuple):
 class _Worker(IterableDataset):
     """Loads the stream from a position on; of several worker processes each takes its turn."""
 
-    def __init__(self, stream: BatchStream, epoch: int, pool: int, batch: int, count: int) -> None:
+    def __init__(self, stream: Stream, epoch: int, pool: int, batch: int, count: int) -> None:
         self._stream, self._start, self._count = stream, (epoch, pool, batch), count
 
     def __iter__(self) -> Iterator[tuple[tuple[int, int, int], Any]]:
@@ -232,7 +276,7 @@ class _Worker(IterableDataset):
             if item % workers == turn:
                 yield following, self._stream.load(pool, number)
 
-    def _positions(self) -> Iterator[tuple[Pool, int, tuple[int, int, int]]]:
+    def _positions(self) -> Iterator[tuple[Batches, int, tuple[int, int, int]]]:
         """Each batch as its pool, its number there, and the position that follows it."""
         epoch, number, first = self._start
         left = self._count
@@ -262,7 +306,7 @@ class TrainLoader:
         pin_memory: put the batches into page-locked memory (for copies to an accelerator).
     """
 
-    def __init__(self, stream: BatchStream, epoch: int = 0, num_workers: int = 0, pin_memory: bool = False) -> None:
+    def __init__(self, stream: Stream, epoch: int = 0, num_workers: int = 0, pin_memory: bool = False) -> None:
         self.stream = stream
         self._num_workers, self._pin_memory = num_workers, pin_memory
         self._position = (epoch, 0, 0)
@@ -291,7 +335,8 @@ class TrainLoader:
         )
         for position, batch in loader:
             # Lightning stops after `len` batches without exhausting the iterator: all is noted before the batch leaves.
-            self._position = tuple(position)
+            epoch, pool, number = position
+            self._position = (epoch, pool, number)
             self._given = (self._given + 1) % self._length
             yield batch
 
@@ -311,7 +356,8 @@ class TrainLoader:
                 f"{self._length:,}; use the same data, batch size and number of processes, or start a new training "
                 "from the checkpoint's weights"
             )
-        self._position, self._given = tuple(state["position"]), state["given"]
+        epoch, pool, batch = state["position"]
+        self._position, self._given = (epoch, pool, batch), state["given"]
         self._resumed = True
 
 
@@ -380,8 +426,16 @@ class EvalLoader(SortedLoader):
     Args:
         pairs: source and target text.
         tokens: source and target tokens of each pair.
-        *options: as for `SortedLoader`.
+        batch_size, batch_tokens, rank, world_size: as for `SortedLoader`.
     """
 
-    def __init__(self, pairs: list[tuple[str, str]], tokens: list[tuple[list[int], list[int]]], *options: Any) -> None:
-        super().__init__(_Pairs(pairs, tokens), *options)
+    def __init__(
+        self,
+        pairs: list[tuple[str, str]],
+        tokens: list[tuple[list[int], list[int]]],
+        batch_size: int | None = 64,
+        batch_tokens: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        super().__init__(_Pairs(pairs, tokens), batch_size, batch_tokens, rank, world_size)

@@ -18,6 +18,8 @@ class Published:
     """
 
     folder: str
+    root: str | None
+    cache: Path
     places: ClassVar[tuple[str, ...]]
 
     def files(self, split: Split) -> list[str]:

@@ -190,5 +190,6 @@ def _word2vec(training_text: list[LabeledArrays], vocab_size: int, size: int, ep
         _Sentences(training_text), vector_size=size, sg=1, min_count=1, epochs=epochs, seed=seed, workers=1
     )
     vectors = np.full((vocab_size, size), np.nan, np.float32)
-    vectors[[int(word) for word in model.wv.index_to_key]] = model.wv.vectors
+    words: list[str] = model.wv.index_to_key  # pyright: ignore[reportAssignmentType]  # it begins as a list of None
+    vectors[list(map(int, words))] = model.wv.vectors
     return vectors

@@ -84,7 +84,8 @@ class RunningText(DataModule):
             num_workers=(num_workers, 0),
         )
         self.root, self.cache = root, cache_folder(cache_dir)
-        self.kind, self.vocab_size, self.min_frequency, self.lowercase = tokenizer, vocab_size, min_frequency, lowercase
+        self.kind: Literal["word", "word_punct", "bpe", "char"] = tokenizer
+        self.vocab_size, self.min_frequency, self.lowercase = vocab_size, min_frequency, lowercase
         self.extend_vocabulary = extend_vocabulary
         self.batch_size, self.segment = batch_size, segment
         self.streams = {"val": val_streams, "test": test_streams}
@@ -150,7 +151,7 @@ class RunningText(DataModule):
 
     def word_counts(self) -> Tensor:
         """How often each word of the vocabulary occurs in the training text, (V,) int64; after `setup("fit")`."""
-        return torch.from_numpy(self._train.counts(len(self.tokenizer)))
+        return torch.from_numpy(self._train.counts(len(self._ready(self.tokenizer, "tokenizer"))))
 
     # Helpers
 
@@ -181,7 +182,7 @@ class RunningText(DataModule):
         return self.cache / "running" / fingerprint(_FORMAT, self.signature(split), split, tokenizer.to_json())
 
     def _text(self, split: Split) -> TextArray:
-        folder = self._folder(split, self.tokenizer)
+        folder = self._folder(split, self._ready(self.tokenizer, "tokenizer"))
         if not folder.exists():
             raise FileNotFoundError(f"there is no tokenised text in {folder}; call prepare_data() before setup()")
         return TextArray(folder)

@@ -25,7 +25,7 @@ _OFFICIAL: dict[Split, str] = {"train": "train", "val": "valid", "test": "test"}
 log = logging.getLogger(__name__)
 
 
-class ClozeData(SortedData):
+class ClozeData(SortedData[ClozeArrays]):
     """Base class of the data sets of documents and queries with one word left out.
 
     A subclass gives the `examples` of each split and a `signature` of what they depend on. Training questions that
@@ -118,15 +118,12 @@ class ClozeData(SortedData):
 
     def prepare_data(self) -> None:
         """Learns the tokenizer and tokenises the questions, each only if it is not in the cache."""
-        size = (self._of_model("config") or {}).get("embedding_size")
-        wants_vectors = self.word_vectors and size and "train" in self._splits() and self._of_model("tokenizer") is None
-        if wants_vectors:  # what is missing is better known before the long work than after it
-            check_word_vectors(self.word_vectors)
+        size = self._wanted_vectors()  # what is missing is better known before the long work than after it
         tokenizer = self._tokenizer()
         for split in self._splits():
             folder = self._folder(split, tokenizer)
             ClozeArrays.build(folder, self.examples(split), tokenizer, self.source(split), keep_all=split != "train")
-        if wants_vectors:
+        if size is not None:
             self.tokenizer = tokenizer
             self.vectors(size)
 
@@ -165,25 +162,31 @@ class ClozeData(SortedData):
         if self.word_vectors is None:
             return None
         check_word_vectors(self.word_vectors)
+        tokenizer = self._ready(self.tokenizer, "tokenizer")
         texts, source = [], [Path(self.word_vectors).expanduser()] if self.word_vectors != "word2vec" else []
         if self.word_vectors == "word2vec":
             source = [*self.signature("train"), self.word2vec_epochs, self.seed]
-        key = fingerprint(_FORMAT, "cloze vectors", self.tokenizer.to_json(), size, *source)
+        key = fingerprint(_FORMAT, "cloze vectors", tokenizer.to_json(), size, *source)
         if self.word_vectors == "word2vec":
-            folder = (
-                self.cache
-                / "texts"
-                / fingerprint(_FORMAT, "cloze text", self.signature("train"), self.tokenizer.to_json())
-            )
+            text_key = fingerprint(_FORMAT, "cloze text", self.signature("train"), tokenizer.to_json())
+            folder = self.cache / "texts" / text_key
             lines = (Example(line, None, ()) for line in self.training_text())
-            LabeledArrays.build(
-                folder, lines, Encoding(self.tokenizer, {}, multi_label=True), self.source("train"), keep_empty=False
-            )
+            encoding = Encoding(tokenizer, {}, multi_label=True)
+            LabeledArrays.build(folder, lines, encoding, self.source("train"), keep_empty=False)
             texts = [LabeledArrays(folder)]
         path = self.cache / "vectors" / f"{key}.npy"
-        return cached_vectors(path, self.word_vectors, self.tokenizer, size, texts, self.word2vec_epochs, self.seed)
+        return cached_vectors(path, self.word_vectors, tokenizer, size, texts, self.word2vec_epochs, self.seed)
 
     # Helpers
+
+    def _wanted_vectors(self) -> int | None:
+        """Numbers of a ready word vector, if a training of a new model wants them, whose source is checked."""
+        size = (self._of_model("config") or {}).get("embedding_size")
+        is_new = "train" in self._splits() and self._of_model("tokenizer") is None
+        if not (self.word_vectors and size and is_new):
+            return None
+        check_word_vectors(self.word_vectors)
+        return size
 
     def _tokenizer(self) -> Tokenizer:
         """That of a pretrained model, as its weights mean nothing with others; else learnt from the training text."""
@@ -199,7 +202,7 @@ class ClozeData(SortedData):
         return self.cache / "cloze" / fingerprint(_FORMAT, self.signature(split), split, tokenizer.to_json())
 
     def _arrays(self, split: Split) -> ClozeArrays:
-        folder = self._folder(split, self.tokenizer)
+        folder = self._folder(split, self._ready(self.tokenizer, "tokenizer"))
         if not folder.exists():
             raise FileNotFoundError(f"there are no tokenised questions in {folder}; call prepare_data() before setup()")
         return ClozeArrays(folder)

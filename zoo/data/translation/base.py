@@ -97,7 +97,8 @@ class PairData(DataModule):
             raise ValueError(f"bpe_dropout needs tokenizer 'bpe'; got {tokenizer!r}")
         self.root = root
         self.cache = cache_folder(cache_dir)
-        self.kind, self.vocab_size = tokenizer, vocab_size
+        self.kind: Literal["bpe", "word", "char"] = tokenizer
+        self.vocab_size = vocab_size
         self.shared_vocab, self.lowercase = shared_vocab, lowercase
         self.batch_size, self.batch_tokens = None if batch_tokens else batch_size, batch_tokens
         self.max_length, self.pool_batches, self.bpe_dropout = max_length, pool_batches, bpe_dropout
@@ -165,8 +166,8 @@ class PairData(DataModule):
         rank, world_size = self._rank_and_world_size()
         dropouts = None
         if self.bpe_dropout:
-            tokenizers = (self.src_tokenizer, self.tgt_tokenizer)
-            dropouts = tuple(BpeDropout(tokenizer, self.bpe_dropout, self.seed) for tokenizer in tokenizers)
+            src, tgt = self._ready_tokenizers()
+            dropouts = BpeDropout(src, self.bpe_dropout, self.seed), BpeDropout(tgt, self.bpe_dropout, self.seed)
         stream = BatchStream(
             self._train, self.batch_size, self.batch_tokens, self.pool_batches, self.seed, rank, world_size, dropouts
         )
@@ -188,9 +189,12 @@ class PairData(DataModule):
     def _encoded(self, name: str, pairs: list[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[Tokens]]:
         if not pairs:
             raise ValueError(f"the {name} text is empty")
-        src_text, tgt_text = zip(*pairs, strict=True)
-        src, tgt = self.src_tokenizer.encode_batch(src_text), self.tgt_tokenizer.encode_batch(tgt_text)
+        texts = zip(*pairs, strict=True)
+        src, tgt = (tokenizer.encode_batch(side) for tokenizer, side in zip(self._ready_tokenizers(), texts))
         return pairs, list(zip(src, tgt, strict=True))
+
+    def _ready_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        return self._ready(self.src_tokenizer, "src_tokenizer"), self._ready(self.tgt_tokenizer, "tgt_tokenizer")
 
     def _model_tokenizers(self) -> tuple[Tokenizer, Tokenizer] | None:
         """Those of a pretrained model, with the words of `extend_vocabulary`: its weights mean nothing with others."""

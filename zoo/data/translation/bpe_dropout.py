@@ -35,7 +35,7 @@ class BpeDropout:
         self._whole = {
             i for piece, i in vocab.items() if i > EOS and len(piece) > 1 and i not in merged
         }  # added as whole words
-        self._characters = [(i,) for i in range(len(vocab))]
+        self._characters: list[tuple[int, ...]] = [(i,) for i in range(len(vocab))]
         self._starts_word = np.zeros(len(vocab), bool)
         for piece, i in vocab.items():
             if i > EOS:
