@@ -107,14 +107,14 @@ def main(argv: list[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()  # a full disk is an error here, not after the exit code
     except BrokenPipeError:  # `zoo list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
     except (ValueError, OSError) as error:
         if os.environ.get("ZOO_DEBUG"):
             raise
         print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
         if isinstance(error, OSError) and error.errno in FULL:
             with suppress(OSError, AttributeError):  # what is left of the output cannot be written either
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                _drop_output()
         return 2
     except KeyboardInterrupt:
         say_stopped(signal.SIGINT)
@@ -122,12 +122,18 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def _drop_output() -> None:
+    """Sends what is left of standard output nowhere."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno in FULL:
         what = f"{error.filename or 'the output'} could not be written ({error.strerror})"
         return f"{what}; make room, or choose another place"
     if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {ADVICE.get(error.errno, error.strerror)}"
+        return f"{error.filename}: {ADVICE.get(error.errno or 0, error.strerror)}"
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -138,7 +138,7 @@ def open_bundle(name: str, golden: bool = False) -> Bundle:
     if name.startswith("hf-hub:"):
         return hub.download(*hub.split_source(name.removeprefix("hf-hub:")), _most_weights, golden=golden)
     found = entry(name)
-    if found.repo_id is not None:
+    if found.repo_id is not None and found.revision is not None:  # it has both, or neither
         return hub.download(found.repo_id, found.revision, _most_weights, found.sha256, golden)
     bundle = Bundle(BUNDLED / name, found.sha256)
     if others := bundle.others():

@@ -122,9 +122,10 @@ def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
                 for name, most in limits.items():
                     if sizes.get(name, 0) > most:
                         raise _too_large(f"{what}: {name}", most)
-                for name in sorted(limits.keys() & sizes.keys()):  # config.json comes before manifest.json
-                    folder = _fetched(repo_id, name, revision, limits[name]).parent
-                    revision = folder.name  # the first one says which commit a branch is
+                first, *others = sorted(limits.keys() & sizes.keys())  # config.json comes before manifest.json
+                folder = _fetched(repo_id, first, revision, limits[first]).parent
+                for name in others:
+                    _fetched(repo_id, name, folder.name, limits[name])  # of the commit that a branch was at first
         except _Unreachable as error:
             folder = cached()
             if folder is None:
@@ -211,8 +212,8 @@ def _read(
 ) -> tuple[Bundle | None, dict[str, DamagedError]]:
     """Opens a bundle and reads files of it; gives file name -> how it is damaged."""
     problems: dict[str, DamagedError] = {}
+    name = MANIFEST
     try:
-        name = MANIFEST
         hashes = read_manifest(folder)
         name = CONFIG
         bundle = bundle or Bundle(folder, sha256)
@@ -237,7 +238,10 @@ def read_manifest(folder: Path) -> dict[str, str]:
         return {}
     try:
         files = strict_json.loads(read_text(folder, MANIFEST), MAX_ARGUMENTS)["files"]
-        return {name: re.fullmatch("[0-9a-f]{64}", file["sha256"])[0] for name, file in files.items()}
+        hashes: dict[str, str] = {name: file["sha256"] for name, file in files.items()}
+        if not all(re.fullmatch("[0-9a-f]{64}", found) for found in hashes.values()):
+            raise ValueError("no sha256")
+        return hashes
     except BundleError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -269,6 +273,8 @@ def open_repository(repo_id: str, private: bool, token: str | None) -> tuple[str
         raise FetchError(
             f"{repo_id} exists and is public; make it private in its settings first, or publish without --private"
         )
+    if info.sha is None:
+        raise FetchError(f"cannot publish to {repo_id}: the Hub does not say which commit it is at; try again later")
     return info.sha, {file.rfilename for file in info.siblings or ()}
 
 
@@ -449,7 +455,8 @@ def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterato
     from huggingface_hub import constants, errors
 
     # RuntimeError: of an upload; the bases: what its HTTP library (httpx or httpx2, by version) raises
-    kinds = (OSError, RuntimeError, errors.HFValidationError, *errors.HfHubHTTPError.__bases__)
+    bases = [base for base in errors.HfHubHTTPError.__bases__ if issubclass(base, Exception)]
+    kinds = (OSError, RuntimeError, errors.HFValidationError, *bases)
     try:
         yield
     except kinds as raised:
@@ -457,7 +464,8 @@ def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterato
         status = getattr(getattr(error, "response", None), "status_code", None)
         login = "log in with `hf auth login` or set HF_TOKEN"
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        said = f" ({error.server_message})" if getattr(error, "server_message", None) else ""
+        message = getattr(error, "server_message", None)
+        said = f" ({message})" if message else ""
         lasting = isinstance(error, (errors.HFValidationError, errors.LocalTokenNotFoundError))
         if isinstance(error, OSError) and error.errno and not isinstance(error, (ConnectionError, TimeoutError)):
             lasting = True  # trouble on this side, e.g. a full disk

@@ -130,12 +130,11 @@ def prepare(
     folder = bundle.folder
     own = card is None and os.path.lexists(folder / README)
     card = folder / README if own else card
-    text = read_text(card.parent, card.name) if card else None
-    shown = (
-        {file: _picture(card.parent, file) for file in pictures(text) if os.path.lexists(card.parent / file)}
-        if card
-        else {}
-    )
+    text: str | None = None
+    shown: dict[str, bytes] = {}
+    if card:
+        text = read_text(card.parent, card.name)
+        shown = {file: _picture(card.parent, file) for file in pictures(text) if os.path.lexists(card.parent / file)}
 
     if others := sorted(set(bundle.others()) - {*shown, README, MANIFEST, GOLDEN}):
         raise ValueError(f"{folder} holds files that are not published: {', '.join(others)}; move them elsewhere")
@@ -180,12 +179,15 @@ def check_golden(model: Model, bundle: Bundle) -> None:
     with at_fault(path):
         golden = {key: stored.tensor() for key, stored in parse(content, path).items()}
     found = model.golden()
-    for key in sorted(golden.keys() | found.keys()):
+
+    def is_same(key: str) -> bool:
         want, got = golden.get(key), found.get(key)
-        same = want is not None and got is not None and want.shape == got.shape
-        if same and want.is_floating_point():
-            same = allclose(got, want, rtol=0, atol=GOLDEN_ATOL)
-        if not (same and (want.is_floating_point() or equal(got, want))):
+        if want is None or got is None or want.shape != got.shape:
+            return False
+        return allclose(got, want, rtol=0, atol=GOLDEN_ATOL) if want.is_floating_point() else equal(got, want)
+
+    for key in sorted(golden.keys() | found.keys()):
+        if not is_same(key):
             raise MisfitError(
                 f"{path}: the weights do not give the '{key}' that was saved with them; export them again"
             )
@@ -224,14 +226,14 @@ def publish(
     repo_id, files = package.repo_id, dict(package.files)
     parent, there = hub.open_repository(repo_id, private, token)
     card = hub.read_remote(repo_id, parent, README, token) if README in there else None
-    kept = card is not None and card != files[README] and not is_marked(card) and not replace_card
-    if kept:
-        files = {name: content for name, content in files.items() if name not in package.pictures} | {README: card}
+    kept = None if card is None or card == files[README] or is_marked(card) or replace_card else card
+    if kept is not None:
+        files = {name: content for name, content in files.items() if name not in package.pictures} | {README: kept}
     files[MANIFEST] = _manifest(files)
     stale = _of_manifest(hub.read_remote(repo_id, parent, MANIFEST, token)) if MANIFEST in there else set()
     stale = (stale & there) - files.keys()
     message = message or f"{package.name}, by {LIBRARY} {__version__}"
-    return Published(repo_id, hub.commit(repo_id, parent, files, sorted(stale), message, token), kept)
+    return Published(repo_id, hub.commit(repo_id, parent, files, sorted(stale), message, token), kept is not None)
 
 
 def _of_manifest(data: bytes) -> set[str]:

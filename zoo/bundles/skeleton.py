@@ -132,7 +132,8 @@ class _WithoutMemory(TorchFunctionMode):
     def __enter__(self) -> "_WithoutMemory":
         self._made, self._thread = 0, get_ident()
         hooks = register_module_parameter_registration_hook, register_module_buffer_registration_hook
-        self._handles = [hook(self._registered) for hook in hooks]
+        # torch declares that the hook returns nothing, and takes what it returns
+        self._handles = [hook(self._registered) for hook in hooks]  # pyright: ignore[reportArgumentType]
         return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:
@@ -213,7 +214,7 @@ def materialize(model: nn.Module) -> bool:
     )
     if next(others, None) is not None or any(id(t) not in saved for t in model.buffers()):
         return False
-    made: dict[Tensor, Tensor] = {}  # so that tied tensors stay tied
+    made: dict[Tensor, Any] = {}  # a parameter for each parameter, else a tensor; so that tied tensors stay tied
     for module in model.modules():
         for group in (module._parameters, module._buffers):
             for name, t in group.items():

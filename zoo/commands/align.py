@@ -9,6 +9,7 @@ from zoo import registry
 from zoo.data.common.files import read_pairs
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.plots.style import check_file
+from zoo.tasks.translation import TranslationModule
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.extras import require
 
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     if gold is not None:
         _check(gold, pairs, options.gold)
     model = registry.load(options.name)
-    if model.task.name != "translation":
+    if not isinstance(model, TranslationModule):
         raise ValueError(f"{options.name} is no translator: it aligns nothing")
     found = model.align(pairs)
     if gold is not None:

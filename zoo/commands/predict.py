@@ -5,11 +5,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> None:
         sys.stdin,
         sys.stdout,
     ):  # a file may have any name, and a line that is not UTF-8 costs no other one its answer
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="surrogateescape")
+        if reconfigure := getattr(stream, "reconfigure", None):
+            reconfigure(errors="surrogateescape")
     _check_not_read(options)
     keep_freed_memory()
     model = registry.load(options.name)
@@ -213,7 +213,7 @@ def _pair(line: str) -> tuple[str, str]:
     return first, second
 
 
-def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any]]]:
+def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any] | ValueError | None]]:
     """Queries of the command line about the document of --document; or lines of standard input, a JSON object each."""
     common: dict[str, Any] = {}
     if options.document == "-" and not options.text:
@@ -333,7 +333,7 @@ def _files(name: str) -> list[str]:
     return found
 
 
-def _lines(stream: Iterable[str]) -> Iterator[list[str]]:
+def _lines(stream: TextIO) -> Iterator[list[str]]:
     """Lines in groups, without their ends; one by one for somebody who types."""
     at_once = 1 if stream.isatty() else LINES_AT_ONCE
     lines = (line.rstrip("\r\n") for line in stream)

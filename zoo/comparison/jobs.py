@@ -378,7 +378,9 @@ def run(options: argparse.Namespace) -> None:
     from zoo.comparison.report import check_page, write_report
 
     require("plots", "`zoo compare`")
-    recipes, out, failed = Path(options.recipes or RECIPES), Path(options.out), []
+    recipes, out = Path(options.recipes or RECIPES), Path(options.out)
+    jobs: list[Job] = []
+    failed: list[str] = []
     mechanisms(recipes, options.only or ())
     check_page(Path(options.page or out))
     if not options.report:

@@ -32,7 +32,7 @@ from zoo.batches.translation import PairBatch
 from zoo.data.common.files import write_atomically
 from zoo.metrics import CorpusScore
 from zoo.tasks.translation import Translation, TranslationModule
-from zoo.training.checkpoints import model_of
+from zoo.training.checkpoints import is_fast_dev_run, model_of
 from zoo.utils.allocator import keep_freed_memory
 
 PACKAGE = Path(__file__).parents[1]
@@ -96,7 +96,7 @@ class TrainingMeter(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PairBatch, batch_idx: int
     ) -> None:
-        tokens, now = int(batch.tgt_lengths.sum()), self._clock()
+        tokens, now = 0 if batch.tgt_lengths is None else int(batch.tgt_lengths.sum()), self._clock()
         self._steps += 1
         self.tokens += tokens
         if self._last is not None and self._steps > WARM_UP:
@@ -123,7 +123,7 @@ class TrainingMeter(Callback):
             "peak_memory_mb": round(self._peak(), 1) or None,
             "validation": self.epochs,
         }
-        if trainer.is_global_zero and not trainer.fast_dev_run:
+        if trainer.is_global_zero and not is_fast_dev_run(trainer):
             write_atomically(Path(trainer.default_root_dir) / TRAINING, json.dumps(report, indent=2) + "\n")
 
     def _elapsed(self) -> float:
@@ -226,6 +226,8 @@ def evaluate(folder: str | Path) -> dict[str, Any]:
     training = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
     best = folder / job["run"] / "checkpoints" / "best.ckpt"
     model = model_of(best).to(job["device"])
+    if not isinstance(model, TranslationModule):
+        raise ValueError(f"{best} holds a {type(model).__name__}; `zoo compare` compares translators")
     module, _, name = job["data"]["class_path"].rpartition(".")
     data = getattr(importlib.import_module(module), name)(**job["data"].get("init_args", {}))
     data.fetch()

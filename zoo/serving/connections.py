@@ -1,6 +1,6 @@
 """What uvicorn leaves open: connections that send nothing, or never the end of their headers, and too many of them."""
 
-from typing import Any
+from typing import Any, cast
 
 from zoo.serving.limits import IDLE_SECONDS, MAX_CONNECTIONS, READING_SECONDS
 
@@ -16,7 +16,8 @@ def protocol() -> type:
             super().connection_made(transport)
             self.idle_since = self.loop.time()
             if len(self.connections) > MAX_CONNECTIONS:
-                waiting = [each for each in self.connections if each.is_idle() or each.cycle.more_body]
+                own = cast("set[Connection]", self.connections)  # which uvicorn declares for any protocol
+                waiting = [each for each in own if each.is_idle() or each.cycle.more_body]
                 oldest = min(waiting, key=lambda each: each.idle_since)
                 self.connections.discard(oldest)  # at once: there may be more new ones before it is gone
                 oldest.transport.abort()

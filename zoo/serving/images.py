@@ -70,17 +70,19 @@ class Decoder:
         self.transform = ImageTransform.from_json(transform)
         if niceness and hasattr(os, "nice"):
             os.nice(niceness)
-        if resource is not None and memory is not None:
+        if memory is not None:
             self._limit_memory(memory)
 
     @staticmethod
     def _limit_memory(memory: int) -> None:
+        if resource is None:
+            return
         try:
             with open("/proc/self/statm", encoding="ascii") as file:
                 taken = int(file.read().split()[0]) * resource.getpagesize()
         except FileNotFoundError:  # not Linux
             return
-        resource.setrlimit(resource.RLIMIT_AS, (taken + memory,) * 2)
+        resource.setrlimit(resource.RLIMIT_AS, (taken + memory, taken + memory))
 
     def facts(self) -> None:
         """Nothing to tell."""

@@ -222,13 +222,14 @@ class Pool:
         async with self._replacing[child]:  # its lanes find out together
             if child.ready and child.silence() < SILENT_SECONDS:
                 return
+            dies = reason = "a process of the server dies when it is started; is there enough memory?"
             for attempt in range(1, STARTS + 1):
                 try:
                     await child.start()
                     return
                 except (ValueError, Died) as error:
                     log.error("a process could not be started: %s", str(error) or "it died")
-                    reason = str(error) or "a process of the server dies when it is started; is there enough memory?"
+                    reason = str(error) or dies
                 await asyncio.sleep(attempt)
             if not self.failed.done():
                 self.failed.set_result(ValueError(reason))

@@ -4,7 +4,6 @@ its concern.
 
 import json
 import logging
-import math
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +47,8 @@ class Worker:
             )
         if max_tokens and not form.default_tokens:
             raise ValueError(f"--max-tokens is for texts; {source} is for {form.name}")
-        most = getattr(model, "max_source_tokens", math.inf)
-        self.form: Form = form(model, min(max_tokens or form.default_tokens, most))
+        tokens = max_tokens or form.default_tokens
+        self.form: Form = form(model, min(tokens, getattr(model, "max_source_tokens", tokens)))
         self.form.run([self.form.nothing])  # a model without a tokenizer says so now
         torch.seed()  # else every worker would draw the same texts, and after each start again
 

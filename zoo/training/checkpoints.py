@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
@@ -33,6 +33,11 @@ log = logging.getLogger(__name__)
 
 class NotWrittenError(ValueError):
     """A checkpoint could not be written; the message names one that is whole."""
+
+
+def is_fast_dev_run(trainer: Trainer) -> bool:
+    """Whether a run is a trial of a few steps that leaves nothing behind."""
+    return bool(trainer.fast_dev_run)  # pyright: ignore[reportAttributeAccessIssue]  # Lightning does not declare it
 
 
 # ---- reading ----
@@ -210,11 +215,15 @@ class ExactCheckpoints(ModelCheckpoint):
         """As Lightning's, whose place this takes."""
         return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
 
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Saves every so many steps or minutes, unless a validation or the end of the epoch follows."""
         self._due |= self._is_time(trainer)
-        loop = trainer.fit_loop.epoch_loop
-        if self._due and not (trainer.is_last_batch or loop._should_check_val_fx(trainer.fit_loop._data_fetcher)):
+        if not self._due or trainer.is_last_batch:
+            return
+        loop, fetcher = trainer.fit_loop.epoch_loop, trainer.fit_loop._data_fetcher
+        if fetcher is None or not loop._should_check_val_fx(fetcher):
             self._save(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -260,10 +269,8 @@ class ExactCheckpoints(ModelCheckpoint):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Ends a resumed training that had stopped early."""
-        for callback in trainer.callbacks:
-            if isinstance(callback, EarlyStopping) and (
-                callback.stopped_epoch or callback.wait_count >= callback.patience
-            ):
+        for callback in trainer.early_stopping_callbacks:
+            if callback.stopped_epoch or callback.wait_count >= callback.patience:
                 trainer.should_stop = True
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
@@ -283,7 +290,7 @@ class ExactCheckpoints(ModelCheckpoint):
             return False
         if self._every_n_train_steps:
             return trainer.global_step % self._every_n_train_steps == 0
-        if self._train_time_interval is None:
+        if self._train_time_interval is None or self._last_time_checked is None:
             return False
         now = time.monotonic()
         passed = trainer.strategy.broadcast(now - self._last_time_checked >= self._train_time_interval.total_seconds())
@@ -296,7 +303,7 @@ class ExactCheckpoints(ModelCheckpoint):
 
     def _save(self, trainer: Trainer, best: bool = True) -> None:
         """Writes the best ones, and the last one unless gradients of an unfinished step would be missing in it."""
-        if trainer.fast_dev_run or trainer.global_step == 0:
+        if is_fast_dev_run(trainer) or trainer.global_step == 0:
             return
         self._due = False
         scores = self._monitor_candidates(trainer)
@@ -309,7 +316,9 @@ class ExactCheckpoints(ModelCheckpoint):
 class StopAtNaN(Callback):
     """Ends a training whose weights are no numbers any more, before such a checkpoint is written."""
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         if trainer.is_last_batch or trainer.global_step % NAN_CHECK == 0:
             self._check(trainer, pl_module.parameters())
 
@@ -318,7 +327,8 @@ class StopAtNaN(Callback):
 
     def _check(self, trainer: Trainer, tensors: Iterable[Tensor]) -> None:
         weights = [tensor.detach() for tensor in tensors if tensor.is_floating_point()]
-        if not torch.stack([norm.float() for norm in torch._foreach_norm(weights)]).isfinite().all():
+        norms = torch._foreach_norm(weights)  # pyright: ignore[reportPrivateImportUsage]  # it has no public name
+        if not torch.stack([norm.float() for norm in norms]).isfinite().all():
             raise ValueError(
                 f"the weights are NaN or infinite after {trainer.global_step:,} steps; lower --optimizer.lr, "
                 "or set "

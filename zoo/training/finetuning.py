@@ -2,12 +2,15 @@
 at their own rate.
 """
 
+from typing import cast
+
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import BaseFinetuning
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_info
 
+from zoo.tasks.base import ZooModule
 from zoo.tasks.optimizer import longest_prefix
 
 
@@ -50,7 +53,7 @@ class FineTuning(BaseFinetuning):
         if stage != "fit":
             return
         super().setup(trainer, pl_module, stage)
-        pl_module.learning_rates = self.learning_rates
+        _set_rates(pl_module, self.learning_rates)
         thaws = any(self.frozen_until.values())  # at an epoch after the first
         if (
             thaws
@@ -63,7 +66,7 @@ class FineTuning(BaseFinetuning):
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Takes the rates away from the model: they are those of one training."""
-        pl_module.learning_rates = {}
+        _set_rates(pl_module, {})
 
     def freeze_before_training(self, pl_module: LightningModule) -> None:
         """Checks the names, and freezes what is never trained."""
@@ -106,3 +109,8 @@ class FineTuning(BaseFinetuning):
         if trained != self._trained:
             rank_zero_info(f"epoch {epoch}: {trained:,} of {sum(size for size, _ in sizes):,} parameters are trained")
             self._trained = trained
+
+
+def _set_rates(pl_module: LightningModule, rates: dict[str, float]) -> None:
+    # Hooks are declared for any module; the one that is trained here is the zoo's.
+    cast(ZooModule, pl_module).learning_rates = rates
