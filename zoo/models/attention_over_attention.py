@@ -118,8 +118,6 @@ class AttentionOverAttentionReader(ReadingModule):
         candidate_dropout: float = 0.0,
     ):
         super().__init__()
-        if attention not in ("over_attention", "sum"):
-            raise ValueError(f"attention must be one of 'over_attention', 'sum'; got {attention!r}")
         if num_unknown < 0:
             raise ValueError(f"num_unknown must be at least 0; got {num_unknown}")
         for name, rate in (("word_dropout", word_dropout), ("candidate_dropout", candidate_dropout)):

@@ -29,10 +29,10 @@ from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, GlobalAttention
 from zoo.layers.dropout import Dropout
-from zoo.layers.gru_decoders import DECODERS
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentEncoder
+from zoo.models.bahdanau import DECODERS
 from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.translation import TranslationModule
 
@@ -86,15 +86,11 @@ class KeyValueNMT(TranslationModule):
         length_penalty: float = 1.0,
     ):
         super().__init__()
-        if decoder not in DECODERS:
-            raise ValueError(f"decoder must be one of {', '.join(map(repr, DECODERS))}; got {decoder!r}")
         key_size = hidden_size if key_size is None else key_size
         if key_size % 2 or not 0 < key_size < 2 * hidden_size:
             raise ValueError(
                 f"key_size must be even and between 0 and 2 * hidden_size ({2 * hidden_size}); got {key_size}"
             )
-        if split not in ("key_value", "partly_zero"):
-            raise ValueError(f"split must be one of 'key_value', 'partly_zero'; got {split!r}")
         memory_size = 2 * hidden_size
         self.key_size, whole = key_size, split == "partly_zero"
         self.embeddings = Embeddings(

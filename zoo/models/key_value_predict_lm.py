@@ -161,8 +161,6 @@ class KeyValuePredictLM(LanguageModelModule):
         locked_dropout: bool = True,
     ):
         super().__init__()
-        if attention not in READERS:
-            raise ValueError(f"attention must be one of {', '.join(map(repr, READERS))}; got {attention!r}")
         for name, value, most in (
             ("window", window, 10_000),
             ("num_layers", num_layers, 1000),

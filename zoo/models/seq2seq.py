@@ -73,8 +73,6 @@ class Seq2SeqNMT(TranslationModule):
         length_penalty: float = 1.0,
     ):
         super().__init__()
-        if variant not in ("sutskever", "cho"):
-            raise ValueError(f"variant must be one of 'sutskever', 'cho'; got {variant!r}")
         self.cho, self.reverse_source = variant == "cho", reverse_source
         cell = "gru" if self.cho else "lstm"
         self.embeddings = Embeddings(

@@ -205,8 +205,6 @@ class TransformerNMT(MultiHeadTranslation):
         length_penalty: float = 1.0,
     ):
         super().__init__()
-        if norm not in ("post", "pre"):
-            raise ValueError(f"norm must be one of 'post', 'pre'; got {norm!r}")
         if num_heads < 1 or model_size % num_heads:
             raise ValueError(f"num_heads must divide model_size ({model_size}); got {num_heads}")
         if not -decoder_layers <= shown_layer < decoder_layers:

@@ -80,8 +80,6 @@ class TutorialAttentionNMT(TranslationModule):
         length_penalty: float = 1.0,
     ):
         super().__init__()
-        if attention not in ("location", "none"):
-            raise ValueError(f"attention must be one of 'location', 'none'; got {attention!r}")
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1; got {max_length}")
         self.attends = attention == "location"

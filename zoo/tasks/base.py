@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, Literal, ParamSpec, TypeVar, get_args, get_origin
 
 import torch
 from lightning.pytorch import LightningModule
@@ -82,6 +82,7 @@ class ZooModule(LightningModule):
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
+        _check_choices(cls, self.config)
         _check_sizes(self.config, cls.may_be_zero)
         return self
 
@@ -439,6 +440,14 @@ def check_assets(assets: dict[str, str], *names: str) -> None:
         raise ValueError(
             f"beside the weights there must be {', '.join(names)}; the bundle lists {', '.join(sorted(assets)[:5])}"
         )
+
+
+def _check_choices(cls: type, config: Mapping[str, Any]) -> None:
+    """Raises ValueError for a value that is none of those that the signature names, as in `Literal["post", "pre"]`."""
+    for name, parameter in inspect.signature(cls.__init__).parameters.items():
+        choices = get_args(parameter.annotation) if get_origin(parameter.annotation) is Literal else ()
+        if choices and config[name] not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {config[name]!r}")
 
 
 def _check_sizes(config: dict[str, Any], may_be_zero: Sequence[str]) -> None:
