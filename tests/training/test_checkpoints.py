@@ -240,7 +240,7 @@ def test_nan_ends_a_training(place, capsys):
 def test_a_run_that_was_moved_keeps_its_best(place):
     """The scores of the best checkpoint go with it: a worse model does not take its place."""
     found = read_checkpoint(LAST)
-    (name,) = [name for name in found["callbacks"] if name.startswith("ModelCheckpoint")]
+    (name,) = [name for name in found["callbacks"] if name.startswith("ExactCheckpoints")]
     state = found["callbacks"][name]
     state["best_model_score"] = state["kth_value"] = torch.tensor(-1.0)
     state["best_k_models"] = {path: torch.tensor(-1.0) for path in state["best_k_models"]}

@@ -315,7 +315,7 @@ def _recipe(name, data, data_options, callbacks=(), trainer=None, path="tiny.yam
     }
     saving = {"filename": "best", "save_last": True, "every_n_train_steps": 2, "monitor": None}
     saving = {
-        "class_path": "lightning.pytorch.callbacks.ModelCheckpoint",
+        "class_path": "zoo.training.checkpoints.ExactCheckpoints",
         "init_args": {**saving, "enable_version_counter": False},
     }
     parts = {
@@ -343,7 +343,7 @@ def _checkpoint(path=f"{RUN}/checkpoints/last.ckpt"):
     return torch.load(path, weights_only=True, map_location="cpu")
 
 
-AVERAGING = {"class_path": "lightning.pytorch.callbacks.EMAWeightAveraging", "init_args": {"decay": 0.8}}
+AVERAGING = {"class_path": "zoo.training.averaging.EMAWeights", "init_args": {"decay": 0.8}}
 FINE_TUNING = {
     "class_path": "zoo.training.finetuning.FineTuning",
     "init_args": {

@@ -196,8 +196,16 @@ class ZooModule(LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Takes the assets back before the weights are loaded, and notes the state of the random numbers."""
-        self.load_assets(checkpoint.get("zoo_assets", {}))
+        self.restore_assets(checkpoint)
         self._random = checkpoint.get("zoo_random")
+
+    def restore_assets(self, checkpoint: Mapping[str, Any]) -> None:
+        """Takes back what a checkpoint holds beside the weights: vocabulary, labels, and the sizes that follow."""
+        self.make_room(checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {}))
+        self.load_assets(checkpoint.get("zoo_assets", {}))
+
+    def make_room(self, config: Mapping[str, Any]) -> None:
+        """Grows to the sizes of a configuration with more words or other labels, which a fine-tuning brought."""
 
     # ---- bundles ------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ image, T words.
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -244,12 +244,9 @@ class CaptioningModule(ScoredModule):
         extend_output(self.output, known, size, tied=False)
         self.config["vocab_size"] = len(self.embedding.weight)
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Makes room for the words of the checkpoint first, if a training added some."""
-        size = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {}).get("vocab_size", 0)
-        if size > self.config["vocab_size"]:
+    def make_room(self, config: Mapping[str, Any]) -> None:
+        if (size := config.get("vocab_size", 0)) > self.config["vocab_size"]:
             self._extend(self.config["vocab_size"], size)
-        super().on_load_checkpoint(checkpoint)
 
     def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
         loss, words = self.loss(batch)

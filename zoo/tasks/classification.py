@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
@@ -326,14 +326,11 @@ class ClassificationModule(ScoredModule):
             extend_embedding(self.embedding, known, size)
             self.config["vocab_size"] = len(self.embedding.weight)
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Makes room for the words and labels of the checkpoint first, if a training brought some."""
-        config = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
+    def make_room(self, config: Mapping[str, Any]) -> None:
         self._give_rows(self.config["vocab_size"], config.get("vocab_size", 0))
         labels = {key: config.get(key, self.config[key]) for key in ("num_classes", "multi_label")}
         if any(self.config[key] != value for key, value in labels.items()):
             self._new_classifier(**labels)
-        super().on_load_checkpoint(checkpoint)
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         loss, count = self.loss(batch)

@@ -19,7 +19,7 @@ Shapes: B streams or texts, T words, L window of the attention, D readout size, 
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -349,10 +349,11 @@ class LanguageModelModule(ZooModule):
             self.all_gather(x).reshape(len(x) * self.trainer.world_size, *x.shape[1:]).cpu() for x in carried
         ]
 
+    def make_room(self, config: Mapping[str, Any]) -> None:
+        self._give_rows(self.config["vocab_size"], config.get("vocab_size", 0))
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes it back, each process its own streams; before that makes room for words that the training added."""
-        saved = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {}).get("vocab_size", 0)
-        self._give_rows(self.config["vocab_size"], saved)
+        """Takes it back, each process its own streams."""
         super().on_load_checkpoint(checkpoint)
         rank, processes = (self.trainer.global_rank, self.trainer.world_size) if self._trainer else (0, 1)
         if carried := checkpoint.get("zoo_carried"):

@@ -12,7 +12,7 @@ Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size,
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -220,12 +220,9 @@ class TranslationModule(ScoredModule):
         for side, table in (("src", self.embeddings.source), ("tgt", self.embeddings.tgt_table)):
             self.config[f"{side}_vocab_size"] = len(table.weight)
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Makes room for the words of the checkpoint first, if a training added some."""
-        config = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
+    def make_room(self, config: Mapping[str, Any]) -> None:
         known, sizes = (tuple(c.get(f"{side}_vocab_size", 0) for side in ("src", "tgt")) for c in (self.config, config))
         self._extend(known, tuple(map(max, known, sizes)))
-        super().on_load_checkpoint(checkpoint)
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
         loss, tokens = self.loss(batch, self.config["label_smoothing"])

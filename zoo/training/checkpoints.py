@@ -80,7 +80,7 @@ def model_of(path: str | Path) -> ZooModule:
         if differ := [name for name in {**shapes, **tensors} if shapes.get(name) != tensors.get(name)]:
             raise ValueError(f"its weights do not fit {cls.__name__}: {differ[0]} differs")
         model = cls(**arguments)
-        model.on_load_checkpoint(found)
+        model.restore_assets(found)
         model.load_state_dict(found["state_dict"])
     except Exception as error:  # crafted assets raise nearly anything
         raise ValueError(f"{path} is not a checkpoint of `zoo fit`: {' '.join(str(error).split())[:300]}") from error
@@ -204,11 +204,6 @@ class ExactCheckpoints(ModelCheckpoint):
     """
 
     _due = False
-
-    @property
-    def state_key(self) -> str:
-        """As Lightning's, whose place this takes."""
-        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
         """Saves every so many steps or minutes, unless a validation or the end of the epoch follows."""
