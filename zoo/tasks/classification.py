@@ -25,7 +25,7 @@ from zoo.batches.classification import DocumentBatch, TextBatch, collate_documen
 from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
-from zoo.tasks.base import as_list, check_assets, check_finite, evaluated
+from zoo.tasks.base import as_list, check_assets, check_finite, evaluated, present
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, place_vectors
@@ -37,7 +37,7 @@ from zoo.utils.atomic import write_text
 MAX_LABELS = 2**14  # of a bundle
 RELATEDNESS = 1.0, 5.0  # the least and the greatest
 
-B = TypeVar("B")
+B = TypeVar("B", TextBatch, DocumentBatch)
 log = logging.getLogger(__name__)
 
 
@@ -180,6 +180,15 @@ class ClassificationModule(ScoredModule):
         if c.get("pair"):
             self.task = replace(self.task, input="pair", example='model.classify(("...", "...")).label')
 
+    @property
+    def vocabulary(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        return present(self.tokenizer)
+
     # ---- filled in by the model ----
 
     def read(self, batch: Any) -> tuple[Tensor, Any]:
@@ -315,7 +324,7 @@ class ClassificationModule(ScoredModule):
             ValueError: no tokenizer, or a word that is several to it.
         """
         self.check_ready(self.tokenizer)
-        self._extend(len(self.tokenizer), self.tokenizer.extended(words))
+        self._extend(len(self.vocabulary), self.vocabulary.extended(words))
 
     def _extend(self, known: int, tokenizer: Tokenizer) -> None:
         self._give_rows(known, len(tokenizer))
@@ -349,7 +358,7 @@ class ClassificationModule(ScoredModule):
     def score(self, batch: Any, scores: ClassScores, validating: bool) -> tuple[Tensor, int]:
         logits, attention, relatedness = self.read_related(batch)
         scores.update(logits, batch.labels, **self.measure(attention))
-        if relatedness is not None and batch.scores is not None:
+        if relatedness is not None and batch.scores is not None and scores.relatedness is not None:
             scores.relatedness.update(relatedness.clamp(*RELATEDNESS), batch.scores)
         return self._classification_loss(logits, batch.labels), len(logits)
 
@@ -404,11 +413,12 @@ class ClassificationModule(ScoredModule):
         probabilities = logits.sigmoid() if self.config["multi_label"] else logits.softmax(-1)
         order = probabilities.argsort(descending=True).tolist()
         chosen = [n for n in order if probabilities[n] > 0.5] if self.config["multi_label"] else order[:1]
-        labels = [self.label_names[n] for n in chosen]
+        names = present(self.label_names)
+        labels = [names[n] for n in chosen]
         return {
             "label": labels[0] if labels else None,
             "labels": labels,
-            "probabilities": dict(zip(self.label_names, probabilities.tolist(), strict=True)),
+            "probabilities": dict(zip(names, probabilities.tolist(), strict=True)),
         }
 
     # ---- bundle ----
@@ -461,7 +471,7 @@ class TextClassifier(ClassificationModule):
 
     def encode(self, text: str | tuple[str, str]) -> tuple[list[list[int]], list[list[str]]]:
         parts = [text] if isinstance(text, str) else list(text)
-        return self.tokenizer.encode_batch(parts), [self.tokenizer.words(part) for part in parts]
+        return self.vocabulary.encode_batch(parts), [self.vocabulary.words(part) for part in parts]
 
     def collate(self, ids: Sequence[list[list[int]]]) -> TextBatch:
         firsts, *seconds = zip(*ids, strict=True)
@@ -496,7 +506,7 @@ class DocumentClassifier(ClassificationModule):
     structure = "document"
 
     def encode(self, text: str) -> tuple[list[list[int]], list[list[str]]]:
-        return encode_document(text, self.tokenizer)
+        return encode_document(text, self.vocabulary)
 
     def collate(self, ids: Sequence[list[list[int]]]) -> DocumentBatch:
         return collate_documents(ids)
@@ -551,7 +561,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _on(device: torch.device, batch: B) -> B:
     """The batch with its tensors on a device."""
-    return type(batch)(*(x.to(device) if isinstance(x, Tensor) else x for x in batch))
+    return batch._make(x.to(device) if isinstance(x, Tensor) else x for x in batch)
 
 
 def _size(ids: Any) -> int:
