@@ -32,6 +32,24 @@ class TextBatch(NamedTuple):
     lengths2: Tensor | None = None
     scores: Tensor | None = None
 
+    def second(self) -> tuple[Tensor, Tensor]:
+        """`tokens2` and `lengths2`.
+
+        Raises:
+            ValueError: there are no pairs.
+        """
+        if self.tokens2 is None or self.lengths2 is None:
+            raise ValueError("this batch has no second texts; a model of pairs reads batches of pairs")
+        return self.tokens2, self.lengths2
+
+    def known_labels(self) -> Tensor:
+        """`labels`.
+
+        Raises:
+            ValueError: a batch for inference has none.
+        """
+        return _known(self.labels)
+
     def select(self, rows: Rows) -> "TextBatch":
         """The batch of some of the texts, at most as wide as this one.
 
@@ -41,8 +59,9 @@ class TextBatch(NamedTuple):
         index = torch.arange(len(self.lengths), device=self.lengths.device)[rows]
         first = _narrow(self.tokens[index], self.lengths[index])
         labels, scores = (None if values is None else values[index] for values in (self.labels, self.scores))
-        second = (None, None) if self.tokens2 is None else _narrow(self.tokens2[index], self.lengths2[index])
-        return TextBatch(*first, labels, *second, scores)
+        if self.tokens2 is None or self.lengths2 is None:
+            return TextBatch(*first, labels, scores=scores)
+        return TextBatch(*first, labels, *_narrow(self.tokens2[index], self.lengths2[index]), scores)
 
 
 class DocumentBatch(NamedTuple):
@@ -59,6 +78,10 @@ class DocumentBatch(NamedTuple):
     sentence_lengths: Tensor
     document_lengths: Tensor
     labels: Tensor | None
+
+    def known_labels(self) -> Tensor:
+        """As of `TextBatch`."""
+        return _known(self.labels)
 
     def select(self, rows: Rows) -> "DocumentBatch":
         """The batch of some of the documents.
@@ -107,6 +130,12 @@ def collate_documents(documents: Sequence[Sequence[Sequence[int]]], labels: Tens
         torch.tensor(list(map(len, kept)), dtype=torch.int64),
         labels,
     )
+
+
+def _known(labels: Tensor | None) -> Tensor:
+    if labels is None:
+        raise ValueError("this batch has no labels; a loss needs them")
+    return labels
 
 
 def _pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

@@ -40,6 +40,20 @@ class ClozeBatch(NamedTuple):
     candidate_counts: Tensor
     answers: Tensor | None
 
+    def known_answers(self) -> Tensor:
+        """`answers`.
+
+        Raises:
+            ValueError: a batch for inference has none.
+        """
+        if self.answers is None:
+            raise ValueError("this batch has no answers; a loss and a score need them")
+        return self.answers
+
+    def to(self, device: torch.device) -> "ClozeBatch":
+        """The batch on a device."""
+        return self._make(x if x is None else x.to(device) for x in self)
+
     def first_words(self) -> Tensor:
         """Place of each example's first distinct word in `words`, (B,)."""
         return self.word_counts.cumsum(0) - self.word_counts
@@ -51,10 +65,17 @@ class ClozeBatch(NamedTuple):
             rows: a slice, or numbers of examples.
         """
         index = torch.arange(len(self.word_counts), device=self.words.device)[rows]
-        parts = []
-        for part, lengths in zip(self[:8:2], self[1:8:2], strict=True):
-            parts += [part[members(lengths, index)], lengths[index]]
-        return ClozeBatch(*parts, None if self.answers is None else self.answers[index])
+
+        def some(part: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+            return part[members(lengths, index)], lengths[index]
+
+        return ClozeBatch(
+            *some(self.words, self.word_counts),
+            *some(self.document, self.document_lengths),
+            *some(self.query, self.query_lengths),
+            *some(self.candidates, self.candidate_counts),
+            None if self.answers is None else self.answers[index],
+        )
 
 
 def collate_questions(
@@ -100,19 +121,25 @@ def collate_questions(
     owner = np.arange(count).repeat(candidate_counts)
     choice = np.arange(len(owner)) - (candidate_counts.cumsum() - candidate_counts)[owner]
     choice[given[owner] > 0] = find(_joined(candidates), np.arange(count).repeat(given))
+    right = None
     if answers is not None:
         found = find(np.asarray(answers, np.int64), np.arange(count))
-        answers = torch.from_numpy(np.where(found < in_document, found, -1))
-    parts = [
-        ids[distinct[order] % size],
-        word_counts,
-        numbers[~in_query],
-        lengths[::2],
-        numbers[in_query],
-        lengths[1::2],
-    ]
-    parts += [choice, candidate_counts]
-    return ClozeBatch(*(torch.from_numpy(np.ascontiguousarray(part, np.int64)) for part in parts), answers)
+        right = torch.from_numpy(np.where(found < in_document, found, -1))
+    return ClozeBatch(
+        words=_tensor(ids[distinct[order] % size]),
+        word_counts=_tensor(word_counts),
+        document=_tensor(numbers[~in_query]),
+        document_lengths=_tensor(lengths[::2]),
+        query=_tensor(numbers[in_query]),
+        query_lengths=_tensor(lengths[1::2]),
+        candidates=_tensor(choice),
+        candidate_counts=_tensor(candidate_counts),
+        answers=right,
+    )
+
+
+def _tensor(numbers: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(numbers, np.int64))
 
 
 def _joined(rows: Sequence[np.ndarray]) -> np.ndarray:

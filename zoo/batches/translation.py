@@ -30,6 +30,26 @@ class PairBatch(NamedTuple):
     src_text: list[str] | None = None
     tgt_text: list[str] | None = None
 
+    def targets(self) -> tuple[Tensor, Tensor]:
+        """`tgt` and `tgt_lengths`.
+
+        Raises:
+            ValueError: a batch for inference has none.
+        """
+        if self.tgt is None or self.tgt_lengths is None:
+            raise ValueError("this batch has no targets; give pad_batch those of its sentences")
+        return self.tgt, self.tgt_lengths
+
+    def references(self) -> list[str]:
+        """`tgt_text`.
+
+        Raises:
+            ValueError: a batch for training or inference has none.
+        """
+        if self.tgt_text is None:
+            raise ValueError("this batch has no reference translations; a score needs them as tgt_text")
+        return self.tgt_text
+
 
 def pad_batch(
     src: Sequence[Sequence[int]],

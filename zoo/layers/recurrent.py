@@ -11,7 +11,7 @@ Shapes: B batch, S or T steps, N sequences, P items of all of them, D directions
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +22,12 @@ from zoo.layers import kernels
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import recurrence, wide
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.module_list import ModuleList
 from zoo.layers.packed import Packing, pack, step_major, to_padded
 
 CellType = Literal["lstm", "gru"]
 State = tuple[Tensor, ...]
+Cells: TypeAlias = "Sequence[LSTMCell] | ModuleList[LSTMCell]"
 
 
 class LSTMCell(nn.Module):
@@ -101,7 +103,7 @@ def _cell_class(cell: str) -> type[LSTMCell]:
 
 
 def run_layer(
-    cells: Sequence[LSTMCell],
+    cells: Cells,
     inputs: Tensor,
     packing: Packing,
     rows: Tensor | None = None,
@@ -123,7 +125,8 @@ def run_layer(
     """
     kind, size, directions = CELLS[cells[0].kind], cells[0].hidden_size, len(cells)
     if start is None:
-        start = (wide(inputs[:0]).new_zeros(len(packing.last), directions * size),) * kind.state_size
+        zeros = wide(inputs[:0]).new_zeros(len(packing.last), directions * size)
+        start = tuple(zeros for _ in range(kind.state_size))
     if not packing.counts:  # nothing but empty sequences
         return start[0].new_zeros(0, directions * size), start
     first = tuple(x.unflatten(-1, (directions, size)).transpose(0, 1)[:, packing.ranks] for x in start)  # (D, N, H)
@@ -159,7 +162,7 @@ def _ends(states: Sequence[Tensor], first: Tensor, packing: Packing) -> Tensor:
 
 
 def _by_steps(
-    cells: Sequence[nn.Module], inputs: Tensor, packing: Packing, first: State, hidden_weights: Sequence[Tensor] | None
+    cells: Cells, inputs: Tensor, packing: Packing, first: State, hidden_weights: Sequence[Tensor] | None
 ) -> tuple[Tensor, State]:
     """The reference: each cell is called at each step."""
     outputs, ends = [], []
@@ -181,10 +184,10 @@ def _by_steps(
 
 
 def _fused(
-    cells: Sequence[LSTMCell], inputs: Tensor, packing: Packing, first: State, weights: Sequence[Tensor]
+    cells: Cells, inputs: Tensor, packing: Packing, first: State, weights: Sequence[Tensor]
 ) -> tuple[Tensor, State]:
     """torch's own, which is cuDNN's on a GPU. It has a second bias, which is 0 here."""
-    function, running = (torch.lstm if len(first) == 2 else torch.gru), packing.counts[0]
+    running = packing.counts[0]
     with torch.autocast(inputs.device.type, enabled=inputs.is_cuda and torch.is_autocast_enabled("cuda")):
         data = inputs if packing.order is None else inputs[packing.order[0]]
         parts = [
@@ -193,15 +196,18 @@ def _fused(
         ]
         parameters = [x for part in parts for x in part]
         start = tuple(x[:, :running].to(parameters[0].dtype).contiguous() for x in first)
-        counts, train = torch.tensor(packing.counts, device="cpu"), torch.is_grad_enabled()
-        given = (data.to(parameters[0].dtype), counts, start if len(start) == 2 else start[0], parameters)
-        outputs, *ends = function(*given, True, 1, 0.0, train, len(cells) == 2)
+        data, counts = data.to(parameters[0].dtype), torch.tensor(packing.counts, device="cpu")
+        train, both = torch.is_grad_enabled(), len(cells) == 2
+        if len(start) == 2:
+            outputs, *ends = torch.lstm(data, counts, start, parameters, True, 1, 0.0, train, both)
+        else:
+            outputs, *ends = torch.gru(data, counts, start[0], parameters, True, 1, 0.0, train, both)
     finals = tuple(torch.cat([wide(x), old[:, running:]], dim=1) for x, old in zip(ends, first, strict=True))
     return wide(outputs if packing.places is None else outputs[packing.places[0]]), finals
 
 
 def _by_kernel(
-    cells: Sequence[LSTMCell],
+    cells: Cells,
     inputs: Tensor,
     packing: Packing,
     rows: Tensor | None,
@@ -213,7 +219,7 @@ def _by_kernel(
     gates = functional.linear(
         inputs, torch.cat([cell.weight_input for cell in cells]), torch.cat([cell.bias for cell in cells])
     )
-    if packing.order is None:
+    if packing.order is None or packing.places is None:
         states = recurrence.steps(cells[0].update, gates, weights[0].unsqueeze(0), first, packing.counts)
         return states[0], tuple(_ends([x], old, packing) for x, old in zip(states, first, strict=True))
     counts = torch.tensor(packing.counts, device=inputs.device)
@@ -257,8 +263,8 @@ class RecurrentEncoder(nn.Module):
         directions = 2 if bidirectional else 1
         self.output_size = hidden_size * directions
         self.dropout = Dropout(dropout)
-        self.layers = nn.ModuleList(
-            nn.ModuleList(make(input_size if n == 0 else self.output_size, hidden_size) for _ in range(directions))
+        self.layers = ModuleList(
+            ModuleList(make(input_size if n == 0 else self.output_size, hidden_size) for _ in range(directions))
             for n in range(num_layers)
         )
 
@@ -311,7 +317,7 @@ class RecurrentDecoder(nn.Module):
         super().__init__()
         make = _cell_class(cell)
         self.hidden_size = hidden_size
-        self.cells = nn.ModuleList(make(hidden_size if n else input_size, hidden_size) for n in range(num_layers))
+        self.cells = ModuleList(make(hidden_size if n else input_size, hidden_size) for n in range(num_layers))
         self.dropout = Dropout(dropout)
 
     def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:

@@ -210,7 +210,7 @@ def beam_search(
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"n_best must be between 1 and beam_size = {beam_size}; got {n_best}")
     rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
-    batch, device, max_length = rules.batch, rules.device, rules.max_length
+    batch, device, limits = rules.batch, rules.device, rules.max_length
 
     tokens = torch.full((batch, 1), bos, device=device)  # live hypotheses (b, k), best first; k grows from 1 to K
     log_probs = torch.zeros(batch, 1, device=device)
@@ -239,7 +239,7 @@ def beam_search(
             )
 
         is_eos = tokens == eos
-        last = t + 1 >= max_length
+        last = t + 1 >= limits
         ending = (is_eos | last[:, None]) & ~done[:, None]
         ended = values.masked_fill(~ending, -_INF)
         trace = torch.stack((torch.full_like(tokens, t), parents, tokens), -1)
@@ -250,7 +250,7 @@ def beam_search(
         log_probs, parents, tokens = (x.gather(1, order) for x in (values, parents, tokens))
         steps.append((rows, tokens, parents, attn if return_attention else None))
 
-        norm = _length_norm(max_length, length_penalty).clamp(min=_length_norm(t + 2, length_penalty))
+        norm = _length_norm(limits, length_penalty).clamp(min=_length_norm(t + 2, length_penalty))
         done = done | last | (log_probs[:, 0] / norm <= pool[0][:, -1])
         if early_stopping:
             finished = finished + (ended > -_INF).sum(1)
@@ -262,9 +262,9 @@ def beam_search(
                 whole.index_copy_(0, rows, part)
             if not len(keep):
                 break
-            live = (tokens, parents, log_probs, history, pool, finished, done, rows, max_length, memory)
+            live = (tokens, parents, log_probs, history, pool, finished, done, rows, limits, memory)
             live = _take(live, keep)
-            tokens, parents, log_probs, history, pool, finished, done, rows, max_length, memory = live
+            tokens, parents, log_probs, history, pool, finished, done, rows, limits, memory = live
         first = torch.arange(len(rows), device=device) if keep is None else keep
         source = first[:, None] * width + parents  # (b, K) row of each hypothesis' parent among all b k of the step
         state = _map(partial(_reorder, source=source), state)
@@ -388,7 +388,7 @@ def _roll_out(
     rows = torch.arange(batch, device=device)  # sentence of each row still in the batch
     if width > 1:
         state = _map(lambda x: x.expand(-1, width, *x.shape[2:]), state)
-    steps = []
+    steps: list[tuple[Tensor, Tensor, Tensor | None]] = []
 
     for t in range(rules.horizon):
         logits, state, attn = step(tokens, state, memory, t)
@@ -415,14 +415,15 @@ def _roll_out(
     out = out.where((log_probs > -_INF)[..., None], rules.pad)
     lengths = (out != rules.pad).sum(-1)
     attn_weights = None
-    if steps[0][-1] is not None:
-        attn_weights = attn.new_zeros(*out.shape, attn.shape[-1])
-        for t, (rows, _, attn) in enumerate(steps):
+    for t, (rows, _, attn) in enumerate(steps):
+        if attn is not None:
+            if attn_weights is None:
+                attn_weights = attn.new_zeros(*out.shape, attn.shape[-1])
             attn_weights[rows, :, t] = attn * (t < lengths[rows])[..., None]
     return SearchResult(out, lengths, log_probs / _length_norm(lengths, length_penalty), log_probs, attn_weights)
 
 
-def _trace_back(pool: tuple[Tensor, Tensor, Tensor], steps: list[tuple], pad: int) -> SearchResult:
+def _trace_back(pool: tuple[Tensor, ...], steps: list[tuple], pad: int) -> SearchResult:
     """Follows the back-pointers of all finished hypotheses from their last token to their first.
 
     Args:
@@ -444,9 +445,9 @@ def _trace_back(pool: tuple[Tensor, Tensor, Tensor], steps: list[tuple], pad: in
         rows, step_tokens, parents, attn = steps[t]
         now = slot[rows]
         inside = (t < end)[rows]
-        tokens[rows, :, t] = step_tokens.gather(1, now).where(inside, last_token.where(t == end, pad)[rows])
+        tokens[rows, :, t] = step_tokens.gather(1, now).where(inside, last_token.where(end == t, pad)[rows])
         now = parents.gather(1, now).where(inside, now)
-        if attn is not None:
+        if attn is not None and attn_weights is not None:
             index = now[..., None].expand(-1, -1, attn.shape[-1])
             attn_weights[rows, :, t] = attn.gather(1, index) * (t <= end)[rows][..., None]
         slot = slot.index_copy(0, rows, now)

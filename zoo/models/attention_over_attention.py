@@ -31,6 +31,7 @@ from zoo.batches.reading import ClozeBatch
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.module_list import ModuleList
 from zoo.layers.packed import segment_ids, segment_softmax, to_padded
 from zoo.layers.recurrent import RecurrentEncoder
 from zoo.tasks.reading import ReadingModule
@@ -129,7 +130,7 @@ class AttentionOverAttentionReader(ReadingModule):
             RecurrentEncoder("gru", embedding_size, hidden_size, num_layers, dropout=dropout)
             for _ in range(2 - shared_encoder)
         ]
-        self.encoders = nn.ModuleList(encoders)
+        self.encoders = ModuleList(encoders)
         self.dropout = Dropout(dropout)
 
     def forward(self, batch: ClozeBatch) -> tuple[Tensor, Tensor | None]:

@@ -37,7 +37,7 @@ from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.translation import TranslationModule
 
 
-class KeyValueNMT(TranslationModule):
+class KeyValueNMT(TranslationModule[AttentionMemory]):
     """Encoder-decoder with additive attention to keys, which returns values.
 
     Args:
@@ -118,7 +118,8 @@ class KeyValueNMT(TranslationModule):
         alike.
         """
         if self.config["linear"]:
-            return memory.split([self.key_size, memory.size(-1) - self.key_size], dim=-1)
+            key, value = memory.split([self.key_size, memory.size(-1) - self.key_size], dim=-1)
+            return key, value
         sizes = [self.key_size // 2, memory.size(-1) // 2 - self.key_size // 2]
         forward_key, forward_value, backward_key, backward_value = memory.split(2 * sizes, dim=-1)
         return torch.cat([forward_key, backward_key], dim=-1), torch.cat([forward_value, backward_value], dim=-1)

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout, LockedDropout
 from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.layers.module_list import ModuleList
 from zoo.layers.packed import pack, step_major, to_padded
 from zoo.layers.recurrent import LSTMCell, run_layer
 from zoo.layers.window import window_mask, window_score, window_sum
@@ -173,7 +174,7 @@ class KeyValuePredictLM(LanguageModelModule):
         self.words = Words(
             vocab_size, embedding_size, hidden_size, tie_output, word_dropout, sampled_words, evaluation_temperature
         )
-        self.cells = nn.ModuleList(LSTMCell(size, out) for size, out in zip([embedding_size, *sizes], sizes))
+        self.cells = ModuleList(LSTMCell(size, out) for size, out in zip([embedding_size, *sizes], sizes))
         make = LockedDropout if locked_dropout else Dropout
         self.input_dropout, self.inner_dropout, self.dropout = make(input_dropout), make(inner_dropout), make(dropout)
         self.weight_dropout = Dropout(weight_dropout)
@@ -189,18 +190,16 @@ class KeyValuePredictLM(LanguageModelModule):
         *layers, past, known = state
         (batch, steps), length = inputs.shape, self.reader.length
         x, new = self.input_dropout(self.words(inputs.t())), []  # (T, B, E)
-        if lengths is None:
-            packing = step_major(steps, batch, inputs.device)
-        else:
-            packing, mask = pack(lengths, 1), lengths_to_mask(lengths, steps)
+        mask = None if lengths is None else lengths_to_mask(lengths, steps)
+        packing = step_major(steps, batch, inputs.device) if lengths is None else pack(lengths, 1)
         for n, cell in enumerate(self.cells):
             x = self.inner_dropout(x) if n else x
             weight = [self.weight_dropout(cell.weight_hidden)] if self.training and self.weight_dropout.p else None
-            flat = x.flatten(0, 1) if lengths is None else x.transpose(0, 1)[mask]
+            flat = x.flatten(0, 1) if mask is None else x.transpose(0, 1)[mask]
             flat, final = run_layer(
                 [cell], flat, packing, start=tuple(layers[2 * n : 2 * n + 2]), hidden_weights=weight
             )
-            x = flat.unflatten(0, (steps, batch)) if lengths is None else to_padded(flat, mask).transpose(0, 1)
+            x = flat.unflatten(0, (steps, batch)) if mask is None else to_padded(flat, mask).transpose(0, 1)
             new += final
         outputs = torch.cat([past.transpose(0, 1), x])  # (length + T, B, O)
         readouts, weights = self.reader(

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from zoo.layers.dropout import LockedDropout
 from zoo.layers.masking import masked_softmax
+from zoo.layers.module_list import ModuleList
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
 from zoo.layers.window import window_mask
@@ -125,7 +126,7 @@ class LSTMNLM(LanguageModelModule):
         if not 1 <= window <= 1000:  # no weight says how many there may be
             raise ValueError(f"window must be from 1 to 1,000; got {window:,}")
         self.words = Words(vocab_size, embedding_size, hidden_size, tie_output, word_dropout)
-        self.layers = nn.ModuleList(
+        self.layers = ModuleList(
             IntraAttentionLSTM(hidden_size if n else embedding_size, hidden_size, attention_size or hidden_size, window)
             for n in range(num_layers)
         )
@@ -138,7 +139,7 @@ class LSTMNLM(LanguageModelModule):
         known = torch.zeros(batch_size, dtype=torch.int64, device=self.device)
         return *(x for layer in self.layers for x in layer.start(batch_size)), known
 
-    def read(self, inputs: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, Tensor, State]:
+    def read(self, inputs: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None, State]:
         *layers, known = state
         steps, window = inputs.size(1), self.config["window"]
         lengths = torch.full_like(known, steps) if lengths is None else lengths

@@ -28,7 +28,7 @@ from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.translation import TranslationModule
 
 
-class LuongNMT(TranslationModule):
+class LuongNMT(TranslationModule[AttentionMemory]):
     """Encoder-decoder with Luong attention.
 
     Args:
@@ -144,7 +144,7 @@ class LuongNMT(TranslationModule):
     ) -> tuple[Tensor, tuple, Tensor]:
         """y_{t-1} (B, K, E), state -> readout (B, K, H), state, weights (B, K, S)."""
         if self.input_feeding:
-            fed, *state = state
+            fed, state = state[0], state[1:]
             embedded = torch.cat([embedded, fed.to(embedded.dtype)], dim=-1)
         hidden, state = self.decoder.step(embedded, state)  # h_t = RNN([y_{t-1}; h~_{t-1}], h_{t-1})
         readout, weights = self.attend(hidden, memory, t)

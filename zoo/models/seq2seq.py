@@ -33,7 +33,7 @@ class Summary(NamedTuple):
     vector: Tensor  # (B, H)
 
 
-class Seq2SeqNMT(TranslationModule):
+class Seq2SeqNMT(TranslationModule[Summary]):
     """Encoder-decoder without attention.
 
     Args:

@@ -198,7 +198,7 @@ class StructuredSelfAttention(TextClassifier):
         """The last hidden layer (B, H) and A (B, r, S) of each text."""
         texts = [(batch.tokens, batch.lengths)]
         if self.config["pair"]:
-            texts.append((batch.tokens2, batch.lengths2))
+            texts.append(batch.second())
         embeddings, weights = zip(*(self.embed_text(*text) for text in texts), strict=True)
         m = embeddings[0] if len(embeddings) == 1 else self.compare(*embeddings)
         return self.mlp(m), list(weights)
@@ -208,7 +208,8 @@ class StructuredSelfAttention(TextClassifier):
         weight.
         """
         logits, attention, found = self.read_related(batch)
-        loss = self._classification_loss(logits, batch.labels, self.config["label_smoothing"]) + self.penalty(attention)
+        loss = self._classification_loss(logits, batch.known_labels(), self.config["label_smoothing"])
+        loss = loss + self.penalty(attention)
         if found is not None:
             wanted = found.new_full((), torch.nan) if batch.scores is None else batch.scores
             # of no score at all the error is 0 and not left out, so that each parameter has a gradient
@@ -267,7 +268,7 @@ class StructuredSelfAttention(TextClassifier):
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         self.check_ready(self.tokenizer)
-        ids = self.tokenizer.encode_batch(texts)
+        ids = self.vocabulary.encode_batch(texts)
         found = torch.zeros(len(texts), self.config["hops"] * 2 * self.config["hidden_size"])
         for rows in groups_of_similar_size(list(map(len, ids))):
             batch = collate_texts([ids[n] for n in rows])

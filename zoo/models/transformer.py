@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.module_list import ModuleList
 from zoo.layers.multi_head import MultiHeadAttention
 from zoo.layers.positions import positions
 from zoo.tasks.embeddings import Embeddings
@@ -50,6 +51,7 @@ class TransformerMemory(NamedTuple):
 
 
 Attention = Callable[[], MultiHeadAttention]
+Source = tuple[Tensor, Tensor, Tensor]  # keys, values and mask for one decoder layer
 
 
 class Residual(nn.Module):
@@ -69,44 +71,47 @@ class Residual(nn.Module):
         return x if self.first else self.norm(x)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention and FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2)."""
+class Layer(nn.Module):
+    """What encoder and decoder have: self-attention and FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2)."""
 
-    def __init__(
-        self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]
-    ):
+    def __init__(self, size: int, attention: Attention, inner_size: int, norm: str, dropouts: tuple[float, float]):
         super().__init__()
         dropout, feedforward_dropout = dropouts
         self.self_attention = attention()
         self.after_self = Residual(size, norm, dropout)
         self.feedforward = nn.Sequential(
-            nn.Linear(size, feedforward_size),
+            nn.Linear(size, inner_size),
             nn.ReLU(),
             Dropout(feedforward_dropout),
-            nn.Linear(feedforward_size, size),
+            nn.Linear(inner_size, size),
         )
         self.after_feedforward = Residual(size, norm, dropout)
+
+    def feed(self, x: Tensor) -> Tensor:
+        """The last sub-layer: (B, N, D) -> (B, N, D)."""
+        return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x)))
+
+
+class EncoderLayer(Layer):
+    """Self-attention and FFN."""
 
     def forward(self, x: Tensor, mask: Tensor, show: bool = False) -> tuple[Tensor, Tensor | None]:
         """x (B, S, D), mask (B, 1, 1, S) -> (B, S, D), and the weights (B, H, S, S) if `show`."""
         y = self.after_self.before(x)
         found, weights = self.self_attention(y, *self.self_attention.project(y), mask, show=show)
-        x = self.after_self(x, found)
-        return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x))), weights
+        return self.feed(self.after_self(x, found)), weights
 
 
-class DecoderLayer(EncoderLayer):
+class DecoderLayer(Layer):
     """Self-attention to what is written, attention to the source, and FFN."""
 
-    def __init__(
-        self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]
-    ):
-        super().__init__(size, attention, feedforward_size, norm, dropouts)
+    def __init__(self, size: int, attention: Attention, inner_size: int, norm: str, dropouts: tuple[float, float]):
+        super().__init__(size, attention, inner_size, norm, dropouts)
         self.cross_attention = attention()
         self.after_cross = Residual(size, norm, dropouts[0])
 
     def forward(
-        self, x: Tensor, source: tuple[Tensor, Tensor, Tensor], show_self: bool = False, show_cross: bool = False
+        self, x: Tensor, source: Source, show_self: bool = False, show_cross: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Teacher forcing: x (B, T, D), keys, values and mask of the source -> (B, T, D), weights (B, H, T, T) and (B,
         H, T, S).
@@ -117,29 +122,26 @@ class DecoderLayer(EncoderLayer):
         return x, own, cross
 
     def step(
-        self, x: Tensor, past: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor, Tensor], show: bool
+        self, x: Tensor, past: tuple[Tensor, Tensor], source: Source, show: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
         """One position x (B, K, D) of each hypothesis, its keys and values so far (B, K, t, ...) -> (B, K, D), (B, K, t
         + 1, ...), weights.
         """
         y = self.after_self.before(x)
         new = self.self_attention.keys_and_values(y)  # (B, K, H * d_k) and (B, K, D)
-        past = tuple(torch.cat([old, part.unsqueeze(2)], dim=2) for old, part in zip(past, new, strict=True))
-        keys, values = (self.self_attention.split(part.flatten(0, 1)) for part in past)
-        found, _ = self.self_attention(y.flatten(0, 1).unsqueeze(1), keys, values)
+        keys, values = (torch.cat([old, part.unsqueeze(2)], dim=2) for old, part in zip(past, new, strict=True))
+        heads = (self.self_attention.split(part.flatten(0, 1)) for part in (keys, values))
+        found, _ = self.self_attention(y.flatten(0, 1).unsqueeze(1), *heads)
         x, cross = self.attend_source(self.after_self(x, found.view_as(x)), source, show)
-        return x, past, cross
+        return x, (keys, values), cross
 
-    def attend_source(
-        self, x: Tensor, source: tuple[Tensor, Tensor, Tensor], show: bool
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend_source(self, x: Tensor, source: Source, show: bool) -> tuple[Tensor, Tensor | None]:
         """The second and the third sub-layer: x (B, N, D) -> (B, N, D), weights (B, H, N, S)."""
         found, weights = self.cross_attention(self.after_cross.before(x), *source, show=show)
-        x = self.after_cross(x, found)
-        return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x))), weights
+        return self.feed(self.after_cross(x, found)), weights
 
 
-class TransformerNMT(MultiHeadTranslation):
+class TransformerNMT(MultiHeadTranslation[TransformerMemory]):
     """Transformer encoder-decoder.
 
     Args:
@@ -216,14 +218,13 @@ class TransformerNMT(MultiHeadTranslation):
         keys = (num_heads, key_size or model_size // num_heads, output_projection)
         attention = partial(MultiHeadAttention, model_size, *keys, attention_dropout)
         sizes = (model_size, attention, feedforward_size, norm, (dropout, feedforward_dropout))
-        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(decoder_layers))
+        self.encoder = ModuleList(EncoderLayer(*sizes) for _ in range(encoder_layers))
+        self.decoder = ModuleList(DecoderLayer(*sizes) for _ in range(decoder_layers))
         for matrix in self.parameters():
             if matrix.dim() == 2:
                 nn.init.xavier_uniform_(matrix)
-        self.encoder_norm, self.decoder_norm = (
-            nn.LayerNorm(model_size) if norm == "pre" else nn.Identity() for _ in range(2)
-        )
+        final = partial(nn.LayerNorm, model_size) if norm == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = final(), final()
         self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, model_size, shared_vocab, tie_output, model_size)
         if tie_output:
             self.embeddings.bridge = nn.Identity()  # readouts have the size of the embeddings
@@ -237,9 +238,8 @@ class TransformerNMT(MultiHeadTranslation):
 
     def _embed(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Embeddings (B, N, D) with the positions from `first` on."""
-        return self.dropout(
-            embedded + positions(embedded.size(1), embedded.size(-1), first, embedded.device).to(embedded.dtype)
-        )
+        places = positions(embedded.size(1), embedded.size(-1), first, embedded.device)
+        return self.dropout(embedded + places.to(embedded.dtype))
 
     def _encode(self, src: Tensor, src_lengths: Tensor, show: bool) -> tuple[TransformerMemory, list[Tensor | None]]:
         mask = lengths_to_mask(src_lengths, src.size(1))[:, None, None]
@@ -255,7 +255,7 @@ class TransformerNMT(MultiHeadTranslation):
         """Readouts (B, T, D), and outside training the weights (B, T, S) of the shown layer."""
         shown = None if self.training else self.config["shown_layer"] % len(self.decoder)
         x, _, cross = self._decode(tgt, memory, lambda n: n == shown, show_self=False)
-        return x, None if shown is None else self._shown(cross[shown])
+        return x, self._shown(None if shown is None else cross[shown])
 
     def _decode(
         self, tgt: Tensor, memory: TransformerMemory, show_cross: Callable[[int], bool], show_self: bool
@@ -270,7 +270,9 @@ class TransformerNMT(MultiHeadTranslation):
             cross.append(weights[1])
         return self.decoder_norm(x), own, cross
 
-    def step(self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+    def step(
+        self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int
+    ) -> tuple[Tensor, tuple, Tensor | None]:
         """A step whose state holds the keys (B, K, t, H * d_k) and values (B, K, t, D) of what is written, of each
         layer in turn.
         """
@@ -282,8 +284,10 @@ class TransformerNMT(MultiHeadTranslation):
             written, seen = written + past, weights if n == shown else seen
         return self.decoder_norm(x), written, self._shown(seen)
 
-    def _shown(self, weights: Tensor) -> Tensor:
+    def _shown(self, weights: Tensor | None) -> Tensor | None:
         head = self.config["shown_head"]
+        if weights is None:
+            return None
         return weights.mean(1) if head is None else weights[:, head]
 
     @torch.no_grad()
@@ -291,4 +295,4 @@ class TransformerNMT(MultiHeadTranslation):
         """All weights of a forward pass; arguments as of `forward`."""
         memory, encoder = self._encode(src, src_lengths, show=True)
         _, own, cross = self._decode(tgt, memory, lambda n: True, show_self=True)
-        return AttentionMaps(*map(torch.stack, (encoder, own, cross)))
+        return AttentionMaps(*(torch.stack([x for x in maps if x is not None]) for maps in (encoder, own, cross)))

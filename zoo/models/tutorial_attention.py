@@ -42,7 +42,7 @@ class Summary(NamedTuple):
     vector: Tensor  # (B, H)
 
 
-class TutorialAttentionNMT(TranslationModule):
+class TutorialAttentionNMT(TranslationModule[AttentionMemory | Summary]):
     """GRU encoder-decoder whose attention knows positions only, or without attention.
 
     Args:

@@ -45,7 +45,7 @@ class Alignment:
         }
 
 
-def pair_words(pair: Pair) -> tuple[list[str], list[str]]:
+def pair_words(pair: object) -> tuple[list[str], list[str]]:
     """Source and target words of what a user gives.
 
     Raises:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar, Literal, ParamSpec, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args, get_origin
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -46,6 +47,7 @@ from zoo.utils.atomic import new_folder, target_folder
 P = ParamSpec("P")
 T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
+Z = TypeVar("Z", bound="ZooModule")
 log = logging.getLogger(__name__)
 
 
@@ -90,10 +92,8 @@ class ZooModule(LightningModule):
         """Raises ValueError unless raw input can be read: `parts`, such as the tokenizer, are there, and the weights
         are float32 or 64.
         """
-        if any(part is None for part in parts):
-            raise ValueError(
-                "this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module"
-            )
+        for part in parts:
+            present(part)
         if (dtype := next(self.parameters()).dtype) not in (torch.float32, torch.float64):
             raise ValueError(
                 f"the weights must be float32 or float64; got {dtype}: call float(), and for speed compute under "
@@ -133,13 +133,29 @@ class ZooModule(LightningModule):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
+    @property
+    def data_module(self) -> Any:
+        """The data module of the run.
+
+        Raises:
+            ValueError: the trainer was given none.
+        """
+        data = self.trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]  # Lightning does not declare it
+        if data is None:
+            raise ValueError("this run needs a data module of zoo.data; give the trainer datamodule=..., not loaders")
+        return data
+
+    def of_all_processes(self, x: Tensor) -> Tensor:
+        """The tensors of all processes, (processes, ...); the tensor itself if there is only this one."""
+        return cast(Tensor, self.all_gather(x))  # declared for collections too
+
     def setup(self, stage: str) -> None:
         """Turns dropout on for training: pretrained models arrive in eval mode and Lightning would keep it."""
         if stage == "fit":
             self.train()
             self._random = None  # that of a checkpoint loaded for something else; the one to resume from comes later
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> OptimizerLRScheduler:
         """What a recipe says under `optimizer` and `lr_scheduler`; in Python they are attributes, e.g.
         `model.optimizer = partial(AdamW, lr=5e-4)`. The schedule counts optimiser steps.
         """
@@ -182,7 +198,8 @@ class ZooModule(LightningModule):
         items = self.trainer.strategy.reduce(torch.tensor(float(self._items), device=self.device), reduce_op="sum")
         self._items = 0
         scale = self.trainer.world_size / items.item()  # processes average their gradients
-        torch._foreach_mul_([p.grad for p in self.parameters() if p.grad is not None], scale)
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]  # it has no public name
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Puts class, configuration, assets and the state of the random numbers into a training checkpoint."""
@@ -191,7 +208,7 @@ class ZooModule(LightningModule):
         checkpoint["zoo_training"] = self.training_settings
         checkpoint["zoo_random"] = {}  # device -> (processes, bytes)
         for device in dict.fromkeys(["cpu", self.device.type]):  # in the same order in every process
-            states = self.all_gather(_generator(device).get_rng_state().to(self.device))
+            states = self.of_all_processes(_generator(device).get_rng_state().to(self.device))
             checkpoint["zoo_random"][device] = states.view(self.trainer.world_size, -1).cpu()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -344,11 +361,11 @@ class ZooModule(LightningModule):
         return push(self, repo_id, private=private, message=commit_message, token=token, card=card)
 
 
-def evaluated(verb: Callable[P, T]) -> Callable[P, T]:
+def evaluated(verb: Callable[Concatenate[Z, P], T]) -> Callable[Concatenate[Z, P], T]:
     """Makes a method of a model run in eval mode, whatever mode the model is in, and without gradients."""
 
     @functools.wraps(verb)
-    def run(self: ZooModule, *args: Any, **kwargs: Any) -> T:
+    def run(self: Z, *args: P.args, **kwargs: P.kwargs) -> T:
         with torch.no_grad(), self.evaluating() as model:
             return verb(model, *args, **kwargs)
 
@@ -364,7 +381,7 @@ def _without_dropout(model: M) -> M:
     for copied in copies.values():
         children = {name: child if child is None else copies[child] for name, child in copied._modules.items()}
         copied.__dict__["_modules"] = children
-    return copies[model]
+    return cast(M, copies[model])
 
 
 class _AsUsual(TorchFunctionMode):
@@ -434,6 +451,19 @@ def as_list(values: Any, verb: str, what: str = "a string or a list of strings")
     if not isinstance(values, Iterable):
         raise TypeError(f"{verb} takes {what}; got {type(values).__name__}")
     return list(values)
+
+
+def present(part: T | None) -> T:
+    """A tokenizer, or what else raw input needs.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if part is None:
+        raise ValueError(
+            "this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module"
+        )
+    return part
 
 
 def check_batch_size(batch_size: int) -> None:

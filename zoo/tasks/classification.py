@@ -15,7 +15,7 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from zoo.batches.classification import DocumentBatch, TextBatch, collate_documen
 from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
-from zoo.tasks.base import as_list, check_assets, check_finite, evaluated
+from zoo.tasks.base import as_list, check_assets, check_finite, evaluated, present
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, place_vectors
@@ -37,7 +37,8 @@ from zoo.utils.atomic import write_text
 MAX_LABELS = 2**14  # of a bundle
 RELATEDNESS = 1.0, 5.0  # the least and the greatest
 
-B = TypeVar("B")
+Batch = TypeVar("Batch", bound=TextBatch | DocumentBatch)
+Result = TypeVar("Result", bound="Classification | DocumentClassification")
 log = logging.getLogger(__name__)
 
 
@@ -151,8 +152,8 @@ def _write_html(path: str | os.PathLike, text: str) -> Path:
     return Path(path)
 
 
-class ClassificationModule(ScoredModule):
-    """Base class of the classifiers.
+class ClassificationModule(ScoredModule, Generic[Batch, Result]):
+    """Base class of the classifiers, by what they read and what they answer.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, num_classes,
     multi_label, embedding_size, word_dropout, label_smoothing; and has
@@ -180,13 +181,22 @@ class ClassificationModule(ScoredModule):
         if c.get("pair"):
             self.task = replace(self.task, input="pair", example='model.classify(("...", "...")).label')
 
+    @property
+    def vocabulary(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        return present(self.tokenizer)
+
     # ---- filled in by the model ----
 
-    def read(self, batch: Any) -> tuple[Tensor, Any]:
+    def read(self, batch: Batch) -> tuple[Tensor, Any]:
         """A batch -> logits (B, C) and the attention weights."""
         raise NotImplementedError
 
-    def read_related(self, batch: Any) -> tuple[Tensor, Any, Tensor | None]:
+    def read_related(self, batch: Batch) -> tuple[Tensor, Any, Tensor | None]:
         """As `read`, and the relatedness of each pair (B,), on the scale of the data's scores; None if the model does
         not tell it.
         """
@@ -204,11 +214,11 @@ class ClassificationModule(ScoredModule):
         """What a user gives -> token ids, words."""
         raise NotImplementedError
 
-    def collate(self, ids: Sequence[Any]) -> Any:
+    def collate(self, ids: Sequence[Any]) -> Batch:
         """Token ids of several texts -> a batch without labels."""
         raise NotImplementedError
 
-    def answers(self, choice: list[dict[str, Any]], attention: Any, words: Sequence[Any]) -> list[Any]:
+    def answers(self, choice: list[dict[str, Any]], attention: Any, words: Sequence[Any]) -> list[Result]:
         """Result objects, from the label, labels, probabilities and, if any, relatedness of each text, the attention
         and the words.
         """
@@ -216,7 +226,7 @@ class ClassificationModule(ScoredModule):
 
     # ---- training ----
 
-    def forward(self, batch: Any) -> tuple[Tensor, Any]:
+    def forward(self, batch: Batch) -> tuple[Tensor, Any]:
         """As `read`: a batch -> logits (B, C) and the attention weights."""
         return self.read(batch)
 
@@ -230,12 +240,11 @@ class ClassificationModule(ScoredModule):
         seen[tokens] = True
         return self.embedding(seen.nonzero().squeeze(1)), (seen.cumsum(0) - 1)[tokens]
 
-    def loss(self, batch: Any) -> tuple[Tensor, int]:
+    def loss(self, batch: Batch) -> tuple[Tensor, int]:
         """Summed loss of a batch in nats, with what the attention adds to it, and the number of its texts."""
         logits, attention = self.read(batch)
-        return self._classification_loss(logits, batch.labels, self.config["label_smoothing"]) + self.penalty(
-            attention
-        ), len(logits)
+        loss = self._classification_loss(logits, batch.known_labels(), self.config["label_smoothing"])
+        return loss + self.penalty(attention), len(logits)
 
     def _classification_loss(self, logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
         logits = wide(logits)
@@ -315,7 +324,7 @@ class ClassificationModule(ScoredModule):
             ValueError: no tokenizer, or a word that is several to it.
         """
         self.check_ready(self.tokenizer)
-        self._extend(len(self.tokenizer), self.tokenizer.extended(words))
+        self._extend(len(self.vocabulary), self.vocabulary.extended(words))
 
     def _extend(self, known: int, tokenizer: Tokenizer) -> None:
         self._give_rows(known, len(tokenizer))
@@ -332,7 +341,7 @@ class ClassificationModule(ScoredModule):
         if any(self.config[key] != value for key, value in labels.items()):
             self._new_classifier(**labels)
 
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss, count = self.loss(batch)
         self.log("train/loss", loss.detach() / count, prog_bar=True, batch_size=count)
         return self.normalize_gradient(loss, count)
@@ -343,17 +352,28 @@ class ClassificationModule(ScoredModule):
             self.device
         )
 
-    def score(self, batch: Any, scores: ClassScores, validating: bool) -> tuple[Tensor, int]:
+    def score(self, batch: Batch, scores: ClassScores, validating: bool) -> tuple[Tensor, int]:
         logits, attention, relatedness = self.read_related(batch)
-        scores.update(logits, batch.labels, **self.measure(attention))
-        if relatedness is not None and batch.scores is not None:
-            scores.relatedness.update(relatedness.clamp(*RELATEDNESS), batch.scores)
-        return self._classification_loss(logits, batch.labels), len(logits)
+        labels, wanted = batch.known_labels(), batch.scores if isinstance(batch, TextBatch) else None
+        scores.update(logits, labels, **self.measure(attention))
+        if relatedness is not None and wanted is not None and scores.relatedness is not None:
+            scores.relatedness.update(relatedness.clamp(*RELATEDNESS), wanted)
+        return self._classification_loss(logits, labels), len(logits)
 
     # ---- use ----
 
+    @overload
+    def classify(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+        self, texts: str | tuple[str, str]
+    ) -> Result: ...
+
+    @overload
+    def classify(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Result]: ...
+
     @evaluated
-    def classify(self, texts: Any) -> Any:
+    def classify(
+        self, texts: str | tuple[str, str] | Sequence[str] | Sequence[tuple[str, str]]
+    ) -> Result | list[Result]:
         """Classifies raw text.
 
         Args:
@@ -368,9 +388,8 @@ class ClassificationModule(ScoredModule):
             TypeError: `texts` is something else.
         """
         one = isinstance(texts, (str, tuple))
-        texts = [texts] if one else as_list(texts, "classify")
-        encoded = [self.encode(text) for text in self._checked(texts)]
-        results: list[Any] = [None] * len(texts)
+        encoded = [self.encode(text) for text in self._checked([texts] if one else as_list(texts, "classify"))]
+        results: list[Any] = [None] * len(encoded)
         for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):
             batch = self.collate([encoded[n][0] for n in rows])
             logits, attention, relatedness = self.read_related(_on(self.device, batch))
@@ -401,11 +420,12 @@ class ClassificationModule(ScoredModule):
         probabilities = logits.sigmoid() if self.config["multi_label"] else logits.softmax(-1)
         order = probabilities.argsort(descending=True).tolist()
         chosen = [n for n in order if probabilities[n] > 0.5] if self.config["multi_label"] else order[:1]
-        labels = [self.label_names[n] for n in chosen]
+        names = present(self.label_names)
+        labels = [names[n] for n in chosen]
         return {
             "label": labels[0] if labels else None,
             "labels": labels,
-            "probabilities": dict(zip(self.label_names, probabilities.tolist(), strict=True)),
+            "probabilities": dict(zip(names, probabilities.tolist(), strict=True)),
         }
 
     # ---- bundle ----
@@ -449,7 +469,7 @@ class ClassificationModule(ScoredModule):
         return torch.randint(UNK, self.config["vocab_size"], (length,), generator=generator).tolist()
 
 
-class TextClassifier(ClassificationModule):
+class TextClassifier(ClassificationModule[TextBatch, Classification]):
     """Base class of classifiers of texts that are rows of words, or of pairs of them; attention is a list of (B, hops,
     S).
     """
@@ -458,7 +478,7 @@ class TextClassifier(ClassificationModule):
 
     def encode(self, text: str | tuple[str, str]) -> tuple[list[list[int]], list[list[str]]]:
         parts = [text] if isinstance(text, str) else list(text)
-        return self.tokenizer.encode_batch(parts), [self.tokenizer.words(part) for part in parts]
+        return self.vocabulary.encode_batch(parts), [self.vocabulary.words(part) for part in parts]
 
     def collate(self, ids: Sequence[list[list[int]]]) -> TextBatch:
         firsts, *seconds = zip(*ids, strict=True)
@@ -484,7 +504,7 @@ class TextClassifier(ClassificationModule):
         return collate_texts(texts, self._example_labels(batch_size), texts2 if self.config.get("pair") else None)
 
 
-class DocumentClassifier(ClassificationModule):
+class DocumentClassifier(ClassificationModule[DocumentBatch, DocumentClassification]):
     """Base class of classifiers of documents; attention is (word weights (P,), sentence weights (N,)), flat as the
     batch.
     """
@@ -493,7 +513,7 @@ class DocumentClassifier(ClassificationModule):
     structure = "document"
 
     def encode(self, text: str) -> tuple[list[list[int]], list[list[str]]]:
-        return encode_document(text, self.tokenizer)
+        return encode_document(text, self.vocabulary)
 
     def collate(self, ids: Sequence[list[list[int]]]) -> DocumentBatch:
         return collate_documents(ids)
@@ -546,9 +566,9 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join([*map(repr, names[:10]), *["..."] * (len(names) > 10)])
 
 
-def _on(device: torch.device, batch: B) -> B:
+def _on(device: torch.device, batch: Batch) -> Batch:
     """The batch with its tensors on a device."""
-    return type(batch)(*(x.to(device) if isinstance(x, Tensor) else x for x in batch))
+    return batch._make(x.to(device) if isinstance(x, Tensor) else x for x in batch)
 
 
 def _size(ids: Any) -> int:

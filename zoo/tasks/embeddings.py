@@ -56,7 +56,7 @@ class Embeddings(nn.Module):
         """The source embeddings. A shared one is no submodule of its own: tools that replace modules must find it
         once.
         """
-        return self._modules.get("src_table", self.tgt_table)
+        return self.src_table if "src_table" in self._modules else self.tgt_table
 
     def extend(self, known: tuple[int, int], sizes: tuple[int, int], pieces: tuple[list, list] = ([], [])) -> None:
         """Gives source and target rows for more words, see zoo/tasks/vocabulary.py; what is shared or tied stays so.

@@ -4,13 +4,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple
 
 from torch import Tensor
 
 from zoo.batches.translation import pad_batch
 from zoo.tasks.base import evaluated
-from zoo.tasks.translation import TranslationModule
+from zoo.tasks.translation import Memory, TranslationModule
 from zoo.text import EOS
 
 
@@ -73,7 +73,7 @@ class Look:
         return heads_heatmap(path, columns, rows, maps[layer][list(chosen)], titles)
 
 
-class MultiHeadTranslation(TranslationModule):
+class MultiHeadTranslation(TranslationModule[Memory], Generic[Memory]):
     """Base class of translators whose attention has several heads."""
 
     def attention_maps(self, src: Tensor, src_lengths: Tensor, tgt: Tensor) -> AttentionMaps:
@@ -100,11 +100,13 @@ class MultiHeadTranslation(TranslationModule):
                 )
         if target is None:
             target = self.translate(source).text
-        src, tgt = self.src_tokenizer.encode(source), self.tgt_tokenizer.encode(target)
+        src_tokenizer, tgt_tokenizer = self.tokenizers
+        src, tgt = src_tokenizer.encode(source), tgt_tokenizer.encode(target)
         self._check_lengths([src, tgt])
         if not src or not tgt:
             raise ValueError("there is nothing to look at; give a sentence, and a translation that is not empty")
         batch = pad_batch([src], [tgt])
-        maps = self.attention_maps(*(x.to(self.device) for x in (batch.src, batch.src_lengths, batch.tgt[:, :-1])))
-        tokens = self.src_tokenizer.tokens([*src, EOS]), self.tgt_tokenizer.tokens([*tgt, EOS])
+        inputs = batch.src, batch.src_lengths, batch.targets()[0][:, :-1]
+        maps = self.attention_maps(*(x.to(self.device) for x in inputs))
+        tokens = src_tokenizer.tokens([*src, EOS]), tgt_tokenizer.tokens([*tgt, EOS])
         return Look(*tokens, *(part[:, 0].cpu() for part in maps))

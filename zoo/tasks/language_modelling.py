@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +32,7 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
-from zoo.tasks.base import ZooModule, as_list, check_assets, check_batch_size, evaluated, existing, finite
+from zoo.tasks.base import ZooModule, as_list, check_assets, check_batch_size, evaluated, existing, finite, present
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import EOS, PAD, UNK, Tokenizer
@@ -202,6 +202,15 @@ class LanguageModelModule(ZooModule):
         ] = {}  # by `self.training`: a validation in the middle of an epoch leaves the other alone
         self._totals: Tensor | None = None
 
+    @property
+    def vocabulary(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        return present(self.tokenizer)
+
     # ---- filled in by the model ----
 
     def start(self, batch_size: int) -> State:
@@ -281,8 +290,8 @@ class LanguageModelModule(ZooModule):
             ValueError: no tokenizer, or a word that is several to it.
         """
         self._checked([], "extend_vocabulary")
-        extended = self.tokenizer.extended(words)
-        self._give_rows(len(self.tokenizer), len(extended))
+        extended = self.vocabulary.extended(words)
+        self._give_rows(len(self.vocabulary), len(extended))
         self.tokenizer = extended
 
     def _give_rows(self, known: int, size: int) -> None:
@@ -309,7 +318,7 @@ class LanguageModelModule(ZooModule):
     test_step = validation_step
 
     def on_test_epoch_end(self) -> None:
-        values, name = self._values(), self.trainer.datamodule.test_names[0]
+        values, name = self._values(), self.data_module.test_names[0]
         for key, value in values.items():
             self.log(f"test/{name}/{key}", value)
         self.print("\n".join([f"\n{name}, fp32", *(f"  {key:16}{value:8.4f}" for key, value in values.items())]))
@@ -333,7 +342,10 @@ class LanguageModelModule(ZooModule):
         """loss, perplexity; with attention mean_distance, and share_1 to share_5 of the weight so many words back; of
         all processes.
         """
-        loss, labels, *seen = sum(gathered([self._totals.cpu()])).tolist()
+        if self._totals is None:
+            raise ValueError("there is no text to measure; give validation and test data with a word at least")
+        totals = self._totals.cpu()
+        loss, labels, *seen = sum(gathered([totals]), torch.zeros_like(totals)).tolist()
         values = {"loss": loss / labels, "perplexity": _perplexity(loss / labels)}
         if seen and seen[0]:
             shares = [weight / seen[0] for weight in seen[1:]]
@@ -346,7 +358,7 @@ class LanguageModelModule(ZooModule):
         super().on_save_checkpoint(checkpoint)
         carried = self._carried.get(True, ())
         checkpoint["zoo_carried"] = [
-            self.all_gather(x).reshape(len(x) * self.trainer.world_size, *x.shape[1:]).cpu() for x in carried
+            self.of_all_processes(x).reshape(len(x) * self.trainer.world_size, *x.shape[1:]).cpu() for x in carried
         ]
 
     def make_room(self, config: Mapping[str, Any]) -> None:
@@ -360,6 +372,38 @@ class LanguageModelModule(ZooModule):
             self._carried[True] = tuple(x.tensor_split(processes)[rank] for x in carried)
 
     # ---- use ----
+
+    @overload
+    def complete(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+        self,
+        texts: str = ...,
+        max_words: int = ...,
+        min_words: int = ...,
+        n_best: int = ...,
+        beam_size: int | None = ...,
+        length_penalty: float = ...,
+        no_repeat_ngram: int = ...,
+        allow_unk: bool = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+    ) -> Completion: ...
+
+    @overload
+    def complete(
+        self,
+        texts: Sequence[str],
+        max_words: int = ...,
+        min_words: int = ...,
+        n_best: int = ...,
+        beam_size: int | None = ...,
+        length_penalty: float = ...,
+        no_repeat_ngram: int = ...,
+        allow_unk: bool = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+    ) -> list[Completion]: ...
 
     @evaluated
     def complete(
@@ -375,7 +419,7 @@ class LanguageModelModule(ZooModule):
         temperature: float | None = None,
         top_k: int = 0,
         batch_size: int = 64,
-    ) -> "Completion | list[Completion]":
+    ) -> Completion | list[Completion]:
         """Writes on, to the end of the line.
 
         Args:
@@ -415,7 +459,7 @@ class LanguageModelModule(ZooModule):
             "temperature": temperature,
             "top_k": top_k,
         }
-        unused = range(len(self.tokenizer), self.config["vocab_size"])  # rows of the output layer that no word has
+        unused = range(len(self.vocabulary), self.config["vocab_size"])  # rows of the output layer that no word has
         options["forbid"] = (*unused,) if allow_unk else (UNK, *unused)
         results: list[Any] = [None] * len(texts)
         for group in _groups([len(row) for row in rows], batch_size):
@@ -424,6 +468,14 @@ class LanguageModelModule(ZooModule):
             ):
                 results[n] = result
         return results[0] if one else results
+
+    @overload
+    def perplexity(  # pyright: ignore[reportOverlappingOverload]  # as of `complete`
+        self, texts: str, batch_size: int = ...
+    ) -> float: ...
+
+    @overload
+    def perplexity(self, texts: Sequence[str], batch_size: int = ...) -> list[float]: ...
 
     @evaluated
     def perplexity(self, texts: str | Sequence[str], batch_size: int = 16) -> float | list[float]:
@@ -478,15 +530,15 @@ class LanguageModelModule(ZooModule):
     def _line(self, line: str) -> list[int]:
         """Words of a line. To a model of tokenised text an unknown word may be a known one in lower case or without the
         punctuation marks around it, and a number may be N."""
-        ids = self.tokenizer.encode(line)
-        if self.tokenizer.kind != "word" or UNK not in ids:
+        ids = self.vocabulary.encode(line)
+        if self.vocabulary.kind != "word" or UNK not in ids:
             return ids
         return [i for word in line.split() for i in self._word(word)]
 
     def _word(self, word: str) -> list[int]:
         bare = word.strip(_PUNCTUATION)
         forms = [word, word.lower(), bare, bare.lower(), *["N"] * bool(_NUMBER.fullmatch(bare))]
-        return next((ids for form in forms if UNK not in (ids := self.tokenizer.encode(form))), [UNK])
+        return next((ids for form in forms if UNK not in (ids := self.vocabulary.encode(form))), [UNK])
 
     def _follow(self, rows: list[list[int]], visit: Callable[[int, Tensor, Tensor | None], None]) -> State:
         """Reads texts some steps at a time; visit(first step, readouts, weights) sees each piece. Returns the state."""
@@ -534,9 +586,9 @@ class LanguageModelModule(ZooModule):
             weights = torch.cat([before, weights[n, 0, : len(added[0])]]).cpu()
         return Completion(
             text=n_best[0][0],
-            continuation=self.tokenizer.decode(added[0]),
+            continuation=self.vocabulary.decode(added[0]),
             score=n_best[0][1],
-            tokens=self.tokenizer.tokens([*ids, *added[0]]),
+            tokens=self.vocabulary.tokens([*ids, *added[0]]),
             given=len(ids),
             attention=weights,
             n_best=n_best,
@@ -544,11 +596,11 @@ class LanguageModelModule(ZooModule):
 
     def _joined(self, text: str, ids: list[int], added: list[int]) -> str:
         """The text as it was given, with what was added."""
-        text, more = text.rstrip(" "), self.tokenizer.decode(added)
-        if self.tokenizer.kind in ("word", "word_punct"):
+        text, more = text.rstrip(" "), self.vocabulary.decode(added)
+        if self.vocabulary.kind in ("word", "word_punct"):
             return f"{text} {more}" if more and text and text[-1] != "\n" else text + more
         line = ids[len(ids) - ids[::-1].index(EOS) :] if EOS in ids else ids
-        return text + self.tokenizer.decode([*line, *added])[len(self.tokenizer.decode(line)) :]
+        return text + self.vocabulary.decode([*line, *added])[len(self.vocabulary.decode(line)) :]
 
     # ---- bundle and tests ----
 

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
-from zoo.tasks.base import as_list, check_assets, check_finite, evaluated
+from zoo.tasks.base import as_list, check_assets, check_finite, evaluated, present
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.text import EOS, UNK, Tokenizer
@@ -116,6 +116,15 @@ class ReadingModule(ScoredModule):
     def __init__(self):
         super().__init__()
 
+    @property
+    def vocabulary(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        return present(self.tokenizer)
+
     # ---- filled in by the model ----
 
     def forward(self, batch: ClozeBatch) -> tuple[Tensor, Tensor | None]:
@@ -145,7 +154,8 @@ class ReadingModule(ScoredModule):
         found = torch.full(mask.shape, -1.0, device=mask.device)
         found[mask] = self.candidate_probabilities(probabilities, batch)
         best = to_padded(batch.candidates, mask).gather(1, found.argmax(1, keepdim=True)).squeeze(1)
-        return (best == batch.answers) & (batch.answers >= 0)
+        answers = batch.known_answers()
+        return (best == answers) & (answers >= 0)
 
     # ---- training ----
 
@@ -159,8 +169,8 @@ class ReadingModule(ScoredModule):
     def _loss(self, batch: ClozeBatch) -> tuple[Tensor, int, Tensor]:
         weights, _ = self(batch)
         probabilities = self.word_probabilities(weights, batch)
-        there = batch.answers >= 0
-        index = (batch.answers + batch.first_words())[there]
+        answers = batch.known_answers()
+        index = (answers + batch.first_words())[answers >= 0]
         loss = -probabilities[index].clamp(min=torch.finfo(probabilities.dtype).tiny).log().sum()
         return loss, len(index), probabilities
 
@@ -182,7 +192,7 @@ class ReadingModule(ScoredModule):
     def training_step(self, batch: ClozeBatch, batch_idx: int) -> Tensor:
         loss, count = self.loss(batch)
         self.log("train/loss", loss.detach() / max(count, 1), prog_bar=True, batch_size=max(count, 1))
-        if absent := len(batch.answers) - count:
+        if absent := len(batch.known_answers()) - count:
             self.log("train/absent_answers", float(absent), reduce_fx="sum", on_step=False, on_epoch=True)
         return self.normalize_gradient(loss, count)
 
@@ -195,6 +205,19 @@ class ReadingModule(ScoredModule):
         return loss, count
 
     # ---- use ----
+
+    @overload
+    def answer(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+        self, document: str, query: str, candidates: Sequence[str] | None = ...
+    ) -> Reading: ...
+
+    @overload
+    def answer(
+        self,
+        document: str | Sequence[str],
+        query: Sequence[str],
+        candidates: Sequence[Sequence[str] | None] | None = ...,
+    ) -> list[Reading]: ...
 
     @evaluated
     def answer(
@@ -260,7 +283,7 @@ class ReadingModule(ScoredModule):
                 raise TypeError(f"{where}candidates must be a list of strings; got {candidates!r:.50}")
             candidates = [unicodedata.normalize("NFC", word) for word in listed]
         keep = {BLANK, *(candidates or ())}
-        words, asked = (split_words(text, self.tokenizer, keep) for text in (document, query))
+        words, asked = (split_words(text, self.vocabulary, keep) for text in (document, query))
         for name, found in (("document", words), ("query", asked)):
             if not found:
                 raise ValueError(f"{where}the {name} has no words; give a text")
@@ -273,7 +296,7 @@ class ReadingModule(ScoredModule):
                 f"{where}there is no candidate; give some, or None to choose from all words of the document"
             )
         for word in candidates:
-            if split_words(word, self.tokenizer, keep) != [word]:
+            if split_words(word, self.vocabulary, keep) != [word]:
                 raise ValueError(f"{where}a candidate must be one word of the document; got {word!r}")
         if not set(candidates) & set(words):
             given = ", ".join(map(repr, candidates[:10]))
@@ -288,13 +311,14 @@ class ReadingModule(ScoredModule):
 
     def _answers(self, questions: list[tuple[list[str], list[str], list[str]]]) -> list[Reading]:
         numbers: dict[str, int] = {}
-        texts = [
-            [np.array([numbers.setdefault(word, len(numbers)) for word in text], np.int64) for text in q]
-            for q in questions
-        ]
-        ids = np.array([word_id(word, self.tokenizer) for word in numbers], np.int64)
-        batch = collate_questions(*zip(*texts, strict=True), None, ids)
-        batch = ClozeBatch(*(x if x is None else x.to(self.device) for x in batch))
+
+        def numbered(words: list[str]) -> np.ndarray:
+            return np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
+
+        texts = [[numbered(words) for words in question] for question in questions]
+        documents, queries, candidates = ([text[part] for text in texts] for part in range(3))
+        ids = np.array([word_id(word, self.vocabulary) for word in numbers], np.int64)
+        batch = collate_questions(documents, queries, candidates, None, ids).to(self.device)
         weights, query_weights = self(batch)
         found = check_finite(self.candidate_probabilities(self.word_probabilities(weights, batch), batch).cpu())
         by_document = weights.cpu().split(batch.document_lengths.tolist())

@@ -20,7 +20,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -127,12 +127,12 @@ class Reranker:
             if value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}")
         reader.check_ready(reader.tokenizer)
-        documents = [split_words(text, reader.tokenizer) for text in texts]
+        documents = [split_words(text, reader.vocabulary) for text in texts]
         if not any(documents):
             raise ValueError("the n-gram models need texts with words; got none")
-        classes = tuple(_clusters(reader.embedding.weight.detach()[: len(reader.tokenizer)], num_classes).tolist())
+        classes = tuple(_clusters(reader.embedding.weight.detach()[: len(reader.vocabulary)], num_classes).tolist())
         of_classes = NGramModel(
-            ([classes[word_id(word, reader.tokenizer)] for word in words] for words in documents), order
+            ([classes[word_id(word, reader.vocabulary)] for word in words] for words in documents), order
         )
         unweighted = cls(
             reader, n_best, NGramModel(documents, order), of_classes, classes, dict.fromkeys(FEATURES, 0.0)
@@ -150,6 +150,19 @@ class Reranker:
                 "give more, or a larger n_best"
             )
         return replace(unweighted, weights=dict(zip(FEATURES, _learn(found).tolist(), strict=True)))
+
+    @overload
+    def answer(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+        self, document: str, query: str, candidates: Sequence[str] | None = ...
+    ) -> Reading: ...
+
+    @overload
+    def answer(
+        self,
+        document: str | Sequence[str],
+        query: Sequence[str],
+        candidates: Sequence[Sequence[str] | None] | None = ...,
+    ) -> list[Reading]: ...
 
     def answer(self, document: Any, query: Any, candidates: Any = None) -> Reading | list[Reading]:
         """As `ReadingModule.answer`, with the N best candidates ranked again.
@@ -180,7 +193,7 @@ class Reranker:
         rows = []
         for word in candidates:
             filled = [word if asked == BLANK else asked for asked in reading.query]
-            classes = [self.classes[word_id(part, self.reader.tokenizer)] for part in filled]
+            classes = [self.classes[word_id(part, self.reader.vocabulary)] for part in filled]
             scores = [
                 model.log_probability(text)
                 for model, text in ((self.global_model, filled), (local, filled), (self.class_model, classes))
@@ -210,7 +223,7 @@ def _clusters(vectors: Tensor, count: int, rounds: int = 20) -> Tensor:
     """k-means: vectors (V, E) -> number of the cluster of each, (V,)."""
     start = torch.randperm(len(vectors), generator=torch.Generator().manual_seed(0))[:count]
     vectors = vectors.cpu().double()
-    centres = vectors[start]
+    centres, nearest = vectors[start], start.new_zeros(len(vectors))
     for _ in range(rounds):
         nearest = torch.cdist(vectors, centres).argmin(1)
         sizes = torch.bincount(nearest, minlength=len(centres)).unsqueeze(1)

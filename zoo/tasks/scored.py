@@ -14,6 +14,7 @@ class Scores(Protocol):
 
     def compute(self) -> dict[str, float]:
         """Values by name, of all processes; an attribute `signatures` may say how some were computed."""
+        ...
 
 
 class ScoredModule(ZooModule):
@@ -45,18 +46,20 @@ class ScoredModule(ZooModule):
             with torch.autocast(
                 self.device.type, enabled=False
             ):  # a score does not depend on the precision of the training
-                self._val_loss.update(*self.score(batch, self._scores["val"], validating=True))
+                loss = self.score(batch, self._scores["val"], validating=True)
+            if loss is not None:
+                self._val_loss.update(*loss)
 
     def on_validation_epoch_end(self) -> None:
         self.log("val/loss", self._val_loss.compute(), prog_bar=True)
         self._report("val", "val", validating=True)
 
     def on_test_epoch_start(self) -> None:
-        self._scores = {name: self.new_scores() for name in self.trainer.datamodule.test_names}
+        self._scores = {name: self.new_scores() for name in self.data_module.test_names}
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         if batch is not None:
-            name = self.trainer.datamodule.test_names[dataloader_idx]
+            name = self.data_module.test_names[dataloader_idx]
             with torch.autocast(self.device.type, enabled=False):
                 self.score(batch, self._scores[name], validating=False)
 

@@ -68,7 +68,7 @@ def _of_words(rows: Tensor, known: int) -> Tensor:
     return words if len(words) else rows.detach()
 
 
-def _set_rows(parameter: nn.Parameter, first: int, rows: Tensor) -> None:
+def _set_rows(parameter: Tensor, first: int, rows: Tensor) -> None:
     old = parameter.detach()
     parameter.data = torch.cat([old[:first], rows.to(old), old[first + len(rows) :]])
     parameter.grad = None

@@ -43,7 +43,9 @@ def plain(*names: str) -> Iterator[None]:
 
 def usable(name: str, *tensors: Tensor | None) -> bool:
     """Whether the kernel of this name may stand in for plain torch in a call with these tensors."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():
+    if torch.compiler.is_compiling() or torch.onnx.is_in_onnx_export():
+        return False
+    if torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]  # public, but torch does not list it
         return False
     if name in _off.get() or os.environ.get("ZOO_PLAIN", "0") not in ("", "0"):
         return False

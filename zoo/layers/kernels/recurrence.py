@@ -110,7 +110,7 @@ class _LSTM(torch.autograd.Function):
         return states, cells
 
     @staticmethod
-    def backward(ctx, grad_states, grad_cells):
+    def backward(ctx, grad_states, grad_cells):  # pyright: ignore[reportIncompatibleMethodOverride]  # torch declares any number
         gates, weight, hidden, cell, acts, states, cells, squashed = ctx.saved_tensors
         if is_differentiated_again():
             found = gradients_of_plain(_plain(ctx), (gates, weight, hidden, cell), (grad_states, grad_cells))
@@ -179,7 +179,7 @@ class _GRU(torch.autograd.Function):
         return states
 
     @staticmethod
-    def backward(ctx, grad_states):
+    def backward(ctx, grad_states):  # pyright: ignore[reportIncompatibleMethodOverride]  # torch declares any number
         gates, weight, hidden, acts, inner, states = ctx.saved_tensors
         if is_differentiated_again():
             found = gradients_of_plain(_plain(ctx), (gates, weight, hidden), (grad_states,))
