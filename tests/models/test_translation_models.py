@@ -235,7 +235,7 @@ def test_bad_arguments(cls):
         ),
         ("LuongNMT", {"cell": "rnn"}, "cell must be one of 'lstm', 'gru'; got 'rnn'"),
         ("LuongNMT", {"hidden_size": 7}, "hidden_size must be even"),
-        ("LuongNMT", {"attentional_state": False}, "set input_feeding to false where attentional_state is false"),
+        ("LuongNMT", {"attentional_state": False}, "set input_feeding to false if attentional_state is false"),
         ("LuongNMT", {"window": 0}, "window must be at least 1; got 0"),
         (
             "LuongNMT",
