@@ -155,7 +155,7 @@ class StructuredSelfAttention(TextClassifier):
                 f"{str(pair).lower()}"
             )
         if bool(row_units) != bool(column_units):
-            raise ValueError(f"row_units and column_units must both be 0 or above 0; got {row_units} and {column_units}")
+            raise ValueError(f"row_units and column_units must be set together; got {row_units} and {column_units}")
         self.embedding = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.encoder = RecurrentEncoder("lstm", embedding_size, hidden_size, num_layers, dropout=dropout)
