@@ -64,7 +64,7 @@ def not_possible(why):
 
 NOT_TEXT = r"line 1: byte 0x\w\w \(number 1 of the line\) is not utf-8 text; "
 GONE = "no such file or folder"
-DENIED = "permission denied; change its rights, or give another file or folder"
+DENIED = "permission denied; change the permissions, or give another path"
 CHECKPOINT = dict.fromkeys(("foreign", "code", "truncated", "empty"), "x.ckpt is not a checkpoint, or is damaged") | {
     "folder": "x.ckpt is not a file; give the path of a checkpoint",
     "pipe": "x.ckpt is not a file; give the path of a checkpoint",
@@ -557,8 +557,8 @@ FILE = {
 }
 FOLDER = FILE | dict.fromkeys(("taken", "pipe"), "exists and is no folder; give a new or an empty folder")
 RUN = {
-    "taken": "a part of this path is a file, and no folder; give another place",
-    "pipe": "a part of this path is a file, and no folder; give another place",
+    "taken": "a part of this path is a file, not a folder; give another path",
+    "pipe": "a part of this path is a file, not a folder; give another path",
     "rights": DENIED,
     "full": FULL_DISK,
     "read-only": READ_ONLY + FIRST,

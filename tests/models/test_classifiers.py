@@ -363,7 +363,7 @@ def test_what_classify_does_not_take(reader):
         (
             AttentionClassifier,
             {"attention": "local_p", "score": "location"},
-            "score 'location' goes with attention 'global' only",
+            "score 'location' works only with attention 'global'",
         ),
     ],
 )

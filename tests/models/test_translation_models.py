@@ -240,7 +240,7 @@ def test_bad_arguments(cls):
         (
             "LuongNMT",
             {"score": "location", "attention": "local_p"},
-            "score 'location' goes with attention 'global' only",
+            "score 'location' works only with attention 'global'",
         ),
         ("BahdanauNMT", {"decoder": "lstm"}, "decoder must be one of 'gru', 'conditional_gru'; got 'lstm'"),
         ("TransformerNMT", {"norm": "none"}, "norm must be one of 'post', 'pre'; got 'none'"),

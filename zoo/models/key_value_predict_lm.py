@@ -42,7 +42,7 @@ class _Plain(nn.Module):
         super().__init__()
 
     def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Outputs (length + T, B, O), `known` (B,) of the first `length` exist -> readouts (T, B, K), weights or None."""
+        """Outputs (length + T, B, O), `known` (B,) of the first `length` real -> readouts (T, B, K), weights/None."""
         return outputs, None
 
 
