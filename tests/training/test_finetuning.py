@@ -250,7 +250,7 @@ def test_labels_in_python(caplog):
     )
     assert all(torch.equal(t, model.state_dict()[name]) for name, t in body.items())
     assert list(model.classify("a film").probabilities) == ["b", "a", "c"]
-    with pytest.raises(ValueError, match="a classifier tells two labels or more apart; got only 'a'"):
+    with pytest.raises(ValueError, match="a classifier needs at least two labels; got only 'a'"):
         model.replace_labels(["a"])
     model.replace_labels(["a"], multi_label=True)
     assert model.config["multi_label"] and model.classify("a film").labels in ([], ["a"])
