@@ -507,7 +507,7 @@ def test_labels_of_other_names_begin_anew_and_those_of_the_same_do_not(folder, c
     assert (
         main(["test", "--config", "tiny.yaml", "--data.test", "mine.tsv"]) == 2
     )  # of the weight itself: nothing is replaced
-    assert "label 'good' is none of those of the training text, 'negative', 'positive'" in capsys.readouterr().err
+    assert "label 'good' is not in the training text, which has 'negative', 'positive'" in capsys.readouterr().err
     _reviews(["good", "bad", "other"], name="more.tsv")
     assert (
         _fit("--ckpt_path", "last", "--data.train", "more.tsv", "--trainer.max_steps", "2") == 2

@@ -187,7 +187,7 @@ class ClassificationModule(ScoredModule):
         raise NotImplementedError
 
     def read_related(self, batch: Any) -> tuple[Tensor, Any, Tensor | None]:
-        """As `read`, plus the relatedness of each pair (B,) on the data's scale, or None if the model does not predict it."""
+        """As `read`, plus the relatedness of each pair (B,) on the data's scale, or None if not predicted."""
         return *self.read(batch), None
 
     def penalty(self, attention: Any) -> Tensor | float:
@@ -207,7 +207,7 @@ class ClassificationModule(ScoredModule):
         raise NotImplementedError
 
     def answers(self, choice: list[dict[str, Any]], attention: Any, words: Sequence[Any]) -> list[Any]:
-        """Result objects, from label, labels, probabilities and relatedness of each text, the attention and the words."""
+        """Result objects, from the label, labels, probabilities and relatedness of each text, attention and words."""
         raise NotImplementedError
 
     # ---- training ----
@@ -481,7 +481,7 @@ class TextClassifier(ClassificationModule):
 
 
 class DocumentClassifier(ClassificationModule):
-    """Base class of document classifiers; attention is word weights (P,) and sentence weights (N,), flat like the batch."""
+    """Base class of document classifiers; attention is word weights (P,), sentence weights (N,), flat like it."""
 
     task = replace(ClassificationModule.task, result=DocumentClassification)
     structure = "document"

@@ -220,12 +220,12 @@ class LanguageModelModule(ZooModule):
     # ---- training ----
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Reads texts from the beginning: inputs (B, T) -> logits of the next words (B, T, V), weights (B, T, L) or None."""
+        """Reads whole texts: inputs (B, T) -> logits of the next words (B, T, V), weights (B, T, L) or None."""
         readouts, weights, _ = self.read(inputs, self.start(len(inputs)))
         return self.words.logits(readouts), weights
 
     def loss(self, batch: LMBatch) -> tuple[Tensor, int]:
-        """Summed loss in nats over the labels, and their number; continues the previous batch unless it is the first."""
+        """Summed loss in nats over the labels, and their number; continues the previous batch unless `first`."""
         readouts, _ = self._go_on(batch)
         real = batch.labels != PAD
         return self.words.loss(readouts[real], batch.labels[real]), int(real.sum())
