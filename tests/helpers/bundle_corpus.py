@@ -477,7 +477,7 @@ CASES = [
     Case("beam a million", "translator", _args(beam_size=10**6), "beam_size must be from 1 to 100; got 1,000,000"),
     Case("beam 0", "captioner", _args(beam_size=0), "beam_size must be at least 1; got 0"),
     Case("length penalty 400", "translator", _args(length_penalty=400.0), "length_penalty must be from -10 to 10"),
-    Case("score without its attention", "translator", _args(score="location", attention="local_p"), "goes with attention 'global' only"),
+    Case("score without its attention", "translator", _args(score="location", attention="local_p"), "works only with attention 'global'"),
     Case("classes 1", "document", _args(num_classes=1), "num_classes must be at least 2"),
     Case("image a billion", "captioner", _args(image_size=10**9), "image_size must be at most 1,024 pixels"),
     Case("image 0", "captioner", _args(image_size=0), "image_size must be at least 1; got 0"),

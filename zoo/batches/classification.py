@@ -20,9 +20,8 @@ class TextBatch(NamedTuple):
         lengths: (B,) int64, number of words; 0 for an empty text.
         labels: (B,) int64; or (B, C) float32 of 0 and 1 if a text can have several of C labels; None at inference.
         tokens2: (B, S2) int64, the second text of each pair; None if there are no pairs.
-        lengths2: (B,) int64, the same for the second text.
-        scores: (B,) float32, a number that each text, or pair, has beside its label, NaN where it has none; None if
-            none has.
+            scores: (B,) float32, an additional number for each text or pair, NaN where it has none; None if none has
+                any.
     """
 
     tokens: Tensor
@@ -51,10 +50,10 @@ class TextBatch(NamedTuple):
         return _known(self.labels)
 
     def select(self, rows: Rows) -> "TextBatch":
-        """The batch of some of the texts, at most as wide as this one.
+        """The sub-batch of some of the texts, at most as wide as this one.
 
         Args:
-            rows: a slice, or numbers of texts.
+            rows: a slice, or indices of texts.
         """
         index = torch.arange(len(self.lengths), device=self.lengths.device)[rows]
         first = _narrow(self.tokens[index], self.lengths[index])
@@ -65,12 +64,12 @@ class TextBatch(NamedTuple):
 
 
 class DocumentBatch(NamedTuple):
-    """`B` documents of `N` sentences of `P` words in all, one after the other, without any padding.
+    """`B` documents with `N` sentences and `P` words in all, concatenated without any padding.
 
     Attributes:
         words: (P,) int64, the words of the first sentence of the first document first.
-        sentence_lengths: (N,) int64, words of each sentence, at least 1.
-        document_lengths: (B,) int64, sentences of each document; 0 for an empty document.
+            sentence_lengths: (N,) int64, number of words in each sentence, at least 1.
+            document_lengths: (B,) int64, number of sentences in each document; 0 for an empty document.
         labels: as in `TextBatch`.
     """
 
@@ -84,10 +83,10 @@ class DocumentBatch(NamedTuple):
         return _known(self.labels)
 
     def select(self, rows: Rows) -> "DocumentBatch":
-        """The batch of some of the documents.
+        """The sub-batch of some of the documents.
 
         Args:
-            rows: a slice, or numbers of documents.
+            rows: a slice, or indices of documents.
         """
         index = torch.arange(len(self.document_lengths), device=self.words.device)[rows]
         sentences = members(self.document_lengths, index)
@@ -103,7 +102,7 @@ def collate_texts(
     texts2: Sequence[Sequence[int]] | None = None,
     scores: Tensor | None = None,
 ) -> TextBatch:
-    """Pads `B` token lists (or integer arrays), which may be empty, to a batch.
+    """Pads `B` token lists (or integer arrays), which may be empty, into a batch.
 
     Args:
         texts: `B` lists of token ids.

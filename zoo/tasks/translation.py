@@ -1,8 +1,8 @@
-"""TranslationModule: what every encoder-decoder shares: loss, schedule, scores, search and `translate`.
+"""TranslationModule: what all encoder-decoders share: loss, scores, search and `translate`.
 
-A model fills in the mathematics
+A model implements
 
-    encode(src, src_lengths)     -> memory, state      once a sentence; memory and state are tuples of tensors
+    encode(src, src_lengths)     -> memory, state      once per sentence; memory and state are tuples of tensors
     decode(tgt, memory, state)   -> readouts, weights  teacher forcing, all steps
     step(tokens, state, memory, t) -> readouts, state, weights    one step of a search
 
@@ -36,7 +36,7 @@ from zoo.utils.extras import require
 
 Memory = TypeVar("Memory", bound=NamedTuple)
 
-MAX_SOURCE_TOKENS = 1000  # one sentence; a longer text is many sentences
+MAX_SOURCE_TOKENS = 1000  # of one sentence; a longer text has several sentences
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Translation:
     text: str
     score: float  # length-normalised log-probability
     source_tokens: list[str]
-    tokens: list[str]  # target tokens, the end of the sentence included
+    tokens: list[str]  # target tokens, including EOS
     attention: Tensor | None  # (len(tokens), len(source_tokens)) weights; None for a model without attention
     n_best: list[tuple[str, float]] = field(
         default_factory=list
-    )  # (text, score), best first; those drawn at random as drawn
+    )  # (text, score), best first; random samples in the order drawn
 
     def line(self) -> str:
         """The answer as one line."""
         return self.text
 
     def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the alignment heat map into an image file (format by its ending) and returns the path."""
+        """Draws the alignment heat map into an image file (format by extension) and returns the path."""
         from zoo.plots import alignment_heatmap
 
         if not self.tokens:
@@ -85,7 +85,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
     """Base class of the translation models, by what their decoders read of the source, e.g.
     `TranslationModule[AttentionMemory]`.
 
-    Every subclass takes these among its `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
+    Every subclass has these `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
     label_smoothing, beam_size, length_penalty.
     """
 
@@ -93,7 +93,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         "translation", "translate", "text", Translation, "translation", 'model.translate("...").text', searches=True
     )
     embeddings: Embeddings
-    max_source_tokens: int = MAX_SOURCE_TOKENS  # of one sentence, its end not counted
+    max_source_tokens: int = MAX_SOURCE_TOKENS  # of one sentence, without EOS
     src_tokenizer: Tokenizer | None = None
     tgt_tokenizer: Tokenizer | None = None
 
@@ -126,9 +126,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
     def step(
         self, tokens: Tensor, state: tuple[Tensor, ...], memory: Memory, t: int
     ) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
-        """Last tokens (B, K), state (B, K, ...), memory, number of the step -> readouts (B, K, D), state, weights (B,
-        K, S) or None.
-        """
+        """Last tokens (B, K), state, memory, step number -> readouts (B, K, D), state, weights (B, K, S) or None."""
         raise NotImplementedError
 
     # ---- training ----
@@ -150,7 +148,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         return self.embeddings.logits(readouts), weights
 
     def loss(self, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, int]:
-        """Summed loss in nats over the real target tokens, and their number. Pads never reach the output layer."""
+        """Summed loss in nats over the real target tokens, and their number. Padding never reaches the output layer."""
         if self.training and self.config.get("consistency"):
             return self._consistency_loss(batch, label_smoothing)
         tgt, tgt_lengths = batch.targets()
@@ -161,15 +159,16 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         return self.embeddings.loss(readouts[real], labels[real], label_smoothing), int(tgt_lengths.sum())
 
     def _consistency_loss(self, batch: PairBatch, label_smoothing: float) -> tuple[Tensor, int]:
-        """The mean loss of two passes with different dropout, and how much their predictions p and q differ, (KL(p|q) +
-        KL(q|p)) / 2 (R-Drop, Liang et al. 2021, arXiv:2106.14448).
+        """Mean loss of two passes with different dropout, and the divergence of their predictions p and q.
+
+        (KL(p|q) + KL(q|p)) / 2, as in R-Drop (Liang et al. 2021, arXiv:2106.14448).
         """
         tgt, tgt_lengths = batch.targets()
         src, src_lengths, tgt = (torch.cat([x, x]) for x in (batch.src, batch.src_lengths, tgt))
         readouts, _ = self.decode(tgt[:, :-1], *self.encode(src, src_lengths))
         labels = tgt[:, 1:]
         real = labels != PAD
-        logits = wide(self.embeddings.logits(readouts[real]))  # of the first pass, then those of the second
+        logits = wide(self.embeddings.logits(readouts[real]))  # of the first pass, then of the second
         log_p, log_q = logits.log_softmax(-1).chunk(2)
         divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
         loss = cross_entropy(logits, labels[real], label_smoothing=label_smoothing, reduction="sum") / 2
@@ -184,9 +183,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         super().setup(stage)
 
     def adapt(self, data: Any, stage: str) -> None:
-        """Takes the vocabularies of a data module: as they are, or the words that they add to those of a pretrained
-        model.
-        """
+        """Takes the vocabularies of a data module: as they are, or the words that they add to a pretrained model's."""
         if self.src_tokenizer is not None:
             self._take(data.src_tokenizer, data.tgt_tokenizer)
             return
@@ -200,16 +197,17 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         self.src_tokenizer, self.tgt_tokenizer = data.src_tokenizer, data.tgt_tokenizer
 
     def extend_vocabulary(self, words: Sequence[str], tgt_words: Sequence[str] = ()) -> None:
-        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit
-        (zoo/tasks/vocabulary.py).
+        """Appends words to the vocabulary, to be learnt in training. All other weights stay bit-identical.
+
+        See zoo/tasks/vocabulary.py.
 
         Args:
-            words: single words (characters, if the model reads characters), of the source, or of both languages if they
-                have one vocabulary; those that are there are passed over.
-            tgt_words: the same of the target.
+                words: single words (characters, if the model reads characters) of the source, or of both languages if
+                    they share a vocabulary; known ones are skipped.
+                tgt_words: the same for the target.
 
         Raises:
-            ValueError: no tokenizer, or a word that is several to it.
+            ValueError: no tokenizer, or one that splits a word.
         """
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         src, tgt = self.tokenizers
@@ -220,7 +218,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
             self._take(src.extended(words), tgt.extended(tgt_words))
 
     def _take(self, src: Tokenizer, tgt: Tokenizer) -> None:
-        """Goes over to tokenizers that are this model's, or this model's with more words."""
+        """Switches to tokenizers that are this model's, or this model's with more words."""
         old_src, old_tgt = self.tokenizers
         known, sizes = (len(old_src), len(old_tgt)), (len(src), len(tgt))
         if sum(sizes) <= sum(known):
@@ -302,15 +300,15 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         """Translates raw text.
 
         Args:
-            texts: one sentence or many; an empty one gives an empty translation.
-            beam_size: hypotheses kept; 1 is greedy search. The model's own setting (5) if not given.
-            n_best: alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search ends with fewer
-                different texts.
+                texts: one sentence or many; an empty one gives an empty translation.
+                beam_size: number of hypotheses; 1 is greedy search. The model's own setting if not given.
+                n_best: number of alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search finds
+                    fewer different texts.
             length_penalty: alpha of the length normalisation; the model's own setting if not given.
-            no_repeat_ngram: n > 0 forbids repeating any n-gram of tokens.
-            allow_unk: let the model write unknown-word tokens.
-            temperature: draw `n_best` translations at random instead of searching; 1 is the model's own distribution.
-            top_k: with a temperature: draw each token from the k most probable ones only; 0 from all.
+            no_repeat_ngram: n > 0 forbids repeating an n-gram of tokens.
+            allow_unk: allow the model to output UNK.
+            temperature: sample `n_best` translations instead of searching; 1 is the model's own distribution.
+            top_k: with a temperature: sample from the k most probable tokens; 0: from all.
             batch_size: sentences translated together.
 
         Returns:
@@ -328,7 +326,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         ids = self.tokenizers[0].encode_batch(texts)
         self._check_lengths(ids)
         width: int = self.config["beam_size"] if beam_size is None else beam_size
-        searched = n_best > 1 and temperature is None  # several hypotheses may be one text, written in other pieces
+        searched = n_best > 1 and temperature is None  # several hypotheses may be the same text in different tokens
         results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(texts)
         order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
         for first in range(0, len(order), batch_size):
@@ -357,11 +355,11 @@ class TranslationModule(ScoredModule, Generic[Memory]):
 
     @evaluated
     def align(self, pairs: Pair | Sequence[Pair], batch_size: int = 64) -> Alignment | list[Alignment]:
-        """Which source words each word of a given translation attends to, when the decoder is made to write it.
+        """Which source words each word of a given translation attends to, under forced decoding.
 
         Args:
-            pairs: (source, target), or a list of such pairs; each side is a text, whose words are what lies between
-                spaces, or a list of words.
+                pairs: (source, target), or a list of such pairs; each side is a text, split at spaces into words, or a
+                    list of words.
             batch_size: pairs aligned together.
 
         Returns:
@@ -369,7 +367,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
 
         Raises:
             ValueError: the model has no attention or no tokenizer, or a text is too long.
-            TypeError: `pairs` is something else, such as a tuple of pairs.
+            TypeError: `pairs` is of another type, such as a tuple of pairs.
         """
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         check_batch_size(batch_size)
@@ -422,7 +420,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
             return self.embeddings.logits(readouts), state, weights
 
         vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]
-        forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer that no token uses
+        forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer without a token
         options["forbid"] = (*forbid,) if allow_unk else (UNK, *forbid)
         options.setdefault("max_length", src_lengths * 3 // 2 + 10)
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
@@ -430,7 +428,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         return search(step, state, memory, beam_size=beam_size, **options)
 
     def _translation(self, found: SearchResult, row: int, source: list[int], different: int | None) -> Translation:
-        """One row of a search; `n_best` are all its hypotheses, or the `different` best texts among them."""
+        """One row of a search; `n_best` are all its hypotheses, or its `different` best texts."""
         src_tokenizer, tgt_tokenizer = self.tokenizers
         n_best = []
         for n in range(found.tokens.size(1)):
@@ -473,7 +471,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
             self.tgt_tokenizer = Tokenizer.from_json(assets[tgt_name], tgt, tgt_name)
 
     def example_batch(self, batch_size: int) -> PairBatch:
-        """Random ids with lengths from 1 up; what the common tests train on."""
+        """Random ids with lengths from 1 up; used for training in the common tests."""
         generator = torch.Generator().manual_seed(batch_size)
 
         def rows(vocab_size: int, longest: int) -> list[list[int]]:
