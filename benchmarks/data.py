@@ -127,7 +127,7 @@ def measure(kind: str, size: int | None, batches: int, folder: str) -> None:
         iterator = iter(loader)
         next(iterator)
         seconds = time.perf_counter() - begin
-        print(f"\n{budget}: {len(loader):,} batches an epoch, first batch after {seconds:.2f} s")
+        print(f"\n{budget}: {len(loader):,} batches per epoch, first batch after {seconds:.2f} s")
         before, peak, real, padded = resident_mib(), 0.0, 0, 0
         begin = time.perf_counter()
         for number, batch in zip(range(batches), iterator):

@@ -116,7 +116,7 @@ def settings(recipe):
         )
     clipped = trainer.get("gradient_clip_val")
     said.append(f"gradients clipped to norm {clipped:g}" if clipped else "no clipping")
-    averages = [c["init_args"] for c in trainer.get("callbacks", []) if c["class_path"].endswith("EMAWeightAveraging")]
+    averages = [c["init_args"] for c in trainer.get("callbacks", []) if c["class_path"].endswith("EMAWeights")]
     for average in averages:
         begin = f" from step {average['update_starting_at_step']:,} on" if "update_starting_at_step" in average else ""
         said.append(f"moving average of the weights with decay {average['decay']:g}{begin}")

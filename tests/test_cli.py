@@ -303,7 +303,7 @@ def test_checkpoints_are_written_atomically(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(
-        ValueError, match=r"x.ckpt could not be written \(no space left on device\); the earlier .*x.ckpt is whole"
+        ValueError, match=r"x.ckpt could not be written \(no space left on device\); the earlier .*x.ckpt is intact"
     ):
         writer.save_checkpoint({"step": 2}, path)
     assert torch.load(path, weights_only=True) == {"step": 1}

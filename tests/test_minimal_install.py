@@ -337,6 +337,6 @@ def test_the_wheel_is_whole(tmp_path):
     listed = command("list")
     assert len(listed.splitlines()) > 10 and "on the Hub" not in listed
     assert command("info", "han.imdb").startswith("---\n")
-    assert command("publish", "luong_dot.dates", "org/x", "--dry-run").endswith("nothing was sent (--dry-run)\n")
+    assert command("publish", "luong_dot.dates", "org/x", "--dry-run").endswith("nothing was uploaded (--dry-run)\n")
     assert main(["list"]) == 0  # the same as from the checkout
     assert sorted(path.name for path in site.iterdir() if path.suffix != ".dist-info") == ["bin", "zoo"]

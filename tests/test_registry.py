@@ -68,7 +68,7 @@ def test_the_hash_of_config_json_stands_for_all_files(toy_registry):
 
 def test_files_that_do_not_belong_there(toy_registry):
     (registry.BUNDLED / "toy.v2" / "model.pkl").touch()
-    with pytest.raises(zoo.MisfitError, match="toy.v2 holds files that do not belong there: model.pkl"):
+    with pytest.raises(zoo.MisfitError, match="toy.v2 holds unexpected files: model.pkl"):
         zoo.load("toy.v2")
 
 

@@ -64,7 +64,7 @@ def not_possible(why):
 
 NOT_TEXT = r"line 1: byte 0x\w\w \(number 1 of the line\) is not utf-8 text; "
 GONE = "no such file or folder"
-DENIED = "permission denied; change its rights, or give another file or folder"
+DENIED = "permission denied; change the permissions, or give another path"
 CHECKPOINT = dict.fromkeys(("foreign", "code", "truncated", "empty"), "x.ckpt is not a checkpoint, or is damaged") | {
     "folder": "x.ckpt is not a file; give the path of a checkpoint",
     "pipe": "x.ckpt is not a file; give the path of a checkpoint",
@@ -154,7 +154,7 @@ READ = {
         TEXT
         | {
             "truncated": "line [0-9]+: expected source and target separated by a tab; got one column",
-            "empty": "the training text is empty: it holds no pair with words on both sides",
+            "empty": "the training text is empty: it has no pair with words on both sides",
             "missing": "train_src: there is no file x.tsv",
         },
         OTHERS,
@@ -171,8 +171,8 @@ READ = {
         TEXT
         | {
             "truncated": "x.tsv, line [0-9]+: expected 2 tab-separated columns as in the first line; got 1",
-            "empty": "x.tsv is empty: there is no text in it",
-            "folder": "x.tsv holds no folder for each class; put the texts of each label into one of its name",
+            "empty": "x.tsv is empty",
+            "folder": "x.tsv has no class folders; put the texts of each label into a folder of its name",
             "missing": "train: there is no file or folder x.tsv",
         },
         OTHERS,
@@ -180,9 +180,7 @@ READ = {
     "texts with labels, .jsonl.xz": Place(
         "x.jsonl.xz",
         fit("labeled", "--data.train", "x.jsonl.xz"),
-        TEXT
-        | PACKED
-        | {"folder": "x.jsonl.xz holds no folder for each class", "missing": "train: there is no file or folder"},
+        TEXT | PACKED | {"folder": "x.jsonl.xz has no class folders", "missing": "train: there is no file or folder"},
         tuple(fault for fault in FAULTS if fault != "truncated"),
     ),
     "word vectors": Place(
@@ -190,10 +188,10 @@ READ = {
         fit("labeled", "--data.train", "good.tsv", "--data.word_vectors", "x.txt"),
         TEXT
         | {
-            "foreign": "x.txt holds no word vectors: expected a word and its numbers a line, or a word2vec file",
-            "code": "x.txt holds no word vectors: expected a word and its numbers a line, or a word2vec file",
+            "foreign": "x.txt has no word vectors: expected a word and its numbers per line, or a word2vec file",
+            "code": "x.txt has no word vectors: expected a word and its numbers per line, or a word2vec file",
             "truncated": "x.txt, line [0-9]: expected a word and 8 numbers; got [0-9] numbers",
-            "empty": "x.txt holds no word vectors: ",
+            "empty": "x.txt has no word vectors: ",
             "missing": "word_vectors must be 'word2vec' or a file of word vectors; there is no file 'x.txt'",
         },
         OTHERS,
@@ -210,7 +208,7 @@ READ = {
         TEXT
         | {
             "truncated": answered(A_TEXT),
-            "empty": "x.txt is empty; give a text, a sentence or a paragraph a line",
+            "empty": "x.txt is empty; give a text with one sentence or paragraph per line",
             "missing": "train: there is no file x.txt",
         },
         (*OTHERS, "truncated"),
@@ -221,7 +219,7 @@ READ = {
         TEXT
         | {
             "truncated": "x.tsv, line [0-9]+: expected 4 tab-separated columns as in the first line; got [0-9]",
-            "empty": "x.tsv is empty: there is no text in it",
+            "empty": "x.tsv is empty",
             "missing": "train: there is no file x.tsv",
         },
         (*OTHERS, "foreign"),
@@ -232,7 +230,7 @@ READ = {
         TEXT
         | {
             "truncated": "x.tsv, line [0-9]+: expected 3 tab-separated columns as in the first line; got [0-9]",
-            "empty": "x.tsv is empty: there is no text in it",
+            "empty": "x.tsv is empty",
             "missing": "captions: there is no file x.tsv",
         },
         (*OTHERS, "foreign"),
@@ -557,8 +555,8 @@ FILE = {
 }
 FOLDER = FILE | dict.fromkeys(("taken", "pipe"), "exists and is no folder; give a new or an empty folder")
 RUN = {
-    "taken": "a part of this path is a file, and no folder; give another place",
-    "pipe": "a part of this path is a file, and no folder; give another place",
+    "taken": "a part of this path is a file, not a folder; give another path",
+    "pipe": "a part of this path is a file, not a folder; give another path",
     "rights": DENIED,
     "full": FULL_DISK,
     "read-only": READ_ONLY + FIRST,
@@ -639,7 +637,7 @@ def test_the_earlier_checkpoint_stays(here, capfd):
     more = ("fit", "--config", "tiny.yaml", "--ckpt_path", "last", "--trainer.max_epochs", "2")
     end = Fork(with_small_files, 9000, *more).wait(LIMIT)
     assert len(before) > 9000
-    check(r"(best|last).ckpt could not be written \(File too large\); the earlier .*\1.ckpt is whole; make room, then "
+    check(r"(best|last).ckpt could not be written \(File too large\); the earlier .*\1.ckpt is intact; make room, then "
           "resume with: zoo fit --config tiny.yaml --trainer.max_epochs 2 --ckpt_path last$", end.code, end.output)  # fmt: skip
     assert Path(LAST).read_bytes() == before
     assert run(more, capfd)[0] == 0 and read_checkpoint(LAST)["global_step"] == 6

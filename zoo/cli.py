@@ -4,15 +4,15 @@
     zoo info NAME                                       the card of a weight
     zoo predict NAME "A dog runs."                      translate, classify, complete or caption; lines on standard input work too
     zoo serve NAME --port 8000                          the same over HTTP
-    zoo align NAME de.txt en.txt                        which words of given translations belong together
+    zoo align NAME de.txt en.txt                        word alignments of given translations
     zoo fit|validate|test --config recipes/NAME.yaml    train or evaluate by a recipe
-    zoo compare --out FOLDER                            train all attention mechanisms with one budget and compare them
-    zoo publish NAME|FOLDER ORG/REPO                    send weights and card to the Hugging Face Hub
+    zoo compare --out FOLDER                            train all attention mechanisms with the same budget and compare them
+    zoo publish NAME|FOLDER ORG/REPO                    upload weights and card to the Hugging Face Hub
 
-A recipe is code: it names classes and their arguments, any of any installed package. A folder of weights is none.
+A recipe is code: it may name any class of any installed package, with any arguments. A folder of weights is not code.
 
-Whatever a user can get wrong ends as one line on standard error and exit code 2. A signal ends a command with exit code
-128 + its number; a training then says how to resume it.
+Every mistake of a user ends as one line on standard error and exit code 2. A signal ends a command with exit code
+128 + its number; training then prints how to resume it.
 """
 
 import argparse
@@ -35,13 +35,13 @@ from zoo.utils.extras import require
 from zoo.utils.version import __version__
 
 PACKAGE = Path(__file__).parent
-# Beside the package in a checkout, inside it in an installed wheel.
+# Next to the package in a checkout, inside it in an installed wheel.
 CARDS = (PACKAGE if (PACKAGE / "model_cards").is_dir() else PACKAGE.parent) / "model_cards"
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # nothing more can be written there
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # the device takes no more data
 ADVICE = {
     errno.ENOENT: "no such file or folder",
-    errno.EACCES: "permission denied; change its rights, or give another file or folder",
-    errno.ENOTDIR: "a part of this path is a file, and no folder; give another place",
+    errno.EACCES: "permission denied; change the permissions, or give another path",
+    errno.ENOTDIR: "a part of this path is a file, not a folder; give another path",
     errno.EISDIR: "it is a folder; give a file",
 }
 TRAINING_HELP = """\
@@ -50,8 +50,8 @@ usage: zoo {verb} --config RECIPE.yaml [--SETTING VALUE ...]
 {what}
 
   --config FILE         recipe; several are merged, later ones win. A recipe is code: it may name any class of any installed
-                        package with any arguments, so use only recipes that you have read, or whose author you trust
-  --weights NAME        start from a pretrained weight (zoo list) instead of the recipe's fresh model
+                        package with any arguments, so use only recipes that you have read or whose author you trust
+  --weights NAME        start from a pretrained weight (zoo list) instead of the recipe's untrained model
   --ckpt_path PATH      {ckpt}
   --seed_everything N   seed (default 0)
   --trainer.KEY VALUE   e.g. --trainer.max_epochs 5 --trainer.precision bf16-mixed --trainer.devices 2
@@ -70,18 +70,18 @@ example:
 TRAINING = {
     "fit": dict(
         what="Train the model of a recipe, with validation after each epoch.",
-        ckpt="checkpoint to resume from; `last`: the newest of this recipe",
+        ckpt="checkpoint to resume from; `last`: the latest of this recipe",
         example="zoo fit --config recipes/luong_dot.dates.yaml\n"
-        "  zoo fit --config recipes/luong_dot.dates.yaml --ckpt_path last     # go on after an interruption",
+        "  zoo fit --config recipes/luong_dot.dates.yaml --ckpt_path last     # resume after an interruption",
     ),
     "validate": dict(
         what="Compute the validation metrics.",
-        ckpt="checkpoint to evaluate; `best` or `last`: of this recipe",
+        ckpt="checkpoint to evaluate; `best` or `last` of this recipe",
         example="zoo validate --config recipes/luong_dot.dates.yaml --ckpt_path best",
     ),
     "test": dict(
         what="Compute the test metrics, e.g. those on a card.",
-        ckpt="checkpoint to evaluate; `best` or `last`: of this recipe",
+        ckpt="checkpoint to evaluate; `best` or `last` of this recipe",
         example="zoo test --config recipes/luong_dot.dates.yaml --weights luong_dot.dates",
     ),
 }
@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
         argv: The arguments; by default those of the process.
 
     Returns:
-        The exit code: 0, or 2 for anything the user got wrong (then one line on standard error says what).
+        The exit code: 0, or 2 after a mistake of the user, which one line on standard error explains.
     """
     args = sys.argv[1:] if argv is None else argv
     try:
@@ -102,10 +102,10 @@ def main(argv: list[str] | None = None) -> int:
             _train(args)
         else:
             options = _parsed(args)
-            with nullcontext() if options.run is _serve else cleaning_up():  # a server ends in its own way
+            with nullcontext() if options.run is _serve else cleaning_up():  # a server handles signals itself
                 options.run(options)
         if sys.stdout is not None:
-            sys.stdout.flush()  # a full disk is an error here, not after the exit code
+            sys.stdout.flush()  # so that a full disk still sets the exit code
     except BrokenPipeError:  # `zoo list | head`
         _drop_output()
     except (ValueError, OSError) as error:
@@ -113,8 +113,8 @@ def main(argv: list[str] | None = None) -> int:
             raise
         print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
         if isinstance(error, OSError) and error.errno in FULL:
-            with suppress(OSError, AttributeError):  # what is left of the output cannot be written either
-                _drop_output()
+            with suppress(OSError, AttributeError):  # the rest of the buffer cannot be written either
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except KeyboardInterrupt:
         say_stopped(signal.SIGINT)
@@ -138,7 +138,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _parsed(args: list[str]) -> argparse.Namespace:
-    """Parses; texts may also stand behind the options, which argparse expects only from Python 3.13 on."""
+    """Parses the arguments; texts may also follow the options, which argparse allows only from Python 3.13 on."""
     parser = _parser()
     options, rest = parser.parse_known_args(args)
     if rest and (not hasattr(options, "text") or any(word.startswith("-") and word != "-" for word in rest)):
@@ -173,7 +173,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = add("list", _list, "list the pretrained models", "zoo list 'luong*'")
     command.add_argument("pattern", nargs="?", default="*", help="shell pattern of the names (default: all)")
-    command.add_argument("--markdown", action="store_true", help="as a Markdown table, like the one in the README")
+    command.add_argument("--markdown", action="store_true", help="print a Markdown table, like the one in the README")
 
     command = add("info", _info, "print the card of a model", "zoo info luong_dot.dates")
     command.add_argument("name", help="a name of `zoo list`")
@@ -192,42 +192,44 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "text",
         nargs="*",
-        help="texts (to a classifier also files, and - for all of standard input; to a model of pairs two texts each), or image files "
-        "and folders of them; without any, lines are read from standard input",
+        help="texts (for a classifier also files, or - for all of standard input; for a model of pairs two texts per pair), or image files "
+        "and folders of them; if none is given, lines are read from standard input",
     )
-    command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
+    command.add_argument("--json", action="store_true", help="one JSON object per line, with the attention")
     command.add_argument(
-        "--plot", metavar="FILE", help="draw the attention (FILE-2 and so on for further texts or images)"
+        "--plot", metavar="FILE", help="plot the attention (FILE-2 and so on for further texts or images)"
     )
-    command.add_argument("--html", metavar="FILE", help="classifiers, captioners and readers: the same as a web page")
+    command.add_argument(
+        "--html", metavar="FILE", help="classifiers, captioners and readers: write the attention as a web page"
+    )
     command.add_argument(
         "--document",
         metavar="FILE",
-        help="readers: the document (or its text, or -) that the queries, with XXXXX for a word, are about",
+        help="readers: file of the document (or its text, or - for standard input); each query has XXXXX in place of the missing word",
     )
     command.add_argument(
-        "--candidates", metavar="W|W|...", help="readers: words to choose from (default: all words of the document)"
+        "--candidates", metavar="W|W|...", help="readers: candidate answers (default: all words of the document)"
     )
     command.add_argument(
         "--beam-size",
         type=int,
         metavar="K",
-        help="translation, completion and captions: 1 is greedy search (default: the model's own)",
+        help="translation, completion and captions: beam size; 1 is greedy search (default: the model's setting)",
     )
     command.add_argument(
         "--n-best",
         type=int,
         metavar="N",
-        help="translation, completion and captions: print the N best, each with its score",
+        help="translation, completion and captions: print the N best outputs with their scores",
     )
 
     command = add(
         "serve",
         _serve,
-        "answer requests for a pretrained model over HTTP, several at once (needs the extra `serve`)",
+        "serve a pretrained model over HTTP, with batching of requests (needs the extra `serve`)",
         "zoo serve luong_general.multi30k_en_de --port 8000\n"
         "  curl -H 'Content-Type: application/json' -d '{\"text\": \"A dog runs.\"}' http://127.0.0.1:8000/predict\n"
-        "  curl http://127.0.0.1:8000/info                   # the fields that this model takes, and their limits",
+        "  curl http://127.0.0.1:8000/info                   # the request fields of this model, and the limits",
     )
     command.add_argument("name", help="a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
     command.add_argument("--port", type=int, default=8000, help="(default: %(default)s)")
@@ -235,82 +237,84 @@ def _parser() -> argparse.ArgumentParser:
         "--host",
         choices=("127.0.0.1", "0.0.0.0", "::"),
         default="127.0.0.1",
-        help="0.0.0.0 and :: let other machines in (default: 127.0.0.1, only this one: there is no encryption, and a key is asked for "
-        "only if ZOO_API_KEY is set, then in the header X-API-Key)",
+        help="address to listen on; 0.0.0.0 and :: accept other machines (default: 127.0.0.1, only this machine). There is no encryption; "
+        "if ZOO_API_KEY is set, requests need that key in the header X-API-Key",
     )
     command.add_argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="a name by which browsers and proxies call this server, or whose pages may ask it; * allows any (default: localhost and "
-        "addresses, and no pages of others); may be given several times",
+        help="host name under which browsers and proxies reach this server, or whose pages may call it; * allows any (default: localhost and "
+        "IP addresses, no pages of other hosts); may be repeated",
     )
     command.add_argument(
         "--max-batch",
         type=int,
         default=16,
         metavar="N",
-        help="texts, images or questions that are answered together (default: %(default)s)",
+        help="largest batch of texts, images or questions (default: %(default)s)",
     )
     command.add_argument(
         "--batch-wait-ms",
         type=float,
         default=5.0,
         metavar="MS",
-        help="how long a request waits for others (default: %(default)s)",
+        help="milliseconds that a request waits for others to form a batch (default: %(default)s)",
     )
     command.add_argument(
         "--max-items",
         type=int,
         default=32,
         metavar="N",
-        help="texts, images or questions in one request (default: %(default)s)",
+        help="most texts, images or questions in one request (default: %(default)s)",
     )
     command.add_argument(
         "--max-tokens",
         type=int,
         metavar="N",
-        help="length of one text (default: 256 for translation, 5,000 for classification, 1,000 for completion, 2,000 for a document that "
-        "is asked about)",
+        help="most tokens in one text (default: 256 for translation, 5,000 for classification, 1,000 for completion, 2,000 for the document "
+        "of a question)",
     )
     command.add_argument(
         "--max-work",
         type=int,
         default=20_000,
         metavar="N",
-        help="tokens times beam size of all texts in one request; an eighth of it for one text (default: %(default)s)",
+        help="most tokens times beam size over all texts of one request; an eighth of it for one text (default: %(default)s)",
     )
     command.add_argument(
-        "--max-bytes", type=int, metavar="N", help="size of one request (default: 1 MiB, 16 MiB for images)"
+        "--max-bytes", type=int, metavar="N", help="most bytes in one request (default: 1 MiB, 16 MiB for images)"
     )
     command.add_argument(
         "--workers", type=int, default=1, metavar="N", help="copies of the model on each device (default: %(default)s)"
     )
     command.add_argument("--devices", default="cpu", help="cpu, auto or a number of GPUs (default: %(default)s)")
     command.add_argument(
-        "--timeout", type=float, default=30.0, metavar="S", help="seconds for one request (default: %(default)s)"
+        "--timeout", type=float, default=30.0, metavar="S", help="most seconds for one request (default: %(default)s)"
     )
 
     command = add(
         "align",
         _align,
-        "say which words of given translations belong together, or how often that is wrong",
+        "align the words of given translations, or compute the alignment error rate",
         "zoo align luong_general.multi30k_de_en de.txt en.txt > links.txt\n"
         "  zoo align luong_general.multi30k_de_en de.txt en.txt --gold gold.talp",
     )
     command.add_argument("name", help="a translator: a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
-    command.add_argument("source", help="sentences, one a line, with spaces between words; .gz and .xz too")
     command.add_argument(
-        "target", nargs="?", help="their translations (default: SOURCE holds both, with a tab between them)"
+        "source", help="file of source sentences, one per line, words separated by spaces; also .gz and .xz"
+    )
+    command.add_argument(
+        "target", nargs="?", help="file of their translations (default: SOURCE has both, separated by a tab)"
     )
     command.add_argument(
         "--gold",
         metavar="FILE",
-        help="print the alignment error rate: a line a pair, i-j for a sure and ipj for a possible link, from 1",
+        help="print the alignment error rate; FILE has one line per pair, i-j for sure and ipj for possible links, counted from 1",
     )
-    command.add_argument("--json", action="store_true", help="one JSON object a line, attention included")
-    command.add_argument("--plot", metavar="FILE", help="draw the attention of the first pair that has words")
+    command.add_argument("--json", action="store_true", help="one JSON object per line, with the attention")
+    command.add_argument("--plot", metavar="FILE", help="plot the attention of the first pair that is not empty")
 
     for name, texts in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
         commands.add_parser(name, help=texts["what"][0].lower() + texts["what"][1:-1])
@@ -318,57 +322,56 @@ def _parser() -> argparse.ArgumentParser:
     command = add(
         "compare",
         _compare,
-        "train all attention mechanisms on Multi30k with one budget, and write a table and a plot of them",
+        "train all attention mechanisms on Multi30k with the same budget, and write a table and a plot",
         "zoo compare --out runs/comparison --data.root DATA\n"
-        "  zoo compare --out runs/comparison --seeds 1 2 3 --jobs 4      # goes on where it stopped\n"
+        "  zoo compare --out runs/comparison --seeds 1 2 3 --jobs 4      # resumes where it stopped\n"
         "  zoo compare --out runs/comparison --report                    # only the table and the plot",
     )
     command.add_argument(
         "--out",
         required=True,
         metavar="FOLDER",
-        help="folder of trainings and results; what is there is not done again",
+        help="folder of runs and results; finished runs are not repeated",
     )
     command.add_argument(
         "--data.root",
         dest="root",
         metavar="DATA",
-        help="folder that holds the data (default: ZOO_DATA, else downloaded)",
+        help="folder of the data (default: ZOO_DATA, else downloaded)",
     )
-    command.add_argument("--only", nargs="+", metavar="NAME", help="mechanisms: names of the recipes (default: all)")
-    command.add_argument(
-        "--seeds", nargs="+", type=int, default=[1], metavar="N", help="one training each (default: 1)"
-    )
+    command.add_argument("--only", nargs="+", metavar="NAME", help="mechanisms to train, by recipe name (default: all)")
+    command.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="one run per seed (default: 1)")
     command.add_argument(
         "--epochs",
         type=int,
         metavar="N",
-        help="the budget, with which the schedule is stretched (default: base.yaml's)",
+        help="the budget; the learning-rate schedule scales with it (default: base.yaml's)",
     )
     command.add_argument(
         "--jobs",
         type=int,
         default=1,
         metavar="N",
-        help="trainings at a time, on the GPUs in turn (default: %(default)s)",
+        help="parallel runs, distributed over the GPUs (default: %(default)s)",
     )
     command.add_argument(
-        "--threads", type=int, metavar="N", help="of each training (default: all processors, shared out)"
+        "--threads", type=int, metavar="N", help="CPU threads per run (default: all processors, divided among the runs)"
     )
     command.add_argument("--device", choices=("cpu", "cuda"), help="(default: cuda where there is a GPU)")
-    command.add_argument("--recipes", metavar="FOLDER", help="other recipes: a base.yaml and a file for each mechanism")
     command.add_argument(
-        "--report", action="store_true", help="train nothing, write table and plot of the results that are there"
+        "--recipes", metavar="FOLDER", help="folder of other recipes: base.yaml and one file per mechanism"
     )
     command.add_argument(
-        "--page", metavar="FOLDER", help="where README.md and its plot go (default: the folder of the results)"
+        "--report", action="store_true", help="train nothing; write the table and plot of the existing results"
+    )
+    command.add_argument(
+        "--page", metavar="FOLDER", help="folder for README.md and its plot (default: the results folder)"
     )
 
     command = add(
         "export",
         _export,
-        "turn a training checkpoint, or the mean of several, into a folder of weights (fp16), or a model into ONNX "
-        "graphs",
+        "export a checkpoint, or the average of several, as a folder of weights (fp16), or a model as ONNX graphs",
         "zoo export runs/luong_dot.dates/checkpoints/best.ckpt my_weights\n"
         '  zoo predict local-dir:my_weights "3 May 1995"\n'
         "  zoo export one/checkpoints/best.ckpt two/checkpoints/best.ckpt mean_of_both\n"
@@ -378,7 +381,7 @@ def _parser() -> argparse.ArgumentParser:
         "model",
         nargs="+",
         help="a checkpoint of `zoo fit`, a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION; of several "
-        "that began as one model the mean of the weights is exported",
+        "that started from the same model, the average is exported",
     )
     command.add_argument("folder", help="new folder")
     command.add_argument(
@@ -391,16 +394,18 @@ def _parser() -> argparse.ArgumentParser:
     command = add(
         "publish",
         _publish,
-        "send weights and their card to the Hugging Face Hub, in one commit",
+        "upload weights and their card to the Hugging Face Hub, in one commit",
         "zoo publish my_weights my-name/my-model --dry-run\n  zoo publish my_weights my-name/my-model --private",
     )
     command.add_argument("source", help="a folder of weights (or local-dir:FOLDER), or a name of `zoo list`")
     command.add_argument("repo", metavar="ORG/REPO", help="repository on the Hub; created if it does not exist")
     command.add_argument("--private", action="store_true", help="create it as a private repository")
     command.add_argument(
-        "--dry-run", action="store_true", help="check everything and show what would be sent; contacts nothing"
+        "--dry-run", action="store_true", help="check everything and show what would be uploaded, without network"
     )
-    command.add_argument("--replace-card", action="store_true", help="also replace a README.md that people wrote there")
+    command.add_argument(
+        "--replace-card", action="store_true", help="replace the README.md on the Hub even if a person wrote it"
+    )
     return parser
 
 
@@ -446,7 +451,7 @@ def _in_millions(n: int) -> str:
 
 
 def _info(options: argparse.Namespace) -> None:
-    registry.entry(options.name)  # the nearest names, if unknown
+    registry.entry(options.name)  # an unknown name raises with the nearest names
     print((CARDS / f"{options.name}.md").read_text(encoding="utf-8").rstrip())
 
 
@@ -481,7 +486,7 @@ def _export(options: argparse.Namespace) -> None:
         require("onnx", "export to ONNX")
         from zoo.onnx_export import replaceable_graphs
 
-        target_folder(options.folder, replaceable_graphs)  # before any work
+        target_folder(options.folder, replaceable_graphs)  # fails before any work
     else:
         target_folder(options.folder, replaceable)
     from zoo.commands.average import average
@@ -512,7 +517,7 @@ def _is_checkpoint(source: str) -> bool:
 
 
 def package(source: str, repo_id: str) -> Package:
-    """What `zoo publish` would send: of a name of `zoo list`, or of a folder (local-dir:FOLDER or FOLDER)."""
+    """What `zoo publish` would upload, for a name of `zoo list` or a folder (local-dir:FOLDER or FOLDER)."""
     check_repo_id(repo_id)
     if source in registry.TABLE:
         name, card, bundle = source, CARDS / f"{source}.md", registry.open_bundle(source, golden=True)
@@ -526,7 +531,7 @@ def package(source: str, repo_id: str) -> Package:
 def _publish(options: argparse.Namespace) -> None:
     found = package(options.source, options.repo)
     if options.dry_run:
-        print(f"{found.table()}\n\nnothing was sent (--dry-run)")
+        print(f"{found.table()}\n\nnothing was uploaded (--dry-run)")
     else:
         print(publish(found, private=options.private, replace_card=options.replace_card))
 

@@ -1,7 +1,7 @@
 """The table of pretrained weights, and `load`, which turns one of its names into a model.
 
-The only file that knows the names. A name is `<architecture>.<dataset>[_<pair or size>]`; scores, licence and data
-set of a weight live in its card, model_cards/<name>.md.
+No other file knows the names. A name is `<architecture>.<dataset>[_<pair or size>]`; scores, licence and data
+set of a weight are in its card, model_cards/<name>.md.
 """
 
 import importlib
@@ -27,10 +27,10 @@ class Entry:
     """One pretrained weight.
 
     Attributes:
-        name: What `zoo.load` is given.
+        name: The name for `zoo.load`.
         sha256: Hash of its config.json (`zoo export` prints it), which names the class and the hashes of all other
             files.
-        repo_id: `ORG/REPO` on the Hugging Face Hub; None: bundled under zoo/weights/<name>/.
+        repo_id: `ORG/REPO` on the Hugging Face Hub; None: bundled in zoo/weights/<name>/.
         revision: Full commit id in that repository.
     """
 
@@ -92,7 +92,7 @@ def entry(name: str) -> Entry:
     """The entry of a name.
 
     Raises:
-        ValueError: No such name; the message holds the three nearest.
+        ValueError: Unknown name; the message lists the three nearest.
     """
     if name not in TABLE:
         raise unknown(name)
@@ -100,7 +100,7 @@ def entry(name: str) -> Entry:
 
 
 def unknown(name: str) -> ValueError:
-    """The error for a name that the table does not have; it says the three nearest."""
+    """The error for an unknown name, with the three nearest names."""
     nearest = get_close_matches(name, TABLE, n=3, cutoff=0)
     folder = f"; for the folder of that name: local-dir:{name}" if Path(name).is_dir() else ""
     return ValueError(f"unknown model '{name}'; nearest: {', '.join(nearest) or 'none, the registry is empty'}{folder}")
@@ -112,7 +112,7 @@ def load(name: str, overrides: dict[str, Any] | None = None) -> "ZooModule":
     Args:
         name: A name of `list_models()`, or `local-dir:PATH`, or `hf-hub:ORG/REPO@REVISION`.
         overrides: Arguments of the model to change, e.g. `{"dropout": 0.3}`. Modules that the class lists in `heads`
-            are re-initialised where that changes their shape, with a warning; any other misfit raises.
+            are re-initialised where that changes their shape, with a warning; any other mismatch raises.
 
     Raises:
         BundleError: The files are missing, damaged or do not fit the class.
@@ -127,10 +127,10 @@ def open_bundle(name: str, golden: bool = False) -> Bundle:
 
     Args:
         name: As for `load`.
-        golden: The golden output is wanted too, where it has to be fetched.
+        golden: Also fetch the golden output, if the weight is on the Hub.
 
     Raises:
-        BundleError: config.json is missing or damaged; of the Hub, any file.
+        BundleError: config.json is missing or damaged; for the Hub, any file.
         ValueError: Unknown name.
     """
     if name.startswith("local-dir:"):
@@ -142,12 +142,12 @@ def open_bundle(name: str, golden: bool = False) -> Bundle:
         return hub.download(found.repo_id, found.revision, _most_weights, found.sha256, golden)
     bundle = Bundle(BUNDLED / name, found.sha256)
     if others := bundle.others():
-        raise MisfitError(f"{bundle.folder} holds files that do not belong there: {', '.join(others)}")
+        raise MisfitError(f"{bundle.folder} holds unexpected files: {', '.join(others)}")
     return bundle
 
 
 def _most_weights(bundle: Bundle) -> int:
-    """The size that model.safetensors may have, by the arguments that config.json gives its class."""
+    """The size that model.safetensors may have, given the arguments in config.json."""
     from zoo.bundles.skeleton import most_bytes
 
     return most_bytes(model_class(bundle.class_path).without_memory(bundle))

@@ -409,5 +409,5 @@ def test_weights_that_give_no_numbers(good, tmp_path):
     """Finite, but too large to compute with."""
     huge = {name: torch.full_like(t, 3e38) for name, t in load(good["translator"][WEIGHTS]).items()}
     model = zoo.load(f"local-dir:{write(seal(good['translator'] | {WEIGHTS: save(huge)}), tmp_path)}")
-    with pytest.raises(ValueError, match="the model gives NaN instead of probabilities: its weights are too large"):
+    with pytest.raises(ValueError, match="the model computes NaN instead of probabilities: its weights are too large"):
         model.translate(TEXTS)

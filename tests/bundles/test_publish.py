@@ -129,7 +129,7 @@ def test_dry_run_contacts_nothing(remote, client, capsys):
     for name in BUNDLE:
         data = (registry.BUNDLED / NAME / name).read_bytes()
         assert any(line.split() == [name, f"{len(data):,}", sha256(data)[:12]] for line in lines)
-    assert "library_name: attention-zoo" in lines and lines[-1] == "nothing was sent (--dry-run)"
+    assert "library_name: attention-zoo" in lines and lines[-1] == "nothing was uploaded (--dry-run)"
 
     client.zoo("publish", NAME, REPO)
     size = sum(len(data) for name, data in remote.repos[REPO].tree.items() if name != ".gitattributes")

@@ -414,7 +414,7 @@ CASES = [
     Case("class a module", "document", _config(class_path="zoo.models.han.nn"), "is not a model"),
     Case("class a part", "document", _config(class_path="zoo.models.han.ContextAttention"), "is not a model"),
     Case("class a base", "document", _config(class_path="zoo.models.han.DocumentClassifier"), "is not a model"),
-    Case("class a private function", "document", _config(class_path="zoo.models.show_attend_tell._one_hot"), "is not a model"),
+    Case("class a private function", "document", _config(class_path="zoo.models.show_attend_tell._for_each"), "is not a model"),
     Case("class another model", "document", _config(class_path="zoo.models.luong.LuongNMT"), "LuongNMT has no argument"),
     Case(
         "class another classifier", "document", _config(class_path="zoo.models.attention_classifier.AttentionClassifier"),
@@ -477,7 +477,7 @@ CASES = [
     Case("beam a million", "translator", _args(beam_size=10**6), "beam_size must be from 1 to 100; got 1,000,000"),
     Case("beam 0", "captioner", _args(beam_size=0), "beam_size must be at least 1; got 0"),
     Case("length penalty 400", "translator", _args(length_penalty=400.0), "length_penalty must be from -10 to 10"),
-    Case("score without its attention", "translator", _args(score="location", attention="local_p"), "goes with attention 'global' only"),
+    Case("score without its attention", "translator", _args(score="location", attention="local_p"), "works only with attention 'global'"),
     Case("classes 1", "document", _args(num_classes=1), "num_classes must be at least 2"),
     Case("image a billion", "captioner", _args(image_size=10**9), "image_size must be at most 1,024 pixels"),
     Case("image 0", "captioner", _args(image_size=0), "image_size must be at least 1; got 0"),

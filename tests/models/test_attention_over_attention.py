@@ -412,7 +412,7 @@ def test_extreme_texts(reader, document):
         (("", QUERY), "the document has no words; give a text"),
         ((DOCUMENT, " \n"), "the query has no words; give a text"),
         ((DOCUMENT, "Who ran ?"), "the query must have XXXXX in place of the missing word; got 'Who ran [?]'"),
-        ((DOCUMENT, QUERY, []), "there is no candidate; give some, or None to choose from all words of the document"),
+        ((DOCUMENT, QUERY, []), "there are no candidates; give some, or None to choose from all words of the document"),
         (
             (DOCUMENT, QUERY, ["Bob", "alice"]),
             r"none of the candidates is in the document \(upper and lower case differ\): 'Bob', 'alice'",
@@ -440,7 +440,7 @@ def test_candidates_that_are_no_answers(reader):
     reader.config["exclude_query_words"] = True
     with pytest.raises(
         ValueError,
-        match="to this model no word of the query is an answer, and the candidates in the document are such words",
+        match="this model never answers with a word of the query, and the candidates in the document are such words",
     ):
         reader.answer(DOCUMENT, "XXXXX and Alice", ["Alice", "nobody"])
     found = reader.answer(DOCUMENT, "XXXXX and Alice", ["Alice", "Rabbit"])

@@ -358,12 +358,12 @@ def test_what_classify_does_not_take(reader):
         (HAN, {"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\); got 1.0"),
         (HAN, {"word_dropout": -0.1}, r"word_dropout must be in \[0, 1\); got -0.1"),
         (StructuredSelfAttention, {"hops": 0}, "hops must be at least 1; got 0"),
-        (StructuredSelfAttention, {"row_units": 3}, "row_units and column_units go together; got 3 and 0"),
+        (StructuredSelfAttention, {"row_units": 3}, "row_units and column_units must be set together; got 3 and 0"),
         (AttentionClassifier, {"hidden_size": 7}, "hidden_size must be even for a bidirectional encoder"),
         (
             AttentionClassifier,
             {"attention": "local_p", "score": "location"},
-            "score 'location' goes with attention 'global' only",
+            "score 'location' works only with attention 'global'",
         ),
     ],
 )

@@ -350,7 +350,7 @@ def test_batches_that_do_not_follow_each_other():
     model = build()
     model.loss(LMBatch(ids(3, 4), ids(3, 4), True))
     with pytest.raises(
-        ValueError, match="a batch of 2 streams cannot go on where one of 3 ended; give equal batches, or .*first=True"
+        ValueError, match="a batch of 2 streams cannot continue one of 3; give equal batches, or .*first=True"
     ):
         model.loss(LMBatch(ids(2, 4), ids(2, 4), False))
 

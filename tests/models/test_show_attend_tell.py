@@ -301,7 +301,7 @@ def expected_reward(model, features, reward, longest, hard):
 
 @pytest.mark.parametrize("attention", ["soft", "hard"])
 def test_self_critical_training_follows_the_gradient_of_the_expected_reward(attention, monkeypatch):
-    monkeypatch.setattr("zoo.models.show_attend_tell.MAX_WORDS", 2)
+    monkeypatch.setattr("zoo.tasks.self_critical.MAX_WORDS", 2)
     model = build(
         attention=attention, vocab_size=6, feature_size=None, self_critical_epoch=0, expected_share=0.0
     ).train()

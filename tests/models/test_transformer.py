@@ -246,7 +246,7 @@ def test_pictures_that_there_are_not(translator, options, message, tmp_path):
 
 @pytest.mark.parametrize("pair", [("", "a man"), ("two dogs", "")])
 def test_nothing_to_look_at(translator, pair):
-    with pytest.raises(ValueError, match="there is nothing to look at"):
+    with pytest.raises(ValueError, match="the sentence or its translation is empty"):
         translator.look(*pair)
 
 
@@ -255,6 +255,6 @@ def test_nothing_to_look_at(translator, pair):
 )
 def test_look_takes_one_sentence(translator, pair, kind):
     with pytest.raises(
-        TypeError, match=f"look takes one sentence and, if wanted, its translation, strings; got {kind}"
+        TypeError, match=f"look takes a sentence and, optionally, its translation, as strings; got {kind}"
     ):
         translator.look(*pair)

@@ -158,5 +158,5 @@ def test_help_says_why_other_machines_are_kept_out(capsys):
         main(["serve", "--help"])
     out = " ".join(capsys.readouterr().out.split())
     assert end.value.code == 0 and "example: zoo serve" in out
-    assert "1,000 for completion, 2,000 for a document that is asked about" in out
-    assert "only this one: there is no encryption, and a key is asked for only if ZOO_API_KEY is set" in out
+    assert "1,000 for completion, 2,000 for the document of a question" in out
+    assert "only this machine). There is no encryption; if ZOO_API_KEY is set, requests need that key" in out

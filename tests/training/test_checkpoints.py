@@ -138,7 +138,7 @@ def test_a_damaged_checkpoint_names_a_whole_one(place, capsys):
     ):
         assert (
             fails(capsys, *args)
-            == f"{LAST} is not a checkpoint, or is damaged; {BEST} is whole: give --ckpt_path {BEST}"
+            == f"{LAST} is not a checkpoint, or is damaged; {BEST} is intact: give --ckpt_path {BEST}"
         )
 
 
@@ -153,14 +153,14 @@ def changed(field, value):
 
 CRAFTED = {
     "code": (changed("x", Code()), "or is damaged"),
-    "list": (lambda whole: [1], "it holds no dictionary"),
+    "list": (lambda whole: [1], "it is not a dictionary"),
     "nothing": (lambda whole: {}, "it has no state_dict"),
     "weights": (lambda whole: {"state_dict": whole["state_dict"]}, "it has no hyper_parameters"),
     "type": (changed("state_dict", 5), "its state_dict has a wrong type"),
-    "no tensors": (changed("state_dict", {"a": 1}), "its state_dict holds something else than tensors"),
-    "no class": (changed("hyper_parameters", {}), "it names no class of a model"),
+    "no tensors": (changed("state_dict", {"a": 1}), "its state_dict holds values that are not tensors"),
+    "no class": (changed("hyper_parameters", {}), "it does not name a model class"),
     "foreign class": (changed("hyper_parameters", {"_class_path": "os.system"}), "os.system"),
-    "assets": (changed("zoo_assets", {"a": 1}), "its zoo_assets hold something else than texts"),
+    "assets": (changed("zoo_assets", {"a": 1}), "its zoo_assets hold values that are not texts"),
     "other assets": (changed("zoo_assets", {"a": "{"}), "tokenizer.src.json"),
 }
 
@@ -240,7 +240,7 @@ def test_nan_ends_a_training(place, capsys):
 def test_a_run_that_was_moved_keeps_its_best(place):
     """The scores of the best checkpoint go with it: a worse model does not take its place."""
     found = read_checkpoint(LAST)
-    (name,) = [name for name in found["callbacks"] if name.startswith("ModelCheckpoint")]
+    (name,) = [name for name in found["callbacks"] if name.startswith("ExactCheckpoints")]
     state = found["callbacks"][name]
     state["best_model_score"] = state["kth_value"] = torch.tensor(-1.0)
     state["best_k_models"] = {path: torch.tensor(-1.0) for path in state["best_k_models"]}

@@ -250,7 +250,7 @@ def test_labels_in_python(caplog):
     )
     assert all(torch.equal(t, model.state_dict()[name]) for name, t in body.items())
     assert list(model.classify("a film").probabilities) == ["b", "a", "c"]
-    with pytest.raises(ValueError, match="a classifier tells two labels or more apart; got only 'a'"):
+    with pytest.raises(ValueError, match="a classifier needs at least two labels; got only 'a'"):
         model.replace_labels(["a"])
     model.replace_labels(["a"], multi_label=True)
     assert model.config["multi_label"] and model.classify("a film").labels in ([], ["a"])
@@ -315,7 +315,7 @@ def _recipe(name, data, data_options, callbacks=(), trainer=None, path="tiny.yam
     }
     saving = {"filename": "best", "save_last": True, "every_n_train_steps": 2, "monitor": None}
     saving = {
-        "class_path": "lightning.pytorch.callbacks.ModelCheckpoint",
+        "class_path": "zoo.training.checkpoints.ExactCheckpoints",
         "init_args": {**saving, "enable_version_counter": False},
     }
     parts = {
@@ -343,7 +343,7 @@ def _checkpoint(path=f"{RUN}/checkpoints/last.ckpt"):
     return torch.load(path, weights_only=True, map_location="cpu")
 
 
-AVERAGING = {"class_path": "lightning.pytorch.callbacks.EMAWeightAveraging", "init_args": {"decay": 0.8}}
+AVERAGING = {"class_path": "zoo.training.averaging.EMAWeights", "init_args": {"decay": 0.8}}
 FINE_TUNING = {
     "class_path": "zoo.training.finetuning.FineTuning",
     "init_args": {
@@ -507,7 +507,7 @@ def test_labels_of_other_names_begin_anew_and_those_of_the_same_do_not(folder, c
     assert (
         main(["test", "--config", "tiny.yaml", "--data.test", "mine.tsv"]) == 2
     )  # of the weight itself: nothing is replaced
-    assert "label 'good' is none of those of the training text, 'negative', 'positive'" in capsys.readouterr().err
+    assert "label 'good' is not in the training text, which has 'negative', 'positive'" in capsys.readouterr().err
     _reviews(["good", "bad", "other"], name="more.tsv")
     assert (
         _fit("--ckpt_path", "last", "--data.train", "more.tsv", "--trainer.max_steps", "2") == 2

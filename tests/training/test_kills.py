@@ -34,8 +34,8 @@ def _recipe(path, by_epochs):
     length = {"max_epochs": EPOCHS} if by_epochs else {"max_steps": STEPS, "max_epochs": -1}
     saving = {**when, "save_last": True, "enable_version_counter": False}
     callbacks = [
-        {"class_path": "lightning.pytorch.callbacks.EMAWeightAveraging", "init_args": {"decay": 0.9}},
-        {"class_path": "lightning.pytorch.callbacks.ModelCheckpoint", "init_args": saving},
+        {"class_path": "zoo.training.averaging.EMAWeights", "init_args": {"decay": 0.9}},
+        {"class_path": "zoo.training.checkpoints.ExactCheckpoints", "init_args": saving},
     ]
     quiet = {
         "accelerator": "cpu",

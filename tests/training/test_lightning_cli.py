@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 from zoo.cli import main
 
 STEPS, SAVE_EVERY, KILLED_AT = 8, 2, 7  # an epoch has 5 steps: all in the middle of the second one
-AVERAGING = {"class_path": "lightning.pytorch.callbacks.EMAWeightAveraging", "init_args": {"decay": 0.9}}
+AVERAGING = {"class_path": "zoo.training.averaging.EMAWeights", "init_args": {"decay": 0.9}}
 SAVING = {
-    "class_path": "lightning.pytorch.callbacks.ModelCheckpoint",
+    "class_path": "zoo.training.checkpoints.ExactCheckpoints",
     "init_args": {"filename": "newest", "every_n_train_steps": SAVE_EVERY, "save_last": True},
 }
 

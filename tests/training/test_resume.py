@@ -19,14 +19,14 @@ PARTS = [
 ]
 BATCHES = 5  # of an epoch
 AVERAGE = {
-    "class_path": "lightning.pytorch.callbacks.EMAWeightAveraging",
+    "class_path": "zoo.training.averaging.EMAWeights",
     "init_args": {"decay": 0.9, "update_starting_at_step": 4},
 }
 
 
 def _saving(**options):
     saving = {"filename": "best", "save_last": True, "enable_version_counter": False, **options}
-    return {"class_path": "lightning.pytorch.callbacks.ModelCheckpoint", "init_args": saving}
+    return {"class_path": "zoo.training.checkpoints.ExactCheckpoints", "init_args": saving}
 
 
 BEST = _saving(monitor="val/exact_match", mode="max")  # as in the recipes; hardly ever better than at first

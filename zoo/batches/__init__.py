@@ -1,1 +1,1 @@
-"""What data modules give and models take, one file a task."""
+"""Batches, the interface between data modules and models, one file per task."""

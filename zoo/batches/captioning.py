@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 class CaptionBatch(NamedTuple):
-    """`N` images with up to `K` captions each; `S` pixels a side, or `L` cached features of size `D`.
+    """`N` images with up to `K` captions each; images of `S` x `S` pixels, or `L` cached features of size `D`.
 
     Attributes:
         images: (N, 3, S, S) uint8 RGB; or (N, L, D) floating point, features of a frozen encoder.

@@ -20,9 +20,8 @@ class TextBatch(NamedTuple):
         lengths: (B,) int64, number of words; 0 for an empty text.
         labels: (B,) int64; or (B, C) float32 of 0 and 1 if a text can have several of C labels; None at inference.
         tokens2: (B, S2) int64, the second text of each pair; None if there are no pairs.
-        lengths2: (B,) int64, the same for the second text.
-        scores: (B,) float32, a number that each text, or pair, has beside its label, NaN where it has none; None if
-            none has.
+            scores: (B,) float32, an additional number for each text or pair, NaN where it has none; None if none has
+                any.
     """
 
     tokens: Tensor
@@ -32,26 +31,45 @@ class TextBatch(NamedTuple):
     lengths2: Tensor | None = None
     scores: Tensor | None = None
 
+    def second(self) -> tuple[Tensor, Tensor]:
+        """`tokens2` and `lengths2`.
+
+        Raises:
+            ValueError: there are no pairs.
+        """
+        if self.tokens2 is None or self.lengths2 is None:
+            raise ValueError("this batch has no second texts; a model of pairs reads batches of pairs")
+        return self.tokens2, self.lengths2
+
+    def known_labels(self) -> Tensor:
+        """`labels`.
+
+        Raises:
+            ValueError: a batch for inference has none.
+        """
+        return _known(self.labels)
+
     def select(self, rows: Rows) -> "TextBatch":
-        """The batch of some of the texts, at most as wide as this one.
+        """The sub-batch of some of the texts, at most as wide as this one.
 
         Args:
-            rows: a slice, or numbers of texts.
+            rows: a slice, or indices of texts.
         """
         index = torch.arange(len(self.lengths), device=self.lengths.device)[rows]
         first = _narrow(self.tokens[index], self.lengths[index])
         labels, scores = (None if values is None else values[index] for values in (self.labels, self.scores))
-        second = (None, None) if self.tokens2 is None else _narrow(self.tokens2[index], self.lengths2[index])
-        return TextBatch(*first, labels, *second, scores)
+        if self.tokens2 is None or self.lengths2 is None:
+            return TextBatch(*first, labels, scores=scores)
+        return TextBatch(*first, labels, *_narrow(self.tokens2[index], self.lengths2[index]), scores)
 
 
 class DocumentBatch(NamedTuple):
-    """`B` documents of `N` sentences of `P` words in all, one after the other, without any padding.
+    """`B` documents with `N` sentences and `P` words in all, concatenated without any padding.
 
     Attributes:
         words: (P,) int64, the words of the first sentence of the first document first.
-        sentence_lengths: (N,) int64, words of each sentence, at least 1.
-        document_lengths: (B,) int64, sentences of each document; 0 for an empty document.
+            sentence_lengths: (N,) int64, number of words in each sentence, at least 1.
+            document_lengths: (B,) int64, number of sentences in each document; 0 for an empty document.
         labels: as in `TextBatch`.
     """
 
@@ -60,11 +78,15 @@ class DocumentBatch(NamedTuple):
     document_lengths: Tensor
     labels: Tensor | None
 
+    def known_labels(self) -> Tensor:
+        """As of `TextBatch`."""
+        return _known(self.labels)
+
     def select(self, rows: Rows) -> "DocumentBatch":
-        """The batch of some of the documents.
+        """The sub-batch of some of the documents.
 
         Args:
-            rows: a slice, or numbers of documents.
+            rows: a slice, or indices of documents.
         """
         index = torch.arange(len(self.document_lengths), device=self.words.device)[rows]
         sentences = members(self.document_lengths, index)
@@ -80,7 +102,7 @@ def collate_texts(
     texts2: Sequence[Sequence[int]] | None = None,
     scores: Tensor | None = None,
 ) -> TextBatch:
-    """Pads `B` token lists (or integer arrays), which may be empty, to a batch.
+    """Pads `B` token lists (or integer arrays), which may be empty, into a batch.
 
     Args:
         texts: `B` lists of token ids.
@@ -107,6 +129,12 @@ def collate_documents(documents: Sequence[Sequence[Sequence[int]]], labels: Tens
         torch.tensor(list(map(len, kept)), dtype=torch.int64),
         labels,
     )
+
+
+def _known(labels: Tensor | None) -> Tensor:
+    if labels is None:
+        raise ValueError("this batch has no labels; a loss needs them")
+    return labels
 
 
 def _pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

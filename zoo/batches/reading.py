@@ -1,4 +1,4 @@
-"""Batches of questions about documents, with one word left out."""
+"""Batches of questions about documents, each query with one word left out."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,23 +11,22 @@ from zoo.batches.rows import Rows, members
 
 
 class ClozeBatch(NamedTuple):
-    """`B` documents with a query each, of `P` and `Q` words in all, one after the other, without any padding.
+    """`B` documents with a query each, with `P` and `Q` words in all, concatenated without any padding.
 
-    The distinct words of an example are numbered from 0 in the order in which they occur in its document and then in
-    its query. Two words are the same if they are written alike, upper and lower case included, whether the vocabulary
-    knows them or not.
+    The distinct words of an example are numbered from 0 in order of occurrence, first in its document and then in its
+    query. Two words are the same if their strings are equal, including case, whether they are in the vocabulary or not.
 
     Attributes:
-        words: (W,) int64, vocabulary ids of the distinct words of the first example, then of the second, ...; several
-            can be UNK.
-        word_counts: (B,) int64, distinct words of each example.
-        document: (P,) int64, for each word of the documents its number in its example.
+            words: (W,) int64, vocabulary ids of the distinct words of the first example, then of the second, ...;
+                several may be UNK.
+            word_counts: (B,) int64, number of distinct words in each example.
+            document: (P,) int64, for each document word its number within its example.
         document_lengths: (B,) int64; 0 for an empty document.
         query: (Q,) int64, the same for the queries.
         query_lengths: (B,) int64; 0 for an empty query.
-        candidates: (C,) int64, numbers of the words to choose from, -1 for one that is not in the example.
+        candidates: (C,) int64, numbers of the candidate answers, -1 for one that is not in the example.
         candidate_counts: (B,) int64.
-        answers: (B,) int64, numbers of the right words, -1 for one that is not in the document; None at inference.
+        answers: (B,) int64, numbers of the right answers, -1 for one that is not in the document; None at inference.
     """
 
     words: Tensor
@@ -40,21 +39,42 @@ class ClozeBatch(NamedTuple):
     candidate_counts: Tensor
     answers: Tensor | None
 
+    def known_answers(self) -> Tensor:
+        """`answers`.
+
+        Raises:
+            ValueError: a batch for inference has none.
+        """
+        if self.answers is None:
+            raise ValueError("this batch has no answers; a loss and a score need them")
+        return self.answers
+
+    def to(self, device: torch.device) -> "ClozeBatch":
+        """The batch on a device."""
+        return self._make(x if x is None else x.to(device) for x in self)
+
     def first_words(self) -> Tensor:
-        """Place of each example's first distinct word in `words`, (B,)."""
+        """Index in `words` of each example's first distinct word, (B,)."""
         return self.word_counts.cumsum(0) - self.word_counts
 
     def select(self, rows: Rows) -> "ClozeBatch":
-        """The batch of some of the examples.
+        """The sub-batch of some of the examples.
 
         Args:
-            rows: a slice, or numbers of examples.
+            rows: a slice, or indices of examples.
         """
         index = torch.arange(len(self.word_counts), device=self.words.device)[rows]
-        parts = []
-        for part, lengths in zip(self[:8:2], self[1:8:2], strict=True):
-            parts += [part[members(lengths, index)], lengths[index]]
-        return ClozeBatch(*parts, None if self.answers is None else self.answers[index])
+
+        def some(part: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+            return part[members(lengths, index)], lengths[index]
+
+        return ClozeBatch(
+            *some(self.words, self.word_counts),
+            *some(self.document, self.document_lengths),
+            *some(self.query, self.query_lengths),
+            *some(self.candidates, self.candidate_counts),
+            None if self.answers is None else self.answers[index],
+        )
 
 
 def collate_questions(
@@ -64,13 +84,13 @@ def collate_questions(
     answers: Sequence[int] | None,
     ids: np.ndarray,
 ) -> ClozeBatch:
-    """Joins `B` examples whose words are given by their numbers in a list of `S` different words.
+    """Joins `B` examples whose words are given as indices into a list of `S` different words.
 
     Args:
         documents: `B` integer arrays.
         queries: `B` integer arrays.
-        candidates: `B` integer arrays; an empty one stands for all words of the document.
-        answers: `B` numbers; None at inference.
+            candidates: `B` integer arrays; an empty one means all words of the document.
+            answers: `B` indices; None at inference.
         ids: (S,) vocabulary id of each word of the list.
     """
     count, size = len(documents), max(1, len(ids))
@@ -78,7 +98,7 @@ def collate_questions(
     lengths = np.fromiter(map(len, texts), np.int64, 2 * count)
     example = np.arange(count).repeat(lengths[::2] + lengths[1::2])
     in_query = (np.arange(2 * count) % 2 == 1).repeat(lengths)
-    # One number for each word of each example; sorted by where they first occur they are in the order of the examples.
+    # One key per word and example; sorted by first occurrence they are in the order of the examples.
     distinct, first, inverse = np.unique(example * size + _joined(texts), return_index=True, return_inverse=True)
     order = first.argsort()
     place = np.empty_like(order)
@@ -90,7 +110,7 @@ def collate_questions(
     known, place = np.append(distinct, -1), np.append(place, 0)
 
     def find(words: np.ndarray, examples: np.ndarray) -> np.ndarray:
-        """Numbers of words in their examples, -1 where they are not."""
+        """Numbers of words within their examples, -1 for words that are not there."""
         wanted = examples * size + words
         index = np.searchsorted(distinct, wanted)
         return np.where(known[index] == wanted, place[index] - starts[examples], -1)
@@ -100,19 +120,25 @@ def collate_questions(
     owner = np.arange(count).repeat(candidate_counts)
     choice = np.arange(len(owner)) - (candidate_counts.cumsum() - candidate_counts)[owner]
     choice[given[owner] > 0] = find(_joined(candidates), np.arange(count).repeat(given))
+    right = None
     if answers is not None:
         found = find(np.asarray(answers, np.int64), np.arange(count))
-        answers = torch.from_numpy(np.where(found < in_document, found, -1))
-    parts = [
-        ids[distinct[order] % size],
-        word_counts,
-        numbers[~in_query],
-        lengths[::2],
-        numbers[in_query],
-        lengths[1::2],
-    ]
-    parts += [choice, candidate_counts]
-    return ClozeBatch(*(torch.from_numpy(np.ascontiguousarray(part, np.int64)) for part in parts), answers)
+        right = torch.from_numpy(np.where(found < in_document, found, -1))
+    return ClozeBatch(
+        words=_tensor(ids[distinct[order] % size]),
+        word_counts=_tensor(word_counts),
+        document=_tensor(numbers[~in_query]),
+        document_lengths=_tensor(lengths[::2]),
+        query=_tensor(numbers[in_query]),
+        query_lengths=_tensor(lengths[1::2]),
+        candidates=_tensor(choice),
+        candidate_counts=_tensor(candidate_counts),
+        answers=right,
+    )
+
+
+def _tensor(numbers: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(numbers, np.int64))
 
 
 def _joined(rows: Sequence[np.ndarray]) -> np.ndarray:

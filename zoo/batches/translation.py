@@ -30,6 +30,26 @@ class PairBatch(NamedTuple):
     src_text: list[str] | None = None
     tgt_text: list[str] | None = None
 
+    def targets(self) -> tuple[Tensor, Tensor]:
+        """`tgt` and `tgt_lengths`.
+
+        Raises:
+            ValueError: a batch for inference has none.
+        """
+        if self.tgt is None or self.tgt_lengths is None:
+            raise ValueError("this batch has no targets; give pad_batch those of its sentences")
+        return self.tgt, self.tgt_lengths
+
+    def references(self) -> list[str]:
+        """`tgt_text`.
+
+        Raises:
+            ValueError: a batch for training or inference has none.
+        """
+        if self.tgt_text is None:
+            raise ValueError("this batch has no reference translations; a score needs them as tgt_text")
+        return self.tgt_text
+
 
 def pad_batch(
     src: Sequence[Sequence[int]],
@@ -37,7 +57,7 @@ def pad_batch(
     src_text: list[str] | None = None,
     tgt_text: list[str] | None = None,
 ) -> PairBatch:
-    """Adds the special tokens to `B` token lists (which carry none) and pads them.
+    """Adds the special tokens to `B` token lists (which have none) and pads them.
 
     Args:
         src: `B` lists (or integer arrays) of source tokens; an empty list becomes a lone EOS.
@@ -51,7 +71,7 @@ def pad_batch(
 
 
 def _pad(rows: Sequence[Sequence[int]], bos: bool) -> tuple[Tensor, Tensor]:
-    lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))  # (B,) EOS counted, BOS not
+    lengths = np.fromiter((len(row) + 1 for row in rows), np.int64, len(rows))  # (B,) with EOS, without BOS
     ids = np.full((len(rows), int(bos) + int(lengths.max(initial=0))), PAD, np.int64)
     if bos:
         ids[:, 0] = BOS

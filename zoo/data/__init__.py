@@ -1,4 +1,4 @@
-"""Lightning data modules, one class a data set."""
+"""Lightning data modules, one class per data set."""
 
 from zoo.data.captioning.photos import COCO, Flickr8k, Flickr30k, ImageCaptions
 from zoo.data.classification.caption_pairs import CaptionPairs

@@ -1,1 +1,1 @@
-"""Mathematics only: masks, scores, attention, recurrence, search. Everything here imports torch and nothing else."""
+"""Mathematics only: masks, scores, attention, recurrence, search. Everything here imports only torch."""

@@ -15,12 +15,12 @@ from zoo.layers.scores import SCORES
 
 
 class AttentionMemory(NamedTuple):
-    """What attention needs of a memory, computed once a sentence and never stored on a module."""
+    """A memory prepared for attention: computed once per sentence and never stored on a module."""
 
     keys: Tensor  # (B, S, K) projected by the score
     values: Tensor  # (B, S, M)
     mask: Tensor  # (B, S) bool, True where attention may go
-    gate: Tensor  # (B, S) float, factor on the weights after the softmax (1 but for local_p_star)
+    gate: Tensor  # (B, S) float, factor on the weights after the softmax (1 except for local_p_star)
     lengths: Tensor  # (B,) real positions
 
 
@@ -80,8 +80,10 @@ class GlobalAttention(nn.Module):
 
 
 class LocalMonotonicAttention(GlobalAttention):
-    """local-m: a window of D positions on either side of p_t = t (Luong et al. 2015, section 3.2). A target longer than
-    the source keeps looking at the last source position, as in the authors' code."""
+    """local-m: a window of D positions on either side of p_t = t (Luong et al. 2015, section 3.2).
+
+    A target longer than the source keeps looking at the last source position, as in the authors' code.
+    """
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
         last = (memory.lengths - 1).clamp(min=0).reshape(-1, 1, 1)
@@ -97,9 +99,11 @@ class LocalMonotonicAttention(GlobalAttention):
 
 
 class LocalPredictiveAttention(LocalMonotonicAttention):
-    """local-p: p_t = S sigmoid(v_p^T tanh(W_p h_t)) and weights softmax_window(score) exp(-(s - p_t)^2 / (2 sigma^2))
-    with sigma = D / 2 (Luong et al. 2015, Eq. 9-10). S is the true length of the sentence; the window is centred at
-    floor(p_t)."""
+    """local-p: softmax over a window around a predicted position p_t, times a Gaussian (Luong et al. 2015, Eq. 9-10).
+
+    p_t = S sigmoid(v_p^T tanh(W_p h_t)); the weights are softmax_window(score) exp(-(s - p_t)^2 / (2 sigma^2)) with
+    sigma = D / 2. S is the true length of the sentence; the window is centred at floor(p_t).
+    """
 
     def __init__(self, query_size: int, memory_size: int, *args, **kwargs):
         super().__init__(query_size, memory_size, *args, **kwargs)
@@ -119,20 +123,22 @@ class LocalPredictiveAttention(LocalMonotonicAttention):
 
 
 class LocalPredictiveFullAttention(LocalPredictiveAttention):
-    """local-p without truncation: softmax over all real positions, times the same Gaussian around p_t, which alone
-    makes it local (Luong et al. 2015, Eq. 10, taken by itself; ongunuzaymacar/attention-mechanisms)."""
+    """local-p without truncation: softmax over all real positions, times the same Gaussian around p_t.
+
+    Only the Gaussian makes it local (Luong et al. 2015, Eq. 10, taken alone; ongunuzaymacar/attention-mechanisms).
+    """
 
     def _window(self, centre: Tensor, scores: Tensor) -> Tensor:
         return torch.ones_like(scores, dtype=torch.bool)
 
 
 class LocalPredictiveStarAttention(GlobalAttention):
-    """local-p*: each source position predicts how worth attending it is, p_s = sigmoid(v_p^T tanh(W_p h_s)); attention
-    goes to
-    the D best real positions and is gated: softmax_D(score) p_s. The gate is what trains W_p and v_p.
+    """local-p*: gated attention to the D best real positions, softmax_D(score) p_s.
 
-    A corrected form of the layer of that name in ongunuzaymacar/attention-mechanisms. When D >= S it is gated global
-    attention."""
+    Each source position predicts how relevant it is, p_s = sigmoid(v_p^T tanh(W_p h_s)). Only the gate trains W_p and
+    v_p. A corrected form of the layer of that name in ongunuzaymacar/attention-mechanisms. With D >= S it is gated
+    global attention.
+    """
 
     def __init__(self, query_size: int, memory_size: int, *args, **kwargs):
         super().__init__(query_size, memory_size, *args, **kwargs)
@@ -154,7 +160,7 @@ def _normalized(weights: Tensor) -> Tensor:
     total = weights.sum(-1, keepdim=True)
     return weights / total.where(
         total > torch.finfo(weights.dtype).tiny, 1
-    )  # a row of zeros stays one, with gradient 0
+    )  # a row of zeros stays zero, with gradient 0
 
 
 ATTENTIONS = {
@@ -175,16 +181,16 @@ def make_attention(attention: str, query_size: int, memory_size: int, **options)
     if attention not in ATTENTIONS:
         raise ValueError(f"attention must be one of {', '.join(map(repr, ATTENTIONS))}; got {attention!r}")
     if options.get("score") == "location" and attention != "global":
-        raise ValueError(f"score 'location' goes with attention 'global' only; got attention {attention!r}")
+        raise ValueError(f"score 'location' works only with attention 'global'; got attention {attention!r}")
     return ATTENTIONS[attention](query_size, memory_size, **options)
 
 
 def dot_product_attention(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, causal: bool
 ) -> Tensor:
-    """softmax(Q K^T / sqrt(d)) V (Vaswani et al. 2017, Eq. 1) by torch's fused kernel.
+    """softmax(Q K^T / sqrt(d)) V (Vaswani et al. 2017, Eq. 1), computed by torch's fused kernel.
 
-    On a CPU in fp32 at least, as the backward pass of its bf16 kernel takes ten times as long there.
+    On a CPU it computes in at least fp32, because the backward pass of the bf16 kernel takes ten times as long.
 
     Args:
         queries: (B, H, N, d).
@@ -192,7 +198,7 @@ def dot_product_attention(
         values: (B, H, M, d).
         mask: Bool, broadcastable to (B, H, N, M), True where attention may go; None: everywhere.
         dropout: On the weights.
-        causal: Position n attends to the positions up to n only; then without mask.
+        causal: Position n attends only to positions up to n; requires mask None.
 
     Returns:
         (B, H, N, d).

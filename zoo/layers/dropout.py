@@ -1,4 +1,4 @@
-"""Dropout of elements, and of the same elements at all steps."""
+"""Dropout of elements, per step or the same at all steps."""
 
 from torch import Tensor, nn
 
@@ -9,7 +9,7 @@ from zoo.layers.kernels.dropout import byte_dropout
 class Dropout(nn.Module):
     """Zeroes elements with probability `p` in training and scales the others by 1 / (1 - p) (Srivastava et al. 2014).
 
-    The kernel for CPUs rounds `p` to a multiple of 1/256.
+    The CPU kernel rounds `p` to a multiple of 1/256.
     """
 
     def __init__(self, p: float):
@@ -28,7 +28,7 @@ class Dropout(nn.Module):
 
 
 class LockedDropout(Dropout):
-    """Dropout that leaves out the same elements at all steps of a sequence (Gal and Ghahramani 2016)."""
+    """Dropout of the same elements at all steps of a sequence (Gal and Ghahramani 2016)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Steps first: (T, B, D) -> (T, B, D)."""

@@ -11,8 +11,9 @@ from zoo.layers.kernels import wide
 
 
 def output_loss(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Summed cross-entropy in nats of an output layer: `cross_entropy(layer(x), labels, label_smoothing=...,
-    reduction="sum")`.
+    """Summed cross-entropy in nats of the logits `layer(x)`.
+
+    The same as `cross_entropy(layer(x), labels, label_smoothing=..., reduction="sum")`.
 
     Under autocast the products run in its precision and the softmax in fp32.
 
@@ -29,7 +30,7 @@ def output_loss(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: fl
 
 
 def output_losses(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """`output_loss`, and -log p of each label, (N,), without label smoothing and without a gradient."""
+    """Returns `output_loss` and -log p of each label, (N,), without label smoothing and without a gradient."""
     log_probs = log_softmax(wide(layer(x)), dim=-1)  # (N, V)
     rows = nll_loss(log_probs, labels, reduction="none")
     loss = rows.sum()
@@ -39,15 +40,15 @@ def output_losses(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: 
 
 
 def sampled_output_loss(layer: nn.Linear, x: Tensor, labels: Tensor, sampled: int) -> Tensor:
-    """`output_loss` with a part of the vocabulary in the softmax, for training (cf. Jean et al. 2015, arXiv:1412.2007).
+    """`output_loss` with a sampled softmax, for training (cf. Jean et al. 2015, arXiv:1412.2007).
 
-    The labels of all rows are in it, the first `sampled // 2` of the vocabulary (so order it by frequency), and as many
-    of the others, drawn at each call. Each of those stands for all others that were not drawn: the sum of the softmax
-    is right on average.
+    The softmax covers the labels of all rows, the first `sampled // 2` words of the vocabulary (so order it by
+    frequency), and as many of the others, drawn at each call. Each drawn word is weighted for the others that were not
+    drawn, so the sum of the softmax is unbiased.
 
     Args:
-        layer, x, labels: As there.
-        sampled: Words other than the labels, at least 2; with V or more it is the whole softmax.
+        layer, x, labels: As in `output_loss`.
+        sampled: Words other than the labels, at least 2; V or more gives the full softmax.
 
     Returns:
         A scalar.
@@ -73,5 +74,5 @@ def sampled_output_loss(layer: nn.Linear, x: Tensor, labels: Tensor, sampled: in
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    """Whether reading its weight is the same as calling it."""
+    """Whether using its weight directly is the same as calling the layer."""
     return type(layer) is nn.Linear and layer.bias is not None and not kernels.is_hooked(layer)

@@ -29,7 +29,7 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
         mask: bool, broadcastable to `scores`, True where attention may go.
 
     Returns:
-        (..., S) weights; a row with no True gives zeros (and zero gradient).
+        (..., S) weights; a row without any True gives zeros and zero gradient.
     """
     scores = wide(scores)
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
@@ -44,7 +44,7 @@ def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
 
 
 def reverse_rows(x: Tensor, lengths: Tensor) -> Tensor:
-    """Each row's real part from its end, pads left where they are: x (B, S, ...), lengths (B,) -> (B, S, ...)."""
+    """Reverses each row's real part and leaves the padding in place: x (B, S, ...), lengths (B,) -> (B, S, ...)."""
     position = torch.arange(x.size(1), device=x.device).expand(x.shape[:2])
     index = torch.where(position < lengths.unsqueeze(1), lengths.unsqueeze(1) - 1 - position, position)
     return x.gather(1, index.reshape(index.shape + (1,) * (x.dim() - 2)).expand_as(x))

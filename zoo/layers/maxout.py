@@ -4,5 +4,5 @@ from torch import Tensor
 
 
 def maxout(x: Tensor) -> Tensor:
-    """Largest of each pair of neighbours: (..., 2 D) -> (..., D)."""
+    """Maximum of each pair of neighbours: (..., 2 D) -> (..., D)."""
     return x.unflatten(-1, (-1, 2)).amax(-1)

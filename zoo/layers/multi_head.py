@@ -1,4 +1,4 @@
-"""Attention of several heads (Vaswani et al. 2017, section 3.2.2).
+"""Multi-head attention (Vaswani et al. 2017, section 3.2.2).
 
 Shapes: B batch, N queries, M keys, D model, H heads, d_k size of a key.
 """
@@ -16,9 +16,9 @@ class MultiHeadAttention(nn.Module):
 
     Args:
         size: D.
-        num_heads: H; 1 is plain scaled dot-product attention.
+        num_heads: H; 1: plain scaled dot-product attention.
         key_size: d_k.
-        output_projection: multiply by W^O; without it the result is the heads side by side.
+        output_projection: multiply by W^O; else the result is the concatenated heads.
         dropout: on the weights.
     """
 
@@ -35,7 +35,7 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (B, N, H * d_k) and values (B, N, D) of x (B, N, D), the heads side by side."""
+        """Keys (B, N, H * d_k) and values (B, N, D) of x (B, N, D), the heads concatenated."""
         return self.key_value(x).split(self.sizes, dim=-1)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -56,7 +56,7 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             mask: bool, broadcastable to (B, H, N, M), True where attention may go; None: everywhere.
-            causal: position n attends to the positions up to n only; then without mask.
+            causal: position n attends only to positions up to n; requires mask None.
             show: return the weights as well.
 
         Returns:

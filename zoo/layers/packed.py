@@ -1,10 +1,8 @@
-"""Sequences of different lengths side by side, without a single pad.
+"""Sequences of different lengths without any padding.
 
-Sequences are *flat*: the items of all sequences in one row, (P, ...), with `lengths` (N,) next to it. A recurrence goes
-through them
-step after step: at step t it runs the sequences that have an item t, the longest first, so that these are the first
-rows of the step
-before. A backward direction does the same and reads each sequence from its end.
+Sequences are *flat*: the items of all sequences concatenated, (P, ...), with `lengths` (N,). A recurrence runs them
+step by step: step t processes the sequences that have an item t, the longest first, so that they are the first rows of
+the previous step. A backward direction does the same and reads each sequence from its end.
 
 Shapes: N sequences, P items of all of them, D directions (1 or 2).
 """
@@ -21,10 +19,10 @@ class Packing(NamedTuple):
     """The order in which a recurrence reads flat sequences. A place is a number from 0 to P - 1 in that order.
 
     Attributes:
-        counts: Sequences running at each step, never rising; their sum is P.
-        order: (D, P) the flat item at each place of each direction; None if the items lie step after step already.
+        counts: Number of active sequences at each step, never increasing; their sum is P.
+        order: (D, P) the flat item at each place of each direction; None if the items already lie step after step.
         places: (D, P) the inverse, the place of each flat item; None likewise.
-        last: (N,) the place where each sequence ends its run, in either direction; -1 for an empty sequence.
+        last: (N,) the place of each sequence's final step, in either direction; -1 for an empty sequence.
         ranks: (N,) the sequences, the longest first.
     """
 
@@ -36,12 +34,12 @@ class Packing(NamedTuple):
 
 
 def segment_ids(lengths: Tensor) -> Tensor:
-    """Number of the sequence that each flat item belongs to: lengths (N,) -> (P,)."""
+    """Index of the sequence that each flat item belongs to: lengths (N,) -> (P,)."""
     return torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
 
 
 def to_padded(flat: Tensor, mask: Tensor) -> Tensor:
-    """Flat items (P, ...) at the True places of mask (B, S), zeros elsewhere -> (B, S, ...)."""
+    """Moves flat items (P, ...) to the True places of mask (B, S), zeros elsewhere -> (B, S, ...)."""
     padded = flat.new_zeros(*mask.shape, *flat.shape[1:])
     padded[mask] = flat
     return padded
@@ -51,8 +49,8 @@ def pack(lengths: Tensor, directions: int = 2) -> Packing:
     """Plans a recurrence over flat sequences.
 
     Args:
-        lengths: (N,) int64 items of each sequence; 0 is allowed.
-        directions: 2 to run from the end to the start as well.
+        lengths: (N,) int64 number of items in each sequence; 0 is allowed.
+        directions: 2 to also run from the end to the start.
     """
     owner = segment_ids(lengths)  # (P,)
     items = torch.arange(len(owner), device=lengths.device)
@@ -71,21 +69,22 @@ def pack(lengths: Tensor, directions: int = 2) -> Packing:
 
 
 def step_major(steps: int, rows: int, device: torch.device) -> Packing:
-    """The packing of `rows` sequences of `steps` items each that lie step after step: (steps * rows, ...)."""
+    """The packing of `rows` sequences with `steps` items each that already lie step after step: (steps * rows, ...)."""
     ranks = torch.arange(rows, device=device)
     return Packing([rows] * steps, None, None, (steps - 1) * rows + ranks, ranks)
 
 
 def segment_sum(x: Tensor, weights: Tensor, lengths: Tensor) -> Tensor:
-    """Weighted sum over each flat sequence: x (P, D), weights (P,), lengths (N,) -> (N, D); zeros for an empty one. At
-    least fp32.
+    """Weighted sum over each flat sequence, in at least fp32; zeros for an empty one.
+
+    x (P, D), weights (P,), lengths (N,) -> (N, D).
     """
     weighted = wide(x) * weights.unsqueeze(-1)
     return weighted.new_zeros(len(lengths), x.size(1)).index_add(0, segment_ids(lengths), weighted)
 
 
 def segment_softmax(scores: Tensor, lengths: Tensor) -> Tensor:
-    """Softmax in fp32 at least over each flat sequence: scores (P,), lengths (N,) -> (P,)."""
+    """Softmax in at least fp32 over each flat sequence: scores (P,), lengths (N,) -> (P,)."""
     owner = segment_ids(lengths)
     scores = wide(scores)
     top = scores.new_full((len(lengths),), -torch.inf).scatter_reduce(0, owner, scores.detach(), "amax")

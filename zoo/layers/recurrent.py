@@ -1,17 +1,16 @@
-"""LSTM and GRU cells, and encoders and decoders made of them, whose results never depend on padding.
+"""LSTM and GRU cells, and encoders and decoders built from them, whose results never depend on padding.
 
 A layer runs over whole sequences in one of three ways that give the same numbers: the loop over its cells below,
-torch's own fused `torch.lstm` and `torch.gru` (which are cuDNN's on a GPU), or the kernel in
-zoo/layers/kernels/recurrence.py on a CPU.
-The loop is the reference; it runs where a cell has hooks or was replaced, and under the transforms of torch.func, which
-the others do not know.
+torch's fused `torch.lstm` and `torch.gru` (cuDNN's on a GPU), or the kernel in zoo/layers/kernels/recurrence.py on a
+CPU. The loop is the reference; it runs if a cell has hooks or was replaced, and under the transforms of torch.func,
+which the others do not support.
 
 Shapes: B batch, S or T steps, N sequences, P items of all of them, D directions, I input size, H hidden size, G = 4 H
 (LSTM) or 3 H (GRU).
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +21,12 @@ from zoo.layers import kernels
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import recurrence, wide
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.module_list import ModuleList
 from zoo.layers.packed import Packing, pack, step_major, to_padded
 
 CellType = Literal["lstm", "gru"]
 State = tuple[Tensor, ...]
+Cells: TypeAlias = "Sequence[LSTMCell] | ModuleList[LSTMCell]"
 
 
 class LSTMCell(nn.Module):
@@ -42,9 +43,7 @@ class LSTMCell(nn.Module):
     def __init__(self, input_size: int, hidden_size: int):
         super().__init__()
         self.input_size, self.hidden_size = input_size, hidden_size
-        self.weight_input = nn.Parameter(
-            torch.empty(self.gates * hidden_size, input_size)
-        )  # of i, f, g, o below each other
+        self.weight_input = nn.Parameter(torch.empty(self.gates * hidden_size, input_size))  # i, f, g, o stacked
         self.weight_hidden = nn.Parameter(torch.empty(self.gates * hidden_size, hidden_size))
         self.bias = nn.Parameter(torch.zeros(self.gates * hidden_size))
         for block in self.weight_input.detach().chunk(self.gates):
@@ -71,8 +70,10 @@ class LSTMCell(nn.Module):
 
 
 class GRUCell(LSTMCell):
-    """One step of a GRU: h' = (1 - z) n + z h, n = tanh(W x + r (U h)), the reset gate after the product as in cuDNN
-    and in dl4mt-tutorial. Its state is (h,)."""
+    """One step of a GRU: h' = (1 - z) n + z h, n = tanh(W x + r (U h)). Its state is (h,).
+
+    The reset gate acts after the product, as in cuDNN and dl4mt-tutorial.
+    """
 
     kind = "gru"
     gates, state_size = 3, 1
@@ -101,7 +102,7 @@ def _cell_class(cell: str) -> type[LSTMCell]:
 
 
 def run_layer(
-    cells: Sequence[LSTMCell],
+    cells: Cells,
     inputs: Tensor,
     packing: Packing,
     rows: Tensor | None = None,
@@ -114,17 +115,18 @@ def run_layer(
         cells: One for each direction, forward first.
         inputs: (R, I).
         packing: `pack(lengths, D)`.
-        rows: (P,) the input that each item is, where inputs repeat (the distinct words of a text); without it R = P.
-        start: h (and c) before the first step, (N, D * H) each; zeros if not given.
-        hidden_weights: Take the place of the cells' `weight_hidden`, e.g. after dropout.
+            rows: (P,) the input of each item, where inputs repeat (the distinct words of a text); without it R = P.
+            start: h (and c) before the first step, (N, D * H) each; zeros if not given.
+            hidden_weights: Replace the cells' `weight_hidden`, e.g. after dropout.
 
     Returns:
         Outputs (P, D * H), and h (and c) at the end of each sequence, (N, D * H) each, `start` for an empty one.
     """
     kind, size, directions = CELLS[cells[0].kind], cells[0].hidden_size, len(cells)
     if start is None:
-        start = (wide(inputs[:0]).new_zeros(len(packing.last), directions * size),) * kind.state_size
-    if not packing.counts:  # nothing but empty sequences
+        zeros = wide(inputs[:0]).new_zeros(len(packing.last), directions * size)
+        start = tuple(zeros for _ in range(kind.state_size))
+    if not packing.counts:  # only empty sequences
         return start[0].new_zeros(0, directions * size), start
     first = tuple(x.unflatten(-1, (directions, size)).transpose(0, 1)[:, packing.ranks] for x in start)  # (D, N, H)
     if kernels.is_transformed() or any(type(cell) is not kind or kernels.is_hooked(cell) for cell in cells):
@@ -140,8 +142,10 @@ def run_layer(
 
 
 def _is_torch_faster(kind: type[LSTMCell], packing: Packing, inputs: Tensor) -> bool:
-    """Whether torch's own layer beats the kernel on a CPU: in one direction over rows of equal length it does, for an
-    LSTM (oneDNN's), and for a GRU without a gradient. Under autocast the kernel's products are of lower precision.
+    """Whether torch's own layer is faster than the kernel on a CPU.
+
+    It is for rows of equal length in one direction: for an LSTM (oneDNN's), and for a GRU without a gradient. Under
+    autocast the kernel's products have lower precision.
     """
     if packing.order is not None or torch.is_autocast_enabled("cpu"):
         return False
@@ -149,9 +153,7 @@ def _is_torch_faster(kind: type[LSTMCell], packing: Packing, inputs: Tensor) -> 
 
 
 def _ends(states: Sequence[Tensor], first: Tensor, packing: Packing) -> Tensor:
-    """State of each direction after its last step, the longest sequence first: states D times (P, H) in the order of
-    places -> (D, N, H).
-    """
+    """Final states, the longest sequence first: per direction states (P, H) in the order of places -> (D, N, H)."""
     last = packing.last[packing.ranks].unsqueeze(-1)
     return torch.stack(
         [torch.where(last >= 0, x[last.squeeze(-1).clamp(min=0)], old) for x, old in zip(states, first, strict=True)]
@@ -159,9 +161,9 @@ def _ends(states: Sequence[Tensor], first: Tensor, packing: Packing) -> Tensor:
 
 
 def _by_steps(
-    cells: Sequence[nn.Module], inputs: Tensor, packing: Packing, first: State, hidden_weights: Sequence[Tensor] | None
+    cells: Cells, inputs: Tensor, packing: Packing, first: State, hidden_weights: Sequence[Tensor] | None
 ) -> tuple[Tensor, State]:
-    """The reference: each cell is called at each step."""
+    """The reference: calls each cell at each step."""
     outputs, ends = [], []
     for d, cell in enumerate(cells):
         ordered = inputs if packing.order is None else inputs[packing.order[d]]
@@ -181,10 +183,10 @@ def _by_steps(
 
 
 def _fused(
-    cells: Sequence[LSTMCell], inputs: Tensor, packing: Packing, first: State, weights: Sequence[Tensor]
+    cells: Cells, inputs: Tensor, packing: Packing, first: State, weights: Sequence[Tensor]
 ) -> tuple[Tensor, State]:
-    """torch's own, which is cuDNN's on a GPU. It has a second bias, which is 0 here."""
-    function, running = (torch.lstm if len(first) == 2 else torch.gru), packing.counts[0]
+    """torch's own layer, cuDNN's on a GPU. It has a second bias, which is 0 here."""
+    running = packing.counts[0]
     with torch.autocast(inputs.device.type, enabled=inputs.is_cuda and torch.is_autocast_enabled("cuda")):
         data = inputs if packing.order is None else inputs[packing.order[0]]
         parts = [
@@ -193,33 +195,36 @@ def _fused(
         ]
         parameters = [x for part in parts for x in part]
         start = tuple(x[:, :running].to(parameters[0].dtype).contiguous() for x in first)
-        counts, train = torch.tensor(packing.counts, device="cpu"), torch.is_grad_enabled()
-        given = (data.to(parameters[0].dtype), counts, start if len(start) == 2 else start[0], parameters)
-        outputs, *ends = function(*given, True, 1, 0.0, train, len(cells) == 2)
+        data, counts = data.to(parameters[0].dtype), torch.tensor(packing.counts, device="cpu")
+        train, both = torch.is_grad_enabled(), len(cells) == 2
+        if len(start) == 2:
+            outputs, *ends = torch.lstm(data, counts, start, parameters, True, 1, 0.0, train, both)
+        else:
+            outputs, *ends = torch.gru(data, counts, start[0], parameters, True, 1, 0.0, train, both)
     finals = tuple(torch.cat([wide(x), old[:, running:]], dim=1) for x, old in zip(ends, first, strict=True))
     return wide(outputs if packing.places is None else outputs[packing.places[0]]), finals
 
 
 def _by_kernel(
-    cells: Sequence[LSTMCell],
+    cells: Cells,
     inputs: Tensor,
     packing: Packing,
     rows: Tensor | None,
     first: State,
     weights: Sequence[Tensor],
 ) -> tuple[Tensor, State]:
-    """All steps of all directions at once; the input half of the gates once for each distinct input."""
+    """All steps of all directions at once; the input half of the gates is computed once per distinct input."""
     directions = len(cells)
     gates = functional.linear(
         inputs, torch.cat([cell.weight_input for cell in cells]), torch.cat([cell.bias for cell in cells])
     )
-    if packing.order is None:
+    if packing.order is None or packing.places is None:
         states = recurrence.steps(cells[0].update, gates, weights[0].unsqueeze(0), first, packing.counts)
         return states[0], tuple(_ends([x], old, packing) for x, old in zip(states, first, strict=True))
     counts = torch.tensor(packing.counts, device=inputs.device)
     step = torch.repeat_interleave(counts)  # (P,) of each place
     direction = torch.arange(directions, device=inputs.device).unsqueeze(1)
-    # the block of a step holds one direction after the other
+    # a step's block holds the directions one after the other
     before = (directions - 1) * (counts.cumsum(0) - counts)[step]
     blocks = torch.arange(len(step), device=inputs.device) + before + direction * counts[step]  # (D, P)
     row = packing.order if rows is None else rows[packing.order]
@@ -239,7 +244,7 @@ class RecurrentEncoder(nn.Module):
         input_size: I.
         hidden_size: H of each direction.
         num_layers: layers.
-        bidirectional: run both ways and concatenate.
+        bidirectional: run in both directions and concatenate.
         dropout: between layers.
     """
 
@@ -257,23 +262,22 @@ class RecurrentEncoder(nn.Module):
         directions = 2 if bidirectional else 1
         self.output_size = hidden_size * directions
         self.dropout = Dropout(dropout)
-        self.layers = nn.ModuleList(
-            nn.ModuleList(make(input_size if n == 0 else self.output_size, hidden_size) for _ in range(directions))
+        self.layers = ModuleList(
+            ModuleList(make(input_size if n == 0 else self.output_size, hidden_size) for _ in range(directions))
             for n in range(num_layers)
         )
 
     def flat(self, inputs: Tensor, lengths: Tensor, rows: Tensor | None = None) -> tuple[Tensor, list[State]]:
-        """Encode flat sequences (zoo/layers/packed.py); P items in all.
+        """Encodes flat sequences (zoo/layers/packed.py); P items in all.
 
         Args:
             inputs: (R, I) inputs.
-            lengths: (N,) int64 items of each sequence; 0 is allowed.
-            rows: (P,) which of the inputs each item is, if they repeat (the distinct words of a text); without it R =
-                P.
+                lengths: (N,) int64, number of items in each sequence; 0 is allowed.
+                rows: (P,) the input of each item, if inputs repeat (the distinct words of a text); without it R = P.
 
         Returns:
-            memory (P, H * directions), and for each layer its final state, the directions concatenated: h (and c),
-            (N, H * directions) each, zeros for an empty sequence.
+                memory (P, H * directions), and for each layer its final state with the directions concatenated: h (and
+                c), (N, H * directions) each, zeros for an empty sequence.
         """
         packing = pack(lengths, len(self.layers[0]))
         x, finals = inputs, []
@@ -283,14 +287,14 @@ class RecurrentEncoder(nn.Module):
         return x, finals
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, list[State]]:
-        """Encode a padded batch.
+        """Encodes a padded batch.
 
         Args:
-            inputs: (B, S, I), pads after `lengths`.
+            inputs: (B, S, I), padded after `lengths`.
             lengths: (B,) int64.
 
         Returns:
-            memory (B, S, H * directions), zero on pads, and the final states as in `flat`.
+            memory (B, S, H * directions), zero on padding, and the final states as in `flat`.
         """
         mask = lengths_to_mask(lengths, inputs.size(1))  # (B, S)
         flat, finals = self.flat(inputs[mask], lengths)
@@ -298,20 +302,20 @@ class RecurrentEncoder(nn.Module):
 
 
 class RecurrentDecoder(nn.Module):
-    """Stack of LSTM or GRU cells, run over a whole target at once or step by step.
+    """Stack of LSTM or GRU cells, run over a whole target at once or one step at a time.
 
-    State: one flat tuple, the tensors of layer 0, then of layer 1, ..., each (..., H).
+    Its state is one flat tuple: the tensors of layer 0, then of layer 1, ..., each (..., H).
 
     Args:
         cell, hidden_size, num_layers, dropout: as in RecurrentEncoder.
-        input_size: I, with all that a step feeds back.
+        input_size: I, including what a step feeds back.
     """
 
     def __init__(self, cell: CellType, input_size: int, hidden_size: int, num_layers: int = 1, dropout: float = 0.0):
         super().__init__()
         make = _cell_class(cell)
         self.hidden_size = hidden_size
-        self.cells = nn.ModuleList(make(hidden_size if n else input_size, hidden_size) for n in range(num_layers))
+        self.cells = ModuleList(make(hidden_size if n else input_size, hidden_size) for n in range(num_layers))
         self.dropout = Dropout(dropout)
 
     def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:

@@ -1,8 +1,8 @@
 """Score functions: how well does a query match each memory position?
 
-Every score is a small module with two methods. `project(memory)` does the part that does not depend on the query, once
-a sentence; `forward(query, keys)` does the rest, for any number of queries at once. Nothing is kept on the module in
-between.
+Every score is a small module with two methods. `project(memory)` computes the part that does not depend on the query,
+once per sentence; `forward(query, keys)` computes the rest, for any number of queries at once. The module stores
+nothing in between.
 
 Shapes: B batch, T queries (target steps or hypotheses), S memory positions, H query size, M memory size, K attention
 size.
@@ -67,8 +67,11 @@ def additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 
 
 class ConcatScore(nn.Module):
-    """score = v^T tanh(W [h_t; h_s]) (Luong et al. 2015, section 3.1, concat), the same function as the additive score
-    v^T tanh(W_a s + U_a h) of Bahdanau et al. 2015 (A.1.2) with W split in two."""
+    """score = v^T tanh(W [h_t; h_s]) (Luong et al. 2015, section 3.1, concat).
+
+    The same function as the additive score v^T tanh(W_a s + U_a h) of Bahdanau et al. 2015 (A.1.2), with W split in
+    two.
+    """
 
     def __init__(
         self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None
@@ -87,8 +90,10 @@ class ConcatScore(nn.Module):
 
 
 class LocationScore(nn.Module):
-    """scores = W_a h_t, one per position, blind to the memory (Luong et al. 2015, Eq. 8). W_a (L_max, H); a shorter
-    source uses its first S rows, positions beyond L_max are ignored."""
+    """scores = W_a h_t, one per position, independent of the memory (Luong et al. 2015, Eq. 8).
+
+    W_a is (L_max, H); a shorter source uses its first S rows, positions beyond L_max are ignored.
+    """
 
     def __init__(
         self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None
@@ -97,7 +102,7 @@ class LocationScore(nn.Module):
         self.w_a = nn.Linear(query_size, max_length or 100, bias=False)
 
     def project(self, memory: Tensor) -> Tensor:
-        return memory  # only its length is read
+        return memory  # only its length is used
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         scores = self.w_a(query)  # (B, T, L_max)

@@ -5,18 +5,19 @@ The three functions drive any autoregressive decoder through one callable:
     step(tokens (B, K), state, memory, t) -> (logits (B, K, V), state, attn_weights (B, K, S) or None)
 
 `memory` is what all hypotheses of a sentence share (leading dimension B, never repeated per hypothesis); `state` is
-what each hypothesis owns (leading dimensions B, K; the first one is given as B, 1). Both are tensors or (named) tuples
-of tensors, nested at will; whatever else they hold is passed on untouched. B shrinks when finished sentences are
-dropped from the batch, and beam search calls `step` with one hypothesis a sentence first, then with up to K.
+what each hypothesis owns (leading dimensions B, K; the first one is given as B, 1). Both are tensors or arbitrarily
+nested (named) tuples of tensors; other entries are passed on unchanged. B shrinks when finished sentences are dropped
+from the batch, and beam search first calls `step` with one hypothesis per sentence, then with up to K.
 
 Scores are length-normalised log-probabilities, Wu et al. 2016 (arXiv:1609.08144), Eq. 14 without its coverage term:
 
     score(Y) = log p(Y) / lp(|Y|),    lp(n) = ((5 + n) / 6) ** alpha
 
-with |Y| counting EOS. `log p` is always the model's own: forbidden tokens, temperature and top-k restrict what is
-chosen, but never renormalise what is reported.
+where |Y| counts EOS. `log p` is always the model's own: forbidden tokens, temperature and top-k restrict the choice but
+never renormalise the reported value.
 
-Shapes: B sentences, K hypotheses a sentence, N hypotheses returned, V vocabulary, S source positions, T output length.
+Shapes: B sentences, K hypotheses per sentence, N hypotheses returned, V vocabulary, S source positions, T output
+length.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,24 +31,24 @@ from torch import Tensor
 Step = Callable[[Tensor, Any, Any, int], tuple[Tensor, Any, Tensor | None]]
 
 _PAD, _BOS, _EOS = 0, 2, 3
-_BLOCK = 64  # vocabulary entries under one maximum, see `_top`
-_CHECK_EVERY = 8  # steps between two looks at who is done, on devices that work asynchronously
+_BLOCK = 64  # vocabulary entries per block, see `_top`
+_CHECK_EVERY = 8  # steps between two checks for finished sentences, on asynchronous devices
 _INF = float("inf")
 
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """What a search found, for each sentence the best hypothesis first (samples: in the order drawn).
+    """Result of a search: for each sentence the best hypothesis first (samples: in the order drawn).
 
-    A hypothesis that does not exist, because fewer outputs are possible than were asked for, has length 0, only PAD as
-    tokens, and score and log-probability -inf.
+    A hypothesis that does not exist, because fewer outputs are possible than requested, has length 0, only PAD tokens,
+    and score and log-probability -inf.
 
     Attributes:
-        tokens: (B, N, T) int64 without BOS, with EOS (missing only where `max_length` cut the output), then PAD.
+        tokens: (B, N, T) int64 without BOS, with EOS (absent only if `max_length` cut the output), then PAD.
         lengths: (B, N) int64, EOS included.
         scores: (B, N) float, log-probability divided by lp(length).
         log_probs: (B, N) float, sum of the log-probabilities of the tokens.
-        attn_weights: (B, N, T, S) float, 0 beyond the length; None if `step` gives none or they were not asked for.
+        attn_weights: (B, N, T, S) float, 0 beyond the length; None if `step` gives none or they were not requested.
     """
 
     tokens: Tensor
@@ -73,25 +74,25 @@ def greedy_search(
     pad: int = _PAD,
     return_attention: bool = True,
 ) -> SearchResult:
-    """Take the most probable token at every step.
+    """Takes the most probable token at every step.
 
     Args:
         step: the decoder, see the top of this file.
         state: initial decoder state, leading dimensions (B, 1).
         memory: what `step` reads of the source, leading dimension B.
-        max_length: most tokens, EOS included: one number or (B,) int64, one a sentence.
-        min_length: fewest tokens, EOS included; a smaller `max_length` of a sentence wins over it. One more than
-            `max_length`: no output ends by itself.
+            max_length: maximum number of tokens, including EOS: one number, or (B,) int64, one per sentence.
+            min_length: minimum number of tokens, including EOS; a smaller `max_length` of a sentence takes precedence.
+                With `max_length` + 1 no output ends by itself.
         length_penalty: alpha of lp; it cannot change the greedy choice, only the reported score.
-        forbid: token ids never produced, such as UNK. BOS and PAD never are.
-        no_repeat_ngram: n > 0 forbids every n-gram that the output already holds.
+        forbid: token ids never produced, such as UNK. BOS and PAD are never produced.
+        no_repeat_ngram: n > 0 forbids repeating an n-gram of the output.
         bos: id that starts the decoder.
         eos: id that ends an output.
-        pad: id that fills up after the end.
-        return_attention: whether to keep the attention weights.
+        pad: padding id after the end.
+        return_attention: return the attention weights.
 
     Returns:
-        One hypothesis a sentence (N = 1).
+        One hypothesis per sentence (N = 1).
 
     Raises:
         ValueError: for arguments outside their range.
@@ -120,18 +121,18 @@ def sample(
     pad: int = _PAD,
     return_attention: bool = True,
 ) -> SearchResult:
-    """Draw outputs at random from softmax(logits / temperature).
+    """Draws outputs at random from softmax(logits / temperature).
 
     Args:
-        num_samples: N, independent outputs a sentence (they may be equal).
-        temperature: > 0 and finite; 1 samples from the model, smaller is closer to greedy.
-        top_k: draw among the k most probable tokens only; 0: among all.
+        num_samples: N, independent outputs per sentence (they may be equal).
+        temperature: > 0 and finite; 1 samples from the model, lower values are closer to greedy.
+        top_k: draw from the k most probable tokens; 0: from all.
         generator: source of randomness, on the device of the logits.
 
         The others: see `greedy_search`.
 
     Returns:
-        N = `num_samples` hypotheses a sentence, as drawn, with their log-probabilities at temperature 1.
+        N = `num_samples` hypotheses per sentence, in the order drawn, with their log-probabilities at temperature 1.
 
     Raises:
         ValueError: for arguments outside their range.
@@ -148,7 +149,7 @@ def sample(
         if 0 < top_k < log_probs.shape[1]:
             no_bias = log_probs.new_zeros(len(log_probs), 1)
             log_probs, _, tokens = _top(log_probs[:, None], no_bias, top_k)  # (B K, top_k)
-        # One uniform number a row through the inverse distribution function; torch.multinomial would draw V of them.
+        # Inverse transform sampling with one uniform number per row; torch.multinomial would draw V of them.
         below = log_probs - log_probs.amax(-1, keepdim=True)  # else tiny temperatures would make all of them -inf
         cumulated = (below / max(temperature, torch.finfo(below.dtype).tiny)).softmax(-1).cumsum(-1)
         drawn = torch.rand(len(log_probs), 1, device=log_probs.device, generator=generator) * cumulated[:, -1:]
@@ -178,29 +179,29 @@ def beam_search(
     pad: int = _PAD,
     return_attention: bool = True,
 ) -> SearchResult:
-    """Beam search that returns exactly the best hypotheses its beam ever finishes.
+    """Beam search that returns exactly the best hypotheses that its beam ever finishes.
 
-    At each step the 2K best extensions of the K live hypotheses are looked at: those that end in EOS are finished, the
-    K best others live on. What is alive at `max_length` counts as finished as it stands. Among all finished hypotheses
-    the `n_best` of highest score are returned.
+    Each step takes the 2K best extensions of the K live hypotheses: those that end in EOS are finished, the K best
+    others stay alive. Hypotheses still alive at `max_length` count as finished. The `n_best` finished hypotheses of
+    highest score are returned.
 
-    A sentence stops early only when nothing can change any more. A live hypothesis of log-probability L <= 0 will have
-    at most L at any later length, hence a score of at most L / max(lp(next length), lp(max_length)); the sentence is
-    done when that is no better than its n_best-th finished score. The tighter `max_length`, the sooner.
+    A sentence stops early only when its result can no longer change. A live hypothesis of log-probability L <= 0 has at
+    most L at any later length, hence a score of at most L / max(lp(next length), lp(max_length)). The sentence is done
+    when that is no better than its n_best-th finished score; a tighter `max_length` makes this happen sooner.
 
     Args:
-        beam_size: K, live hypotheses a sentence.
+        beam_size: K, live hypotheses per sentence.
         n_best: N <= K, hypotheses to return.
         length_penalty: alpha of lp. 0 ranks by log-probability, which favours short outputs; larger values favour
             longer ones (0.6 to 1 is usual for translation).
-        early_stopping: also stop a sentence as soon as K hypotheses have finished, as most toolkits do: faster, but a
-            longer one that would have won is then missed.
+            early_stopping: also stop a sentence as soon as K hypotheses have finished, as most toolkits do: faster, but
+                it may miss a longer, better hypothesis.
 
-        The others: see `greedy_search`. One live hypothesis (`beam_size=1`) is not greedy search: it also keeps an
-        ending that was only second best at its step.
+            The others: see `greedy_search`. `beam_size=1` is not greedy search: it also keeps an ending that was only
+            second best at its step.
 
     Returns:
-        N = `n_best` distinct hypotheses a sentence, best first.
+        N = `n_best` distinct hypotheses per sentence, best first.
 
     Raises:
         ValueError: for arguments outside their range.
@@ -210,7 +211,7 @@ def beam_search(
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"n_best must be between 1 and beam_size = {beam_size}; got {n_best}")
     rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
-    batch, device, max_length = rules.batch, rules.device, rules.max_length
+    batch, device, limits = rules.batch, rules.device, rules.max_length
 
     tokens = torch.full((batch, 1), bos, device=device)  # live hypotheses (b, k), best first; k grows from 1 to K
     log_probs = torch.zeros(batch, 1, device=device)
@@ -233,24 +234,22 @@ def beam_search(
         width = gains.shape[1]
         count = min(2 * beam_size, gains[0].numel())
         values, parents, tokens = _top(gains, log_probs, count)  # (b, count) each, best first
-        if rules.is_check(t) and values.isnan().any():  # NaN comes out on top, with a parent that may not exist
-            raise ValueError(
-                "the model gives NaN instead of probabilities: its weights are too large, or no longer what was trained"
-            )
+        if rules.is_check(t) and values.isnan().any():  # NaN sorts first, with a parent that may not exist
+            raise ValueError("the model computes NaN instead of probabilities: its weights are too large or damaged")
 
         is_eos = tokens == eos
-        last = t + 1 >= max_length
+        last = t + 1 >= limits
         ending = (is_eos | last[:, None]) & ~done[:, None]
         ended = values.masked_fill(~ending, -_INF)
         trace = torch.stack((torch.full_like(tokens, t), parents, tokens), -1)
         pool = _merge(pool, (ended / _length_norm(t + 1, length_penalty), ended, trace))
 
-        # Stable: brings the others before EOS and leaves them ordered by value.
+        # Stable: moves the others before EOS and keeps them ordered by value.
         order = is_eos.byte().sort(dim=1, stable=True).indices[:, : min(beam_size, count - width)]
         log_probs, parents, tokens = (x.gather(1, order) for x in (values, parents, tokens))
         steps.append((rows, tokens, parents, attn if return_attention else None))
 
-        norm = _length_norm(max_length, length_penalty).clamp(min=_length_norm(t + 2, length_penalty))
+        norm = _length_norm(limits, length_penalty).clamp(min=_length_norm(t + 2, length_penalty))
         done = done | last | (log_probs[:, 0] / norm <= pool[0][:, -1])
         if early_stopping:
             finished = finished + (ended > -_INF).sum(1)
@@ -262,9 +261,9 @@ def beam_search(
                 whole.index_copy_(0, rows, part)
             if not len(keep):
                 break
-            live = (tokens, parents, log_probs, history, pool, finished, done, rows, max_length, memory)
+            live = (tokens, parents, log_probs, history, pool, finished, done, rows, limits, memory)
             live = _take(live, keep)
-            tokens, parents, log_probs, history, pool, finished, done, rows, max_length, memory = live
+            tokens, parents, log_probs, history, pool, finished, done, rows, limits, memory = live
         first = torch.arange(len(rows), device=device) if keep is None else keep
         source = first[:, None] * width + parents  # (b, K) row of each hypothesis' parent among all b k of the step
         state = _map(partial(_reorder, source=source), state)
@@ -285,10 +284,10 @@ def search(
     top_k: int = 0,
     **options: Any,
 ) -> SearchResult:
-    """`sample` if there is a temperature, `greedy_search` for one hypothesis, else `beam_search`; `options` go to each.
+    """`sample` if there is a temperature, `greedy_search` for one hypothesis, else `beam_search`, with `options`.
 
     Raises:
-        ValueError: for arguments outside their range, also those of `check_search`.
+        ValueError: for arguments outside their range, including those of `check_search`.
     """
     check_search(beam_size, options.get("length_penalty", 0.0))
     if temperature is not None:
@@ -299,7 +298,7 @@ def search(
 
 
 def check_search(beam_size: int, length_penalty: float) -> None:
-    """Raises ValueError for settings with which a search would not fit into memory, or its scores into a number."""
+    """Raises ValueError for settings whose search would not fit into memory or whose scores would overflow."""
     if not 1 <= beam_size <= 100:
         raise ValueError(f"beam_size must be from 1 to 100; got {beam_size:,}")
     if not -10 <= length_penalty <= 10:
@@ -307,7 +306,7 @@ def check_search(beam_size: int, length_penalty: float) -> None:
 
 
 class _Rules:
-    """How long outputs may be and which tokens may not come next; checked and moved to the device once."""
+    """Limits of the length and the forbidden next tokens, checked and moved to the device once."""
 
     def __init__(
         self,
@@ -345,10 +344,10 @@ class _Rules:
         self._buffer = torch.empty(0, dtype=torch.float32, device=self.device)
 
     def log_probs(self, logits: Tensor, t: int, history: Tensor | None) -> Tensor:
-        """The model's log-probabilities (b, k, V) in fp32, but -inf for what may not follow `history` (b, k, t).
+        """The model's log-probabilities (b, k, V) in fp32, with -inf for tokens forbidden after `history` (b, k, t).
 
-        They are valid until the next call: a fresh tensor of this size at each step would cost more in page faults than
-        the computation itself.
+        They are valid until the next call: allocating a tensor of this size at each step would cost more in page faults
+        than the computation itself.
         """
         if self._buffer.numel() < logits.numel():
             self._buffer = self._buffer.new_empty(logits.numel())
@@ -358,14 +357,14 @@ class _Rules:
         ngrams = t + 1 - self.no_repeat_ngram
         if history is None or ngrams < 1:
             return out
-        # An n-gram of the past whose first n - 1 tokens are the last n - 1 ones forbids its last token.
+        # A past n-gram whose first n - 1 tokens equal the last n - 1 tokens forbids its last token.
         seen = torch.ones_like(history[..., :ngrams], dtype=torch.bool)
         for j in range(self.no_repeat_ngram - 1):
             seen &= history[..., j : j + ngrams] == history[..., ngrams + j, None]
         return out.scatter_(-1, history[..., self.no_repeat_ngram - 1 :].where(seen, self.pad), -_INF)
 
     def is_check(self, t: int) -> bool:
-        """Whether to look after step t who is done, which waits for the device."""
+        """Whether to check after step t which sentences are done; the check waits for the device."""
         return self.device.type == "cpu" or t + 1 == self.horizon or (t + 1) % _CHECK_EVERY == 0
 
 
@@ -379,7 +378,7 @@ def _roll_out(
     rules: _Rules,
     return_attention: bool,
 ) -> SearchResult:
-    """Extends `width` independent hypotheses a sentence by choose(log_probs (b, K, V)) -> (b, K) until all ended."""
+    """Extends `width` independent hypotheses per sentence by choose(log_probs (b, K, V)) -> (b, K) until all ended."""
     batch, device, max_length = rules.batch, rules.device, rules.max_length
     log_probs = torch.zeros(batch, width, device=device)
     tokens = torch.full((batch, width), rules.bos, device=device)
@@ -388,7 +387,7 @@ def _roll_out(
     rows = torch.arange(batch, device=device)  # sentence of each row still in the batch
     if width > 1:
         state = _map(lambda x: x.expand(-1, width, *x.shape[2:]), state)
-    steps = []
+    steps: list[tuple[Tensor, Tensor, Tensor | None]] = []
 
     for t in range(rules.horizon):
         logits, state, attn = step(tokens, state, memory, t)
@@ -415,21 +414,22 @@ def _roll_out(
     out = out.where((log_probs > -_INF)[..., None], rules.pad)
     lengths = (out != rules.pad).sum(-1)
     attn_weights = None
-    if steps[0][-1] is not None:
-        attn_weights = attn.new_zeros(*out.shape, attn.shape[-1])
-        for t, (rows, _, attn) in enumerate(steps):
+    for t, (rows, _, attn) in enumerate(steps):
+        if attn is not None:
+            if attn_weights is None:
+                attn_weights = attn.new_zeros(*out.shape, attn.shape[-1])
             attn_weights[rows, :, t] = attn * (t < lengths[rows])[..., None]
     return SearchResult(out, lengths, log_probs / _length_norm(lengths, length_penalty), log_probs, attn_weights)
 
 
-def _trace_back(pool: tuple[Tensor, Tensor, Tensor], steps: list[tuple], pad: int) -> SearchResult:
+def _trace_back(pool: tuple[Tensor, ...], steps: list[tuple], pad: int) -> SearchResult:
     """Follows the back-pointers of all finished hypotheses from their last token to their first.
 
     Args:
         pool: scores (B, N), log-probabilities (B, N), and traces (B, N, 3): last step, parent before it, last token.
         steps: for each step the sentences (b,) it was made for, the new tokens (b, k) and their parents (b, k), and
             the attention weights (b, k', S) of the parents, or None.
-        pad: fills up after the end.
+        pad: padding id after the end.
     """
     scores, log_probs, trace = pool
     end, slot, last_token = trace.unbind(-1)  # (B, N) each
@@ -444,9 +444,9 @@ def _trace_back(pool: tuple[Tensor, Tensor, Tensor], steps: list[tuple], pad: in
         rows, step_tokens, parents, attn = steps[t]
         now = slot[rows]
         inside = (t < end)[rows]
-        tokens[rows, :, t] = step_tokens.gather(1, now).where(inside, last_token.where(t == end, pad)[rows])
+        tokens[rows, :, t] = step_tokens.gather(1, now).where(inside, last_token.where(end == t, pad)[rows])
         now = parents.gather(1, now).where(inside, now)
-        if attn is not None:
+        if attn is not None and attn_weights is not None:
             index = now[..., None].expand(-1, -1, attn.shape[-1])
             attn_weights[rows, :, t] = attn.gather(1, index) * (t <= end)[rows][..., None]
         slot = slot.index_copy(0, rows, now)
@@ -454,7 +454,7 @@ def _trace_back(pool: tuple[Tensor, Tensor, Tensor], steps: list[tuple], pad: in
 
 
 def _merge(pool: tuple[Tensor, ...], new: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Best entries of pool (b, N) and new (b, M) by their first tensor, equals in the order of arrival."""
+    """Best entries of pool (b, N) and new (b, M) by their first tensor; ties in the order of arrival."""
     both = [torch.cat(pair, 1) for pair in zip(pool, new, strict=True)]
     order = both[0].sort(dim=1, descending=True, stable=True).indices[:, : pool[0].shape[1]]
     rows = torch.arange(len(order), device=order.device)[:, None]
@@ -464,15 +464,15 @@ def _merge(pool: tuple[Tensor, ...], new: tuple[Tensor, ...]) -> tuple[Tensor, .
 def _top(logits: Tensor, bias: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The `count` largest of logits (b, k, V) + bias (b, k, 1) in each row b, sorted.
 
-    Only blocks whose maximum is among the `count` largest maxima can hold one of them. Finding the maxima is one
-    vectorised pass; the selection proper then sees about V / 64 + 64 * count numbers instead of V.
+    Only blocks whose maximum is among the `count` largest maxima can contain them. Finding the maxima is one vectorised
+    pass; the selection itself then reads about V / 64 + 64 * count numbers instead of V.
 
     Returns:
         values, hypotheses (0 ... k-1) and tokens (0 ... V-1), (b, count) each.
     """
     batch, width, vocab = logits.shape
     blocks = vocab // _BLOCK
-    if blocks * width <= 2 * count:  # too small for blocks to pay
+    if blocks * width <= 2 * count:  # too small to gain from blocks
         values, index = (logits + bias[..., None]).flatten(1).topk(count)
         return values, index // vocab, index % vocab
     full = blocks * _BLOCK
@@ -483,7 +483,7 @@ def _top(logits: Tensor, bias: Tensor, count: int) -> tuple[Tensor, Tensor, Tens
     index = index[..., None] + torch.arange(_BLOCK, device=logits.device)  # (b, count, 64) into k V numbers
     values = logits.flatten(1).gather(1, index.flatten(1)).view_as(index) + bias.gather(1, owner)[..., None]
     index, values = index.flatten(1), values.flatten(1)
-    if full < vocab:  # the tail is no whole block: look at all of it
+    if full < vocab:  # the tail is not a whole block: take all of it
         tail = torch.arange(width * vocab, device=logits.device).view(width, vocab)[:, full:].flatten()
         index = torch.cat((index, tail.expand(batch, -1)), 1)
         values = torch.cat((values, (logits[..., full:] + bias[..., None]).flatten(1)), 1)
@@ -493,7 +493,7 @@ def _top(logits: Tensor, bias: Tensor, count: int) -> tuple[Tensor, Tensor, Tens
 
 
 def _argmax(logits: Tensor) -> Tensor:
-    """(b, k, V) -> (b, k), the first of equals; by blocks, because torch.argmax does not vectorise on CPUs."""
+    """(b, k, V) -> (b, k), the first of ties; by blocks, because torch.argmax is not vectorised on CPUs."""
     vocab = logits.shape[-1]
     if vocab < 2 * _BLOCK:
         return logits.argmax(-1)
@@ -506,12 +506,12 @@ def _argmax(logits: Tensor) -> Tensor:
 
 
 def _length_norm(length: Any, alpha: float) -> Any:
-    """lp of the file's docstring, of a number or a tensor."""
+    """lp of the module docstring, of a number or a tensor."""
     return ((5 + length) / 6) ** alpha
 
 
 def _unfinished(done: Tensor, is_check: bool) -> Tensor | None:
-    """Rows (b',) to go on with, none if all are done; None: all, as too few are done to pay for the copies."""
+    """Rows (b',) to keep, none if all are done; None keeps all, if too few are done to be worth the copies."""
     if not is_check:
         return None
     keep = (~done).nonzero()[:, 0]

@@ -269,7 +269,8 @@ def meteor(captions: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     except (OSError, ValueError) as error:
         scorer.lock.release()  # else its destructor waits for ever
         with suppress(OSError):
-            scorer.meteor_p.stdin.close()
+            if scorer.meteor_p.stdin is not None:
+                scorer.meteor_p.stdin.close()
         raise RuntimeError(
             f"METEOR's Java program failed ({error}); does `java -version` work, are 2 GB of memory free?"
         ) from None

@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from zoo.metrics.gather import Mean, gathered
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
 
 
 class Relatedness:
@@ -80,13 +84,16 @@ class ClassScores(nn.Module):
         """Adds texts: logits (B, C), labels (B,) numbers or (B, C) zeros and ones, further measures (B,)."""
         if labels.dim() == 2:
             logits, labels = logits.sigmoid(), labels.long()
-        for metric in self.metrics.values():
+        for metric in self._metrics().values():
             metric.update(logits, labels)
         for name, values in measures.items():
             self.measures[name].update(math.fsum(values.tolist()), len(values))
 
+    def _metrics(self) -> "dict[str, Metric]":
+        return cast("dict[str, Metric]", dict(self.metrics.items()))  # declared as modules of any kind
+
     def compute(self) -> dict[str, float]:
         """The scores and mean measures of all texts so far."""
-        scores = {name: 100 * metric.compute().item() for name, metric in self.metrics.items()}
+        scores = {name: 100 * metric.compute().item() for name, metric in self._metrics().items()}
         scores |= {name: mean.compute() for name, mean in self.measures.items()}
         return scores | (self.relatedness.compute() if self.relatedness else {})

@@ -135,7 +135,8 @@ class CorpusScore(Metric):
 
 
 def _sacrebleu_metrics() -> dict[str, Any]:
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
     # force: no warning that the input of `bleu` looks tokenised.
     return {"bleu": BLEU(tokenize="none", force=True), "sacrebleu": BLEU(tokenize="13a"), "chrf": CHRF()}

@@ -1,13 +1,13 @@
-"""Recurrent classifier with any attention of this package over its states: many words in, one answer out.
+"""Recurrent classifier with any attention of this package over its states: many inputs, one output.
 
 The attention layers of Luong, Pham and Manning 2015, https://arxiv.org/abs/1508.04025 (scores and global, local-m and
-local-p attention), used many-to-one as in the layers of ongunuzaymacar/attention-mechanisms: the last state asks, all
-states answer, h~ = tanh(W_c [c; h]) (Eq. 5) is classified. The answer may be a class of the text or the word that
-follows it.
+local-p attention), used many-to-one as in the layers of ongunuzaymacar/attention-mechanisms: the last state is the
+query, all states are the memory, and h~ = tanh(W_c [c; h]) (Eq. 5) is classified. The classes are those of the text,
+or the words that may follow it.
 
 Differs from the paper:
-- one query a text instead of one a target word; the query is the end of the run in each direction;
-- local-m looks at the last words of the text, D of them and the one it stands on: its position is that of the last
+- one query per text instead of one per target word; the query is the final state of each direction;
+- local-m looks at the last words of the text, the last one and the D before it: its position is that of the last
   word;
 - AdamW, dropout.
 
@@ -34,10 +34,10 @@ class AttentionClassifier(TextClassifier):
 
     Args:
         vocab_size: V.
-        num_classes: C; for the next word the number of words.
+        num_classes: C; for next-word prediction the number of words.
         multi_label: a text may have several labels, or none.
         embedding_size: E.
-        hidden_size: H, half of it in each direction if bidirectional.
+        hidden_size: H, half of it per direction if bidirectional.
         num_layers: recurrent layers.
         cell: "lstm" or "gru".
         bidirectional: read in both directions.
@@ -45,10 +45,10 @@ class AttentionClassifier(TextClassifier):
         score: "dot", "scaled_dot", "general", "concat", or "location" (with global attention only).
         window: D of the local attentions.
         renormalize: local-p variants: divide the weights by their sum after the Gaussian or the gate.
-        max_source_length: words that location scores can tell apart.
+        max_source_length: number of positions that location scores distinguish.
         dropout: on embeddings, states and the hidden layer.
-        word_dropout: share of the words replaced by the unknown word in training.
-        label_smoothing: share of the target probability spread over the classes.
+        word_dropout: share of the words replaced by UNK in training.
+        label_smoothing: share of the target probability spread over all classes.
     """
 
     heads = ("classifier",)
@@ -95,13 +95,13 @@ class AttentionClassifier(TextClassifier):
         self.classifier = nn.Linear(hidden_size, num_classes)
 
     def read(self, batch: TextBatch) -> tuple[Tensor, list[Tensor]]:
-        """Logits (B, C) and the weights, one (B, 1, S)."""
+        """Logits (B, C) and the attention weights, one (B, 1, S)."""
         mask = lengths_to_mask(batch.lengths, batch.tokens.size(1))
         embedded, rows = self.embed_words(batch.tokens[mask])
         states, finals = self.encoder.flat(self.dropout(embedded), batch.lengths, rows)  # (P, H)
         memory = self.attention.project(to_padded(self.dropout(states), mask), mask)
         query = self.dropout(finals[-1][0]).unsqueeze(1)  # (B, 1, H)
-        context, weights = self.attention(query, memory, mask.size(1))  # local-m: beyond the end means at the last word
+        context, weights = self.attention(query, memory, mask.size(1))  # local-m: clamped to the last word
         hidden = torch.tanh(self.w_c(torch.cat([context.to(query.dtype), query], dim=-1))).squeeze(
             1
         )  # h~ = tanh(W_c [c; h])  Eq. 5

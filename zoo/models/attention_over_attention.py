@@ -5,21 +5,19 @@ https://arxiv.org/abs/1607.04423 (section 3; section 4, the re-ranking, is zoo/t
 Kadlec, Schmid, Bajgar and Kleindienst 2016, "Text Understanding with the Attention Sum Reader Network",
 https://arxiv.org/abs/1603.01547.
 
-Both softmaxes see real words only, and the average of beta is taken over the true length of the document, so that the
-weights of the words of a document always sum to 1.
+Both softmaxes are taken over real words only, and beta is averaged over the true length of the document, so the weights
+of the words of a document always sum to 1.
 
 Differs from the papers:
-- names and other words that the vocabulary lacks get embeddings of a pool of `num_unknown` ones, in the order in which
-  they occur and in training shuffled for each example (Hermann et al. 2015 did so to all names beforehand), so that
-  unknown words can be told apart; in training words the vocabulary knows are made unknown at random, with all their
-  occurrences;
-- words are compared as they are written, not by their ids, so that unknown words can be answers;
-- `exclude_query_words`: a sentence seldom names somebody twice, but its words look for themselves in the document;
-- AdamW, optional ready word vectors, dropout on the states.
+- out-of-vocabulary words (mostly names) get embeddings from a pool of `num_unknown`, in order of occurrence, shuffled
+  for each example in training, so that the model can tell them apart (Hermann et al. 2015 anonymised all names
+  beforehand); in training, random words of the vocabulary are made unknown too, at all their occurrences;
+- words are compared as strings, not by id, so that an unknown word can be the answer;
+- `exclude_query_words`: a sentence seldom names a person twice, yet attention favours query words in the document;
+- AdamW, optional pretrained word vectors, dropout on the states.
 
-Shapes: B examples, W distinct words in all, P and Q words of all documents and queries, D and L those of the longest, H
-states of both
-directions.
+Shapes: B examples, W distinct words in all, P and Q words of all documents and queries, D and L those of the longest,
+H states of both directions.
 """
 
 from typing import Any, ClassVar, Literal
@@ -31,6 +29,7 @@ from zoo.batches.reading import ClozeBatch
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.module_list import ModuleList
 from zoo.layers.packed import segment_ids, segment_softmax, to_padded
 from zoo.layers.recurrent import RecurrentEncoder
 from zoo.tasks.reading import ReadingModule
@@ -42,21 +41,21 @@ def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Ten
     """Attention over attention (Eq. 5-9).
 
     Args:
-        scores: M (B, D, L), how well each word of the document and each word of the query fit.
+        scores: M (B, D, L), matching scores of each document word with each query word.
         document_mask: (B, D) True on real words.
         query_mask: (B, L) True on real words.
 
     Returns:
-        s (B, D) and the averaged beta (B, L), each sums to 1 over real words; zeros for an empty document or query.
+        s (B, D) and the averaged beta (B, L). Each sums to 1 over real words; zeros for an empty document or query.
     """
     scores = wide(scores)
     lowest = torch.finfo(scores.dtype).min
     alpha = scores.masked_fill(~document_mask.unsqueeze(2), lowest).softmax(
         1
-    )  # (B, D, L), for each query word over the document
+    )  # (B, D, L), alpha: per query word, over the document
     beta = scores.masked_fill(~query_mask.unsqueeze(1), lowest).softmax(
         2
-    )  # (B, D, L), for each document word over the query
+    )  # (B, D, L), beta: per document word, over the query
     share = document_mask.to(scores.dtype) / document_mask.sum(1, keepdim=True).clamp(min=1)  # (B, D)
     importance = (
         torch.bmm(share.unsqueeze(1), beta).squeeze(1) * query_mask
@@ -65,7 +64,7 @@ def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Ten
 
 
 def outside_query(batch: ClozeBatch) -> Tensor:
-    """Which words of the documents their queries do not have, (P,) bool."""
+    """Marks the document words that do not occur in their query, (P,) bool."""
     starts = batch.first_words()
     free = torch.ones(len(batch.words), dtype=torch.bool, device=batch.words.device)
     free[batch.query + starts[segment_ids(batch.query_lengths)]] = False
@@ -73,32 +72,30 @@ def outside_query(batch: ClozeBatch) -> Tensor:
 
 
 def keep_weights(weights: Tensor, kept: Tensor) -> Tensor:
-    """Weights (B, D) of the words that are `kept`, (B, D) bool, in proportion, with the sum of all; all as they are if
-    none is kept.
-    """
+    """Rescales the weights of the `kept` words to the old sum, (B, D) both; a row with none kept stays as it is."""
     chosen = weights * kept
     total = chosen.sum(1, keepdim=True)
     return torch.where(total > 0, chosen / total.masked_fill(total == 0, 1) * weights.sum(1, keepdim=True), weights)
 
 
 class AttentionOverAttentionReader(ReadingModule):
-    """Reader of a document and a query with one word left out; the answer is a word of the document.
+    """Reader of a document and of a query with one word left out (the blank); the answer is a word of the document.
 
     Args:
         vocab_size: V.
         attention: "over_attention" (Cui et al. 2017), or "sum": the attention-sum reader (Kadlec et al. 2016), whose
             query is the last states of its encoder.
         shared_encoder: one recurrent encoder for document and query; else one each.
-        num_unknown: embeddings of unknown words; 0: all unknown words of an example look alike.
+        num_unknown: number of embeddings for unknown words; 0: one embedding for all of them.
         embedding_size: E.
-        hidden_size: GRU states of each direction.
+        hidden_size: GRU units per direction.
         num_layers: GRU layers.
-        exclude_query_words: words that the query has besides the blank are no answers: what they get in the document
-            goes to the others, in proportion. For questions whose answer is never in the rest of the query.
+        exclude_query_words: the other words of the query cannot be the answer: their weight in the document is
+            redistributed to the other words in proportion. For questions whose answer never occurs in the query.
         dropout: on embeddings and states.
-        word_dropout: share of the distinct words of an example that are made unknown in training, in all places where
-            they occur.
-        candidate_dropout: the same for the candidates, which are mostly names that later texts do not have.
+        word_dropout: share of the distinct words of an example that are made unknown in training, at all their
+            occurrences.
+        candidate_dropout: the same for the candidates, which are mostly names that do not occur in later texts.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, num_unknown=0, embedding_size=6, hidden_size=4, dropout=0.0)
@@ -118,8 +115,6 @@ class AttentionOverAttentionReader(ReadingModule):
         candidate_dropout: float = 0.0,
     ):
         super().__init__()
-        if attention not in ("over_attention", "sum"):
-            raise ValueError(f"attention must be one of 'over_attention', 'sum'; got {attention!r}")
         if num_unknown < 0:
             raise ValueError(f"num_unknown must be at least 0; got {num_unknown}")
         for name, rate in (("word_dropout", word_dropout), ("candidate_dropout", candidate_dropout)):
@@ -131,13 +126,11 @@ class AttentionOverAttentionReader(ReadingModule):
             RecurrentEncoder("gru", embedding_size, hidden_size, num_layers, dropout=dropout)
             for _ in range(2 - shared_encoder)
         ]
-        self.encoders = nn.ModuleList(encoders)
+        self.encoders = ModuleList(encoders)
         self.dropout = Dropout(dropout)
 
     def forward(self, batch: ClozeBatch) -> tuple[Tensor, Tensor | None]:
-        """Weights s of the words of the documents (P,), and of those of the queries (Q,), None for the attention-sum
-        reader.
-        """
+        """Weights s of the document words (P,), and of the query words (Q,), or None for the attention-sum reader."""
         documents, queries, last = self.encode(batch)
         lengths, query_lengths = batch.document_lengths, batch.query_lengths
         if self.config["attention"] == "sum":
@@ -157,16 +150,14 @@ class AttentionOverAttentionReader(ReadingModule):
         return weights, query_weights
 
     def encode(self, batch: ClozeBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """States of the documents (P, H) and of the queries (Q, H), and the last ones of both directions of the queries
-        (B, H).
-        """
+        """States of documents (P, H) and queries (Q, H), and the final query states of both directions (B, H)."""
         starts = batch.first_words()
         texts = (batch.document, batch.document_lengths), (batch.query, batch.query_lengths)
         tokens = torch.cat([numbers + starts[segment_ids(lengths)] for numbers, lengths in texts])
         ids = self.word_ids(batch)
         seen = torch.zeros(self.embedding.num_embeddings, dtype=torch.bool, device=ids.device)
         seen[ids] = True
-        embedded = self.dropout(self.embedding(seen.nonzero().squeeze(1)))  # each distinct word of the batch once
+        embedded = self.dropout(self.embedding(seen.nonzero().squeeze(1)))  # each distinct word is embedded once
         rows = (seen.cumsum(0) - 1)[ids[tokens]]  # (P + Q,)
         sizes = [len(batch.document), len(batch.query)]
         if len(self.encoders) == 1:
@@ -182,7 +173,7 @@ class AttentionOverAttentionReader(ReadingModule):
         return self.dropout(documents), self.dropout(queries), self.dropout(last)
 
     def word_ids(self, batch: ClozeBatch) -> Tensor:
-        """Row of the embedding for each distinct word of each example, (W,)."""
+        """Embedding row of each distinct word of each example, (W,)."""
         ids, owner = batch.words, segment_ids(batch.word_counts)
         starts = batch.first_words()
         if self.training:
@@ -194,7 +185,7 @@ class AttentionOverAttentionReader(ReadingModule):
         if not size:
             return ids
         unknown = ids == UNK
-        before = nn.functional.pad(unknown.cumsum(0), (1, 0))  # unknown words before each word, and all of them
+        before = nn.functional.pad(unknown.cumsum(0), (1, 0))  # unknown words before each word; last entry: all
         order = (before[:-1] - before[starts][owner]) % size
         if self.training:
             order = torch.rand(len(starts), size, device=ids.device).argsort(-1)[owner, order]

@@ -3,17 +3,16 @@
 Yang, Yang, Dyer, He, Smola and Hovy 2016, "Hierarchical Attention Networks for Document Classification", NAACL 2016,
 https://aclanthology.org/N16-1174/ (Eq. 5-12).
 
-A document of no sentence has the vector zero, so its class is what the output layer's bias says.
+An empty document has the zero vector, so its class is decided by the output layer's bias.
 
 Differs from the paper:
 - dropout on the embeddings, between the levels and before the output layer, optional word dropout, AdamW instead of SGD
   with momentum (the paper has neither dropout nor Adam);
 - the reset gate of the GRU acts after the hidden product, as in cuDNN;
-- `cell: lstm` as an option; several labels a document as an option (a sigmoid for each instead of a softmax).
+- `cell: lstm` as an option; optional multi-label documents (a sigmoid per label instead of a softmax).
 
-Shapes: B documents, N sentences and P words of all of them, E embedding size, H hidden size of a direction, K attention
-size.
-Everything is flat (zoo/layers/packed.py): there are no pads at either level.
+Shapes: B documents, N sentences and P words of all of them, E embedding size, H hidden size per direction, K attention
+size. All tensors are flat (zoo/layers/packed.py): there is no padding at either level.
 """
 
 from typing import Any, ClassVar, Literal
@@ -31,7 +30,7 @@ from zoo.text import PAD
 
 
 class ContextAttention(nn.Module):
-    """Weights of the items of each sequence by their likeness to a learned context vector, and the weighted sum.
+    """Attention of a learned context vector over the items of each sequence, and the weighted sum.
 
     Args:
         size: size of an item.
@@ -46,7 +45,7 @@ class ContextAttention(nn.Module):
         )  # u_w, u_s
 
     def forward(self, items: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """items (P, D), lengths (N,) -> sums (N, D), zeros for an empty sequence, and weights (P,)."""
+        """items (P, D), lengths (N,) -> sums (N, D), zeros for an empty sequence; weights (P,)."""
         u = wide(torch.tanh(self.project(items)))  # Eq. 5, 8
         weights = segment_softmax(torch.mv(u, wide(self.context)), lengths)  # Eq. 6, 9
         return segment_sum(items, weights, lengths), weights  # Eq. 7, 10
@@ -60,14 +59,14 @@ class HAN(DocumentClassifier):
         num_classes: C.
         multi_label: a document may have several labels, or none.
         embedding_size: E.
-        hidden_size: H of each direction, at both levels.
+        hidden_size: H per direction, at both levels.
         attention_size: K, at both levels.
         cell: "gru" (the paper) or "lstm".
         word_layers: recurrent layers over the words of a sentence.
         sentence_layers: recurrent layers over the sentences.
         dropout: on embeddings, sentence vectors and the document vector.
-        word_dropout: share of the words replaced by the unknown word in training.
-        label_smoothing: share of the target probability spread over the classes.
+        word_dropout: share of the words replaced by UNK in training.
+        label_smoothing: share of the target probability spread over all classes.
     """
 
     heads = ("classifier",)
@@ -101,9 +100,7 @@ class HAN(DocumentClassifier):
         self.classifier = nn.Linear(2 * hidden_size, num_classes)
 
     def read(self, batch: DocumentBatch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Logits (B, C), word weights (P,) that sum to 1 in each sentence, sentence weights (N,) that do in each
-        document.
-        """
+        """Logits (B, C), word weights (P,), sentence weights (N,); they sum to 1 per sentence and per document."""
         embedded, rows = self.embed_words(batch.words)  # (R, E), (P,)
         words, _ = self.word_encoder.flat(self.dropout(embedded), batch.sentence_lengths, rows)  # h_it (P, 2H)
         sentences, word_weights = self.word_attention(words, batch.sentence_lengths)  # s_i (N, 2H)

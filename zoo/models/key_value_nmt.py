@@ -1,25 +1,22 @@
-"""Mino, Utiyama, Sumita, Tokunaga 2017: Key-value Attention Mechanism for Neural Machine Translation (IJCNLP,
-I17-2049).
+"""Mino, Utiyama, Sumita, Tokunaga 2017: Key-value Attention Mechanism for Neural Machine Translation, IJCNLP I17-2049.
 
-Additive attention as of Bahdanau et al. 2015 (zoo/models/bahdanau.py), but each annotation is split in two: h_j = [k_j;
-v_j]. Scores are made of the keys, e_ij = v_a^T tanh(W_a s_{i-1} + U_a k_j), and contexts of the values, c_i = sum_j
-alpha_ij v_j.
+Additive attention as in Bahdanau et al. 2015 (zoo/models/bahdanau.py), but each annotation is split in two:
+h_j = [k_j; v_j]. The scores use the keys, e_ij = v_a^T tanh(W_a s_{i-1} + U_a k_j), and the contexts use the values,
+c_i = sum_j alpha_ij v_j.
 
-With `linear` the annotation is first mixed, h_j = W_e [h_fwd_j; h_bwd_j]; its first entries are then the key. `split:
-partly_zero` is the paper's other experiment: conventional attention, e_ij = v_a^T tanh(W_a s_{i-1} + U_a h_j) and c_i =
-sum_j alpha_ij h_j, with those columns of U_a that meet the value zero at initialisation, so that scores begin as those
-of the key alone.
+With `linear` the annotation is first mixed, h_j = W_e [h_fwd_j; h_bwd_j]; its first entries are then the key.
+`split: partly_zero` is the paper's other experiment: conventional attention, e_ij = v_a^T tanh(W_a s_{i-1} + U_a h_j)
+and c_i = sum_j alpha_ij h_j, where the columns of U_a that multiply the value are initialised with zero, so that at
+first the scores are those of the key alone.
 
-What the paper leaves open, and what is done here: without `linear` each direction of the encoder is split alike, so
-that keys and
-values both know both sides of a word; the decoder sees nothing but values, so its input is smaller than Bahdanau's. The
-decoder "gru" begins with the second half of the first value, which is of the backward direction (with `linear`, what
-W_e puts there). Equal to BahdanauNMT with zero weights for the values in the score and for the keys in the decoder (a
-test shows it).
+The paper leaves some details open; this is what is done here. Without `linear` each direction of the encoder is split
+in the same way, so that keys and values both see both sides of a word. The decoder reads only values, so its input is
+smaller than Bahdanau's. The decoder "gru" is initialised from the second half of the first value, which belongs to the
+backward direction (with `linear`, it is whatever W_e puts there). The model equals BahdanauNMT with zero weights for
+the values in the score and for the keys in the decoder (a test shows it).
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H decoder and each encoder
-direction,
-A attention, R readout, V vocabulary.
+Shapes: B batch, S source tokens, T target tokens, K hypotheses per sentence, E embedding, H decoder and each encoder
+direction, A attention, R readout, V vocabulary.
 """
 
 from typing import Any, ClassVar, Literal
@@ -29,16 +26,16 @@ from torch import Tensor, nn
 
 from zoo.layers.attention import AttentionMemory, GlobalAttention
 from zoo.layers.dropout import Dropout
-from zoo.layers.gru_decoders import DECODERS
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentEncoder
+from zoo.models.bahdanau import DECODERS
 from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.translation import TranslationModule
 
 
-class KeyValueNMT(TranslationModule):
-    """Encoder-decoder with additive attention to keys, which returns values.
+class KeyValueNMT(TranslationModule[AttentionMemory]):
+    """Encoder-decoder whose additive attention scores keys and averages values.
 
     Args:
         src_vocab_size: source vocabulary.
@@ -46,19 +43,19 @@ class KeyValueNMT(TranslationModule):
         shared_vocab: one vocabulary and one embedding matrix for both languages.
         tie_output: the output layer is the target embedding matrix (readouts are projected to its size first).
         embedding_size: E.
-        hidden_size: H of the decoder and of each encoder direction.
-        key_size: entries of the 2 H of an annotation that are its key, the others are its value; even; H if not given.
-        linear: annotations pass a linear layer W_e (2 H to 2 H, without bias) before they are split.
-        split: "key_value", or "partly_zero": whole annotations are keys and values, with U_a zero for the value part at
-            first.
+        hidden_size: H of the decoder and per encoder direction.
+        key_size: size of the key, out of the 2 H entries of an annotation; the rest is the value. Even; H if not given.
+        linear: annotations pass through a linear layer W_e (2 H to 2 H, without bias) before the split.
+        split: "key_value", or "partly_zero": whole annotations are keys and values, and U_a starts with zeros for the
+            value part.
         attention_size: A; the hidden size if not given.
-        readout_size: R, units after the readout.
+        readout_size: R, size of the readout.
         encoder_layers: bidirectional GRU layers.
         decoder: "gru", that of Bahdanau et al., or "conditional_gru".
         dropout: on embeddings, between encoder layers, on the memory and on the readout.
         label_smoothing: share of the target probability spread over the vocabulary.
-        beam_size: hypotheses of the search in `translate` and in tests.
-        length_penalty: alpha of its length normalisation.
+        beam_size: beam size in `translate` and in testing.
+        length_penalty: alpha of the length normalisation in the search.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(
@@ -86,15 +83,11 @@ class KeyValueNMT(TranslationModule):
         length_penalty: float = 1.0,
     ):
         super().__init__()
-        if decoder not in DECODERS:
-            raise ValueError(f"decoder must be one of {', '.join(map(repr, DECODERS))}; got {decoder!r}")
         key_size = hidden_size if key_size is None else key_size
         if key_size % 2 or not 0 < key_size < 2 * hidden_size:
             raise ValueError(
                 f"key_size must be even and between 0 and 2 * hidden_size ({2 * hidden_size}); got {key_size}"
             )
-        if split not in ("key_value", "partly_zero"):
-            raise ValueError(f"split must be one of 'key_value', 'partly_zero'; got {split!r}")
         memory_size = 2 * hidden_size
         self.key_size, whole = key_size, split == "partly_zero"
         self.embeddings = Embeddings(
@@ -118,11 +111,10 @@ class KeyValueNMT(TranslationModule):
         return self.attention.project(keys, mask)._replace(values=values), (wide(self.decoder.start(values, mask)),)
 
     def split(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (..., key_size) and values of memory (..., 2 H); without a linear layer each direction is split
-        alike.
-        """
+        """Keys (..., key_size) and values of memory (..., 2 H); without `linear` each direction is split separately."""
         if self.config["linear"]:
-            return memory.split([self.key_size, memory.size(-1) - self.key_size], dim=-1)
+            key, value = memory.split([self.key_size, memory.size(-1) - self.key_size], dim=-1)
+            return key, value
         sizes = [self.key_size // 2, memory.size(-1) // 2 - self.key_size // 2]
         forward_key, forward_value, backward_key, backward_value = memory.split(2 * sizes, dim=-1)
         return torch.cat([forward_key, backward_key], dim=-1), torch.cat([forward_value, backward_value], dim=-1)

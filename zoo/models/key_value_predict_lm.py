@@ -1,26 +1,23 @@
-"""Daniluk, Rocktaschel, Welbl, Riedel 2017: Frustratingly Short Attention Spans in Neural Language Modeling
-(arXiv:1702.04521).
+"""Daniluk, Rocktaschel, Welbl, Riedel 2017: Frustratingly Short Attention Spans in Neural Language Modeling.
 
-An LSTM language model whose every step looks back at the last L outputs. Here: attention over whole outputs (Eq. 2-6),
-with the output
-divided into key and value (Eq. 7-9) or key, value and predict (Eq. 10-13), the N-gram RNN that looks without attention
-(Eq. 14), and the plain LSTM.
+https://arxiv.org/abs/1702.04521. An LSTM language model that attends to its last L outputs at every step. Here:
+attention over whole outputs (Eq. 2-6), outputs divided into key and value (Eq. 7-9) or into key, value and predict
+(Eq. 10-13), the N-gram RNN, which looks back without attention (Eq. 14), and the plain LSTM.
 
 Differs from the paper:
-* The window also holds outputs of the batch before (without gradient); at the beginning of a text it holds those that
-  there are, and with none of them the context r is 0. The paper says nothing about either.
-* AdamW with warm-up and cosine and without momentum (Melis et al. 2018, arXiv:1707.05589); the output layer begins with
-  how often each word occurs. With momentum and without this beginning the outputs saturate in the first steps and long
-  stay so.
-* Dropout of words, inputs, outputs and recurrent weights (Merity et al. 2018, arXiv:1708.02182), the same over time;
+* The window also holds outputs of the previous batch (without gradient). At the beginning of a text it holds those that
+  exist, and without any the context r is 0. The paper does not specify either case.
+* AdamW without momentum, with warm-up and cosine schedule (Melis et al. 2018, arXiv:1707.05589); the bias of the output
+  layer starts from the word frequencies. With momentum and without this initialisation the outputs saturate in the
+  first steps and stay saturated for long.
+* Dropout of words, inputs, outputs and recurrent weights (Merity et al. 2018, arXiv:1708.02182), the same at all steps;
   the readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
-* Training may score a sample of the words (`sampled_words`); readouts may be softened when not trained
+* Training may use a sampled softmax (`sampled_words`); evaluation may divide the readouts by a temperature
   (`evaluation_temperature`).
-* More than one layer: the attention sits on the top one.
+* More than one layer: the attention is on the top one.
 
 Shapes: B batch, T steps, L window, K size of a key, O = K, 2K, 3K or (N-1)K output size of the top layer, E embedding,
-V vocabulary.
-Inside, steps come first: (T, B, ...).
+V vocabulary. Inside, steps come first: (T, B, ...).
 """
 
 from typing import Any, ClassVar, Literal
@@ -30,6 +27,7 @@ from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout, LockedDropout
 from zoo.layers.masking import lengths_to_mask, masked_softmax
+from zoo.layers.module_list import ModuleList
 from zoo.layers.packed import pack, step_major, to_padded
 from zoo.layers.recurrent import LSTMCell, run_layer
 from zoo.layers.window import window_mask, window_score, window_sum
@@ -37,17 +35,15 @@ from zoo.tasks.language_modelling import LanguageModelModule, State, Words
 
 
 class _Plain(nn.Module):
-    """The outputs as they are."""
+    """The plain LSTM: the outputs as they are."""
 
-    parts, length = 1, 0  # output size in K; outputs that are remembered
+    parts, length = 1, 0  # output size in units of K; number of outputs remembered
 
     def __init__(self, size: int, window: int, ngram: int):
         super().__init__()
 
     def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Outputs (length + T, B, O), those remembered first, of which `known` (B,) exist -> readouts (T, B, K),
-        weights or None.
-        """
+        """Outputs (length + T, B, O), `known` (B,) of the first `length` real -> readouts (T, B, K), weights/None."""
         return outputs, None
 
 
@@ -63,7 +59,7 @@ class _NGram(nn.Module):
 
     def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, None]:
         steps = len(outputs) - self.length
-        slices = outputs.split(self.size, dim=-1)  # what does not exist is 0
+        slices = outputs.split(self.size, dim=-1)  # outputs that do not exist are 0
         shifted = [part[self.length - n : self.length - n + steps] for n, part in enumerate(slices)]
         return torch.tanh(self.w_n(torch.cat(shifted, dim=-1))), None
 
@@ -115,27 +111,27 @@ READERS = {
 
 
 class KeyValuePredictLM(LanguageModelModule):
-    """LSTM language model with a short memory of its own outputs.
+    """LSTM language model with a short memory of its last outputs.
 
     Args:
         vocab_size: V.
         attention: "none" (plain LSTM), "ngram" (N-gram RNN), "attention" over whole outputs, "key_value" or
             "key_value_predict".
-        window: L, outputs that the attention sees.
+        window: L, number of outputs that the attention sees.
         ngram: N of the N-gram RNN.
         embedding_size: E.
-        hidden_size: K; the top layer's outputs are 1 ("none", "attention"), 2, 3 or N - 1 times as large.
+        hidden_size: K; the top layer's outputs have 1 ("none", "attention"), 2, 3 or N - 1 times this size.
         num_layers: LSTM layers.
-        inner_size: outputs of the layers below the top one; those of the top one if not given.
+        inner_size: output size of the layers below the top one; that of the top one if not given.
         tie_output: the output layer is the embedding matrix.
         dropout: on the readout.
         inner_dropout: between layers, and on the outputs that the attention (or the N-gram RNN) reads.
         input_dropout: on the embeddings.
-        word_dropout: share of the vocabulary that a training batch does not see in its inputs.
-        weight_dropout: on the recurrent weights (Wan et al. 2013), one draw a batch.
-        sampled_words: words in the softmax of a training batch, besides those to be predicted; all if not given.
-        evaluation_temperature: divides the readouts when the model is not trained; choose it on validation data.
-        locked_dropout: the same dropout at all steps of a batch.
+        word_dropout: share of the vocabulary that is dropped from the inputs of a training batch.
+        weight_dropout: on the recurrent weights (Wan et al. 2013), one mask per batch.
+        sampled_words: words in the softmax of a training batch, in addition to its targets; all if not given.
+        evaluation_temperature: divides the readouts in evaluation; choose it on validation data.
+        locked_dropout: one dropout mask for all steps of a batch.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, embedding_size=6, hidden_size=8, ngram=4, dropout=0.0)
@@ -161,12 +157,10 @@ class KeyValuePredictLM(LanguageModelModule):
         locked_dropout: bool = True,
     ):
         super().__init__()
-        if attention not in READERS:
-            raise ValueError(f"attention must be one of {', '.join(map(repr, READERS))}; got {attention!r}")
         for name, value, most in (
             ("window", window, 10_000),
             ("num_layers", num_layers, 1000),
-        ):  # no weight says how many there may be
+        ):  # no weight's shape bounds these
             if value > most:
                 raise ValueError(f"{name} must be at most {most:,}; got {value:,}")
         self.reader = READERS[attention](hidden_size, window, ngram)
@@ -175,13 +169,13 @@ class KeyValuePredictLM(LanguageModelModule):
         self.words = Words(
             vocab_size, embedding_size, hidden_size, tie_output, word_dropout, sampled_words, evaluation_temperature
         )
-        self.cells = nn.ModuleList(LSTMCell(size, out) for size, out in zip([embedding_size, *sizes], sizes))
+        self.cells = ModuleList(LSTMCell(size, out) for size, out in zip([embedding_size, *sizes], sizes))
         make = LockedDropout if locked_dropout else Dropout
         self.input_dropout, self.inner_dropout, self.dropout = make(input_dropout), make(inner_dropout), make(dropout)
         self.weight_dropout = Dropout(weight_dropout)
 
     def start(self, batch_size: int) -> State:
-        """h and c of each layer (B, H), the last outputs (B, length, O), and how many of them exist (B,)."""
+        """h and c of each layer (B, H), the last outputs (B, length, O), and the number of them that exist (B,)."""
         new = self.cells[0].bias.detach().new_zeros
         layers = [new(batch_size, cell.hidden_size) for cell in self.cells for _ in range(2)]
         known = torch.zeros(batch_size, dtype=torch.int64, device=self.device)
@@ -191,18 +185,16 @@ class KeyValuePredictLM(LanguageModelModule):
         *layers, past, known = state
         (batch, steps), length = inputs.shape, self.reader.length
         x, new = self.input_dropout(self.words(inputs.t())), []  # (T, B, E)
-        if lengths is None:
-            packing = step_major(steps, batch, inputs.device)
-        else:
-            packing, mask = pack(lengths, 1), lengths_to_mask(lengths, steps)
+        mask = None if lengths is None else lengths_to_mask(lengths, steps)
+        packing = step_major(steps, batch, inputs.device) if lengths is None else pack(lengths, 1)
         for n, cell in enumerate(self.cells):
             x = self.inner_dropout(x) if n else x
             weight = [self.weight_dropout(cell.weight_hidden)] if self.training and self.weight_dropout.p else None
-            flat = x.flatten(0, 1) if lengths is None else x.transpose(0, 1)[mask]
+            flat = x.flatten(0, 1) if mask is None else x.transpose(0, 1)[mask]
             flat, final = run_layer(
                 [cell], flat, packing, start=tuple(layers[2 * n : 2 * n + 2]), hidden_weights=weight
             )
-            x = flat.unflatten(0, (steps, batch)) if lengths is None else to_padded(flat, mask).transpose(0, 1)
+            x = flat.unflatten(0, (steps, batch)) if mask is None else to_padded(flat, mask).transpose(0, 1)
             new += final
         outputs = torch.cat([past.transpose(0, 1), x])  # (length + T, B, O)
         readouts, weights = self.reader(

@@ -9,12 +9,12 @@ states and cells, and each step starts from a weighted sum of these (section 3):
     c_t = f c~_t + i g,  h_t = o tanh(c_t)
 
 Differs from the paper:
-* The tape continues from the batch before (without gradient) and holds the last `window` steps; the paper's holds all
-  of a sentence. With nothing on it, h~ and c~ are 0.
-* More than one layer: each has its own tape and reads the outputs of the one below; no skip connections.
-* AdamW with warm-up and cosine; the output layer begins with how often each word occurs; dropout on embeddings, between
-  layers and on the readout, the same over time; the readout may be projected to the embedding size and share its matrix
-  with the embeddings.
+* The tape continues from the previous batch (without gradient) and holds the last `window` steps; the paper's holds the
+  whole sentence. While it is empty, h~ and c~ are 0.
+* More than one layer: each has its own tape and reads the outputs of the layer below; no skip connections.
+* AdamW with warm-up and cosine schedule; the output bias starts from the word frequencies; dropout on embeddings,
+  between layers and on the readout, with the same mask at all steps; the readout may be projected to the embedding size
+  and share its matrix with the embeddings.
 
 Shapes: B batch, T steps, L window, E embedding, I input size of a layer, H hidden, A attention, V vocabulary.
 """
@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from zoo.layers.dropout import LockedDropout
 from zoo.layers.masking import masked_softmax
+from zoo.layers.module_list import ModuleList
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
 from zoo.layers.window import window_mask
@@ -33,7 +34,7 @@ from zoo.tasks.language_modelling import LanguageModelModule, State, Words
 
 
 class IntraAttentionLSTM(nn.Module):
-    """One layer. Its state is the tape, h and c of the last L steps (B, L, H) each, the oldest first, and h~ (B, H).
+    """One layer. Its state: the tape, h and c of the last L steps (B, L, H) each, the oldest first, and h~ (B, H).
 
     Args:
         input_size: I.
@@ -60,12 +61,12 @@ class IntraAttentionLSTM(nn.Module):
 
         Args:
             inputs: (B, T, I).
-            state: as of `start`.
-            mask: (T, B, L) bool, which steps before each one are on the tape, the nearest first.
-            lengths: (B,) steps of each row that count.
+            state: as returned by `start`.
+            mask: (T, B, L) bool, which of the previous steps are on the tape, the nearest first.
+            lengths: (B,) number of real steps in each row.
 
         Returns:
-            h_t (B, T, H), weights s_t (B, T, L), the nearest step first, and the state after the steps that count.
+            h_t (B, T, H), weights s_t (B, T, L), the nearest step first, and the state after the real steps.
         """
         hidden, cells, summaries = [*state[0].unbind(1)], [*state[1].unbind(1)], [state[2]]
         keys = [*self.w_h(state[0]).unbind(1)]  # W_h h_i
@@ -89,20 +90,20 @@ class IntraAttentionLSTM(nn.Module):
 
 
 class LSTMNLM(LanguageModelModule):
-    """Language model of LSTMs with attention to their own memory (LSTMN).
+    """LSTM language model with attention to its own memory (LSTMN).
 
     Args:
         vocab_size: V.
-        window: L, steps back that the attention sees.
+        window: L, number of previous steps that the attention sees.
         embedding_size: E (paper: 150).
         hidden_size: H (paper: 300).
         attention_size: A; the hidden size if not given.
-        num_layers: layers (paper: 1 to 3); the weights shown are those of the top one.
+        num_layers: layers (paper: 1 to 3); the attention of the top one is shown.
         tie_output: the output layer is the embedding matrix.
         dropout: on the readout.
         inner_dropout: between layers.
         input_dropout: on the embeddings.
-        word_dropout: share of the vocabulary that a training batch does not see in its inputs.
+        word_dropout: share of the vocabulary that is dropped from the inputs of a training batch.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, embedding_size=6, hidden_size=8, dropout=0.0)
@@ -122,10 +123,10 @@ class LSTMNLM(LanguageModelModule):
         word_dropout: float = 0.0,
     ):
         super().__init__()
-        if not 1 <= window <= 1000:  # no weight says how many there may be
+        if not 1 <= window <= 1000:  # no weight's shape bounds this
             raise ValueError(f"window must be from 1 to 1,000; got {window:,}")
         self.words = Words(vocab_size, embedding_size, hidden_size, tie_output, word_dropout)
-        self.layers = nn.ModuleList(
+        self.layers = ModuleList(
             IntraAttentionLSTM(hidden_size if n else embedding_size, hidden_size, attention_size or hidden_size, window)
             for n in range(num_layers)
         )
@@ -134,11 +135,11 @@ class LSTMNLM(LanguageModelModule):
         )
 
     def start(self, batch_size: int) -> State:
-        """Tape and h~ of each layer, and how many steps are on the tapes (B,)."""
+        """Tape and h~ of each layer, and the number of steps on the tapes (B,)."""
         known = torch.zeros(batch_size, dtype=torch.int64, device=self.device)
         return *(x for layer in self.layers for x in layer.start(batch_size)), known
 
-    def read(self, inputs: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, Tensor, State]:
+    def read(self, inputs: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None, State]:
         *layers, known = state
         steps, window = inputs.size(1), self.config["window"]
         lengths = torch.full_like(known, steps) if lengths is None else lengths
@@ -152,5 +153,5 @@ class LSTMNLM(LanguageModelModule):
 
     @staticmethod
     def _drop(dropout: LockedDropout, x: Tensor) -> Tensor:
-        """(B, T, D) with the same dropout at all steps."""
+        """Dropout with the same mask at all steps: (B, T, D) -> (B, T, D)."""
         return dropout(x.transpose(0, 1)).transpose(0, 1)

@@ -1,18 +1,17 @@
 """Luong, Pham, Manning 2015: Effective Approaches to Attention-based Neural Machine Translation (arXiv:1508.04025).
 
 Here: global attention (Eq. 7-8) with scores dot, general, concat and location, local-m and local-p (Eq. 9-10), the
-attentional
-state (Eq. 5), the output layer (Eq. 6) and input feeding (section 3.3). `attentional_state: false` with score dot and
-without input feeding is the plain form of many textbooks: the output layer reads [c_t; h_t] directly.
+attentional state (Eq. 5), the output layer (Eq. 6) and input feeding (section 3.3). `attentional_state: false` with
+score dot and without input feeding is the plain form of many textbooks: the output layer reads [c_t; h_t] directly.
 
 Differs from the paper:
 * The encoder is bidirectional by default (the paper's is not; `bidirectional: false`), with half of the hidden size
-  each way, so that memory and decoder state have one size and the dot score is defined.
-* The source is not reversed; Adam with warm-up and cosine instead of SGD; score scaled_dot and attention local_p_star
-  are later; local_p_full is local-p whose softmax sees all positions, not only the window.
+  per direction, so that memory and decoder state have the same size and the dot score is defined.
+* The source is not reversed; Adam with warm-up and cosine schedule instead of SGD; score scaled_dot and attention
+  local_p_star are from later work; local_p_full is local-p with the softmax over all positions, not only the window.
 * The readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden, V vocabulary.
+Shapes: B batch, S source tokens, T target tokens, K hypotheses per sentence, E embedding, H hidden, V vocabulary.
 """
 
 from typing import Any, ClassVar, Literal
@@ -28,7 +27,7 @@ from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.translation import TranslationModule
 
 
-class LuongNMT(TranslationModule):
+class LuongNMT(TranslationModule[AttentionMemory]):
     """Encoder-decoder with Luong attention.
 
     Args:
@@ -41,7 +40,7 @@ class LuongNMT(TranslationModule):
         encoder_layers: layers of the encoder.
         decoder_layers: layers of the decoder.
         cell: "lstm" (paper) or "gru".
-        bidirectional: encoder in both directions, H/2 each.
+        bidirectional: encoder in both directions, H/2 per direction.
         attention: positions attended to.
         score: how query and memory are compared.
         attentional_state: h~_t = tanh(W_c [c_t; h_t]) goes to the output layer; else [c_t; h_t] itself does, without
@@ -53,8 +52,8 @@ class LuongNMT(TranslationModule):
         max_source_length: positions that score "location" knows.
         dropout: on embeddings, between layers, on the memory and on the attentional state.
         label_smoothing: share of the target probability spread over the vocabulary.
-        beam_size: hypotheses of the search in `translate` and in tests.
-        length_penalty: alpha of its length normalisation.
+        beam_size: beam size in `translate` and in testing.
+        length_penalty: alpha of the length normalisation in the search.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(
@@ -90,7 +89,7 @@ class LuongNMT(TranslationModule):
             raise ValueError(f"hidden_size must be even for a bidirectional encoder (half each way); got {hidden_size}")
         if input_feeding and not attentional_state:
             raise ValueError(
-                "input feeding feeds the attentional state; set input_feeding to false where attentional_state is false"
+                "input feeding feeds the attentional state; set input_feeding to false if attentional_state is false"
             )
         self.input_feeding = input_feeding
         readout_size = hidden_size if attentional_state else 2 * hidden_size
@@ -144,14 +143,14 @@ class LuongNMT(TranslationModule):
     ) -> tuple[Tensor, tuple, Tensor]:
         """y_{t-1} (B, K, E), state -> readout (B, K, H), state, weights (B, K, S)."""
         if self.input_feeding:
-            fed, *state = state
+            fed, state = state[0], state[1:]
             embedded = torch.cat([embedded, fed.to(embedded.dtype)], dim=-1)
         hidden, state = self.decoder.step(embedded, state)  # h_t = RNN([y_{t-1}; h~_{t-1}], h_{t-1})
         readout, weights = self.attend(hidden, memory, t)
         return readout, ((readout, *state) if self.input_feeding else state), weights
 
     def attend(self, hidden: Tensor, memory: AttentionMemory, position: Tensor | int) -> tuple[Tensor, Tensor]:
-        """h_t (B, T, H) -> what the output layer reads, and the weights (B, T, S)."""
+        """h_t (B, T, H) -> input of the output layer, and the weights (B, T, S)."""
         context, weights = self.attention(hidden, memory, position)  # c_t, a_t: Eq. 7-10
         readout = torch.cat([context.to(hidden.dtype), hidden], dim=-1)
         if self.w_c is not None:

@@ -6,11 +6,11 @@
   last state becomes a summary c that enters every decoder step and the maxout readout (Eq. 8-9 and appendix A). That
   paper reads the source from its beginning: set `reverse_source: false` for its form.
 
-Differs from the papers: Adam with warm-up and cosine, dropout, the GRU's reset gate after the product, optional tying
-of the
-output layer; the pads of a reversed source stay at the end, so that the batch does not change the result.
+Differs from the papers: Adam with warm-up and cosine schedule, dropout, the GRU's reset gate after the product,
+optional tying of the output layer. The padding of a reversed source stays at its end, so the batch does not change the
+result.
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden, V vocabulary.
+Shapes: B batch, S source tokens, T target tokens, K hypotheses per sentence, E embedding, H hidden, V vocabulary.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -28,12 +28,12 @@ from zoo.tasks.translation import TranslationModule
 
 
 class Summary(NamedTuple):
-    """All that the decoder knows of the source."""
+    """The memory of the decoder: a fixed summary of the source."""
 
     vector: Tensor  # (B, H)
 
 
-class Seq2SeqNMT(TranslationModule):
+class Seq2SeqNMT(TranslationModule[Summary]):
     """Encoder-decoder without attention.
 
     Args:
@@ -48,8 +48,8 @@ class Seq2SeqNMT(TranslationModule):
         reverse_source: read the source from its end, as Sutskever et al.
         dropout: on embeddings, between layers and on the readout.
         label_smoothing: share of the target probability spread over the vocabulary.
-        beam_size: hypotheses of the search in `translate` and in tests.
-        length_penalty: alpha of its length normalisation.
+        beam_size: beam size in `translate` and in testing.
+        length_penalty: alpha of the length normalisation in the search.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(
@@ -73,8 +73,6 @@ class Seq2SeqNMT(TranslationModule):
         length_penalty: float = 1.0,
     ):
         super().__init__()
-        if variant not in ("sutskever", "cho"):
-            raise ValueError(f"variant must be one of 'sutskever', 'cho'; got {variant!r}")
         self.cho, self.reverse_source = variant == "cho", reverse_source
         cell = "gru" if self.cho else "lstm"
         self.embeddings = Embeddings(
@@ -111,7 +109,7 @@ class Seq2SeqNMT(TranslationModule):
         return self._read(hidden, inputs), state, None
 
     def _inputs(self, tokens: Tensor, memory: Summary) -> Tensor:
-        """Embeddings (B, N, E), for Cho with the summary beside each: (B, N, E + H)."""
+        """Embeddings (B, N, E); for Cho each with the summary appended: (B, N, E + H)."""
         embedded = self.dropout(self.embeddings.tgt(tokens))
         if not self.cho:
             return embedded
@@ -120,7 +118,7 @@ class Seq2SeqNMT(TranslationModule):
         )
 
     def _read(self, hidden: Tensor, inputs: Tensor) -> Tensor:
-        """Readouts (B, N, H): the hidden state, for Cho maxout(O_h h_t + O_y y_{t-1} + O_c c)."""
+        """Readouts (B, N, H): the hidden state; for Cho maxout(O_h h_t + O_y y_{t-1} + O_c c)."""
         if self.cho:
             hidden = maxout(self.readout(torch.cat([hidden, inputs.to(hidden.dtype)], dim=-1)))
         return self.dropout(hidden)

@@ -1,5 +1,4 @@
-"""Structured self-attentive sentence embedding: several attention hops over a BiLSTM make a matrix that represents a
-text.
+"""Structured self-attentive sentence embedding: several attention hops over a BiLSTM represent a text as a matrix.
 
 Lin, Feng, dos Santos, Yu, Xiang, Zhou and Bengio 2017, "A Structured Self-attentive Sentence Embedding", ICLR 2017,
 https://arxiv.org/abs/1703.03130 (Eq. 2-8, the pair encoder of section 4.3, the pruned MLP of appendix A).
@@ -9,9 +8,9 @@ the mean over the padded n x n entries of A^T A - I instead, which makes its str
 
 Differs from the paper:
 - dropout on the embeddings as well; optional word dropout; AdamW instead of SGD or AdaGrad;
-- several labels a text as an option;
-- pairs add both texts' penalties, as the authors' code does;
-- as an option a second linear layer that tells how related a pair is, learnt beside the classes.
+- optional multi-label texts;
+- for pairs the penalties of both texts are added, as in the authors' code;
+- an optional second linear layer that predicts the relatedness of a pair, trained jointly with the classes.
 
 Shapes: B texts, S words, E embedding size, U hidden size of a direction, D = 2 U, r hops, K attention size.
 """
@@ -32,7 +31,7 @@ from zoo.tasks.base import evaluated
 from zoo.tasks.classification import TextClassifier
 from zoo.text import PAD
 
-MIDDLE = 3.0  # of the scale of relatedness
+MIDDLE = 3.0  # of the relatedness scale, 1 to 5
 
 
 class HopAttention(nn.Module):
@@ -42,7 +41,7 @@ class HopAttention(nn.Module):
         size: D.
         attention_size: K.
         hops: r.
-        dropout: on the input of the score; M is made of the states without it, as in the authors' code.
+        dropout: on the input of the score; M uses the states without it, as in the authors' code.
     """
 
     def __init__(self, size: int, attention_size: int, hops: int, dropout: float):
@@ -52,7 +51,7 @@ class HopAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """states (P, D) of the real words, mask (B, S) where they are -> M (B, r, D), A (B, r, S)."""
+        """states (P, D) of the real words, mask (B, S) of their positions -> M (B, r, D), A (B, r, S)."""
         scores = self.w_s2(torch.tanh(self.w_s1(self.dropout(states))))  # (P, r)
         weights = masked_softmax(to_padded(scores, mask).transpose(1, 2), mask.unsqueeze(1))
         return torch.bmm(weights.to(states.dtype), to_padded(states, mask)), weights
@@ -64,8 +63,8 @@ class PrunedMLP(nn.Module):
     Args:
         hops: r.
         size: D.
-        row_units: p, so r * p units of their own row.
-        column_units: q, so D * q units of their own column.
+        row_units: p; r * p units in all.
+        column_units: q; D * q units in all.
     """
 
     def __init__(self, hops: int, size: int, row_units: int, column_units: int):
@@ -91,22 +90,22 @@ class StructuredSelfAttention(TextClassifier):
         multi_label: a text may have several labels, or none.
         pair: two texts, read by one encoder and compared hop by hop through multiplicative gates.
         embedding_size: E.
-        hidden_size: U of each direction.
+        hidden_size: U per direction.
         num_layers: LSTM layers.
         attention_size: K, d_a in the paper.
         hops: r.
         penalty: coefficient of ||A A^T - I||_F^2.
-        pair_size: features of each hop in which a pair is compared.
-        pair_features: "gates", the products of the features as in the paper; or "gates_and_difference", their absolute
-            differences as well.
+        pair_size: number of features per hop in which a pair is compared.
+        pair_features: "gates", the products of the features as in the paper; or "gates_and_difference", which adds
+            their absolute differences.
         mlp_size: hidden units before the output layer; 0 for none.
-        row_units: p of the pruned hidden layer, which then takes the place of the dense one; 0 for the dense one.
+        row_units: p of the pruned hidden layer, which replaces the dense one; 0 keeps the dense one.
         column_units: q of the pruned hidden layer.
         dropout: on embeddings, the score's input and the hidden layer.
-        word_dropout: share of the words replaced by the unknown word in training.
-        label_smoothing: share of the target probability spread over the classes.
-        relatedness: above 0 the model also tells how related a pair is, 1 to 5, and this is the weight of its squared
-            error in the loss of texts that have a score.
+        word_dropout: share of the words replaced by UNK in training.
+        label_smoothing: share of the target probability spread over all classes.
+        relatedness: above 0 the model also predicts the relatedness of a pair, from 1 to 5; this is the weight of the
+            squared error in the loss of pairs that have a score.
     """
 
     heads = ("mlp", "classifier", "relatedness")
@@ -156,7 +155,7 @@ class StructuredSelfAttention(TextClassifier):
                 f"{str(pair).lower()}"
             )
         if bool(row_units) != bool(column_units):
-            raise ValueError(f"row_units and column_units go together; got {row_units} and {column_units}")
+            raise ValueError(f"row_units and column_units must be set together; got {row_units} and {column_units}")
         self.embedding = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.encoder = RecurrentEncoder("lstm", embedding_size, hidden_size, num_layers, dropout=dropout)
@@ -166,7 +165,7 @@ class StructuredSelfAttention(TextClassifier):
             gate = torch.empty(hops, size, pair_size).uniform_(-(size**-0.5), size**-0.5)
             self.gates = nn.ParameterList(
                 [gate, gate.clone()]
-            )  # W_fh, W_fp: alike at first, so their product says how alike texts are
+            )  # W_fh, W_fp: equal at first, so the product measures similarity
             size = pair_size if pair_features == "gates" else 2 * pair_size
         if row_units:
             self.mlp, width = PrunedMLP(hops, size, row_units, column_units), hops * row_units + size * column_units
@@ -185,7 +184,7 @@ class StructuredSelfAttention(TextClassifier):
         return self.classifier(self.dropout(hidden)), weights
 
     def read_related(self, batch: TextBatch) -> tuple[Tensor, list[Tensor], Tensor | None]:
-        """As `read`, and the relatedness (B,), not clipped; the hidden layer reaches it without dropout."""
+        """As `read`, and the relatedness (B,), unclipped; the hidden layer reaches it without dropout."""
         hidden, weights = self.hidden(batch)
         logits = self.classifier(self.dropout(hidden))
         return (
@@ -198,20 +197,19 @@ class StructuredSelfAttention(TextClassifier):
         """The last hidden layer (B, H) and A (B, r, S) of each text."""
         texts = [(batch.tokens, batch.lengths)]
         if self.config["pair"]:
-            texts.append((batch.tokens2, batch.lengths2))
+            texts.append(batch.second())
         embeddings, weights = zip(*(self.embed_text(*text) for text in texts), strict=True)
         m = embeddings[0] if len(embeddings) == 1 else self.compare(*embeddings)
         return self.mlp(m), list(weights)
 
     def loss(self, batch: TextBatch) -> tuple[Tensor, int]:
-        """As of all classifiers, and of each text with a score the squared error of its relatedness, times its
-        weight.
-        """
+        """The classifiers' loss plus the weighted squared error of the relatedness, for texts that have a score."""
         logits, attention, found = self.read_related(batch)
-        loss = self._classification_loss(logits, batch.labels, self.config["label_smoothing"]) + self.penalty(attention)
+        loss = self._classification_loss(logits, batch.known_labels(), self.config["label_smoothing"])
+        loss = loss + self.penalty(attention)
         if found is not None:
             wanted = found.new_full((), torch.nan) if batch.scores is None else batch.scores
-            # of no score at all the error is 0 and not left out, so that each parameter has a gradient
+            # without any score the error is 0 instead of absent, so that each parameter gets a gradient
             error = torch.where(wanted.isnan(), 0.0, found - wanted.nan_to_num(MIDDLE))
             loss = loss + self.config["relatedness"] * error.square().sum()
         return loss, len(logits)
@@ -230,9 +228,7 @@ class StructuredSelfAttention(TextClassifier):
         return self.attention(states, mask)
 
     def penalty(self, attention: list[Tensor]) -> Tensor | float:
-        """Coefficient times ||A A^T - I||_F^2 (Eq. 8), summed over texts: attention holds (B, r, S) for each text of a
-        pair.
-        """
+        """Coefficient times ||A A^T - I||_F^2 (Eq. 8), summed over texts; attention: (B, r, S), two for pairs."""
         if not self.config["penalty"]:
             return 0.0
         identity = torch.eye(self.config["hops"], device=attention[0].device, dtype=attention[0].dtype)
@@ -243,7 +239,7 @@ class StructuredSelfAttention(TextClassifier):
     def measure(self, attention: list[Tensor]) -> dict[str, Tensor]:
         """Overlap of the hops of each text, (B,): the mean over pairs of hops i < j of sum_s min(a_is, a_js).
 
-        1: all hops look at the same words in the same way; 0: no two hops share a word (or there is one hop only).
+        1: all hops have the same weights; 0: no two hops share a word (or there is only one hop).
         """
         hops = self.config["hops"]
         texts = []
@@ -254,20 +250,20 @@ class StructuredSelfAttention(TextClassifier):
 
     @evaluated
     def embed(self, texts: str | list[str]) -> Tensor:
-        """Embeds raw text, each text for itself (also by a model of pairs).
+        """Embeds raw texts, each one separately (also with a model of pairs).
 
         Args:
             texts: N texts, or one.
 
         Returns:
-            (N, r * 2 U) the rows of M behind each other; zeros for an empty text.
+            (N, r * 2 U) the rows of M, concatenated; zeros for an empty text.
 
         Raises:
             ValueError: the model has no tokenizer.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         self.check_ready(self.tokenizer)
-        ids = self.tokenizer.encode_batch(texts)
+        ids = self.vocabulary.encode_batch(texts)
         found = torch.zeros(len(texts), self.config["hops"] * 2 * self.config["hidden_size"])
         for rows in groups_of_similar_size(list(map(len, ids))):
             batch = collate_texts([ids[n] for n in rows])

@@ -1,18 +1,18 @@
 """Vaswani et al. 2017: Attention Is All You Need (arXiv:1706.03762).
 
-Here: scaled dot-product attention (Eq. 1), several heads of it (3.2.2), the feed-forward layers (Eq. 2), sinusoidal
-positions (3.5), and the encoder-decoder of them (3.1). A search keeps the keys and values of what is written already.
+Here: scaled dot-product attention (Eq. 1), multi-head attention (3.2.2), the feed-forward layers (Eq. 2), sinusoidal
+positions (3.5), and the encoder-decoder (3.1). The search caches the keys and values of the prefix.
 
 Differs from the paper:
-* `norm: pre` normalises the input of each sub-layer (Xiong et al. 2020, arXiv:2002.04745) instead of its sum with the
-  output, and once more at the end.
-* AdamW with warm-up and cosine instead of Adam with warm-up and inverse square root.
-* `key_size` sets d_k apart from D / H, and `output_projection: false` leaves out W^O: with one head this is the
-  attention that textbooks draw, softmax(Q K^T / sqrt(d_k)) V with d_k = 64 of D = 512 (3.2.1), whose values have the
-  size of the model.
-* Dropout on attention weights and inside feed-forward layers is an option of its own, off unless asked for.
+* `norm: pre` normalises the input of each sub-layer (Xiong et al. 2020, arXiv:2002.04745) instead of its residual sum,
+  and the output of each stack once more.
+* AdamW with warm-up and cosine schedule instead of Adam with warm-up and inverse square root.
+* `key_size` sets d_k independently of D / H, and `output_projection: false` leaves out W^O: with one head this is the
+  textbook attention softmax(Q K^T / sqrt(d_k)) V with d_k = 64 of D = 512 (3.2.1), whose values have the size of the
+  model.
+* Dropout on attention weights and inside feed-forward layers are separate options, off by default.
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, D model, H heads, d_k size of a key, V
+Shapes: B batch, S source tokens, T target tokens, K hypotheses per sentence, D model, H heads, d_k size of a key, V
 vocabulary.
 """
 
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.module_list import ModuleList
 from zoo.layers.multi_head import MultiHeadAttention
 from zoo.layers.positions import positions
 from zoo.tasks.embeddings import Embeddings
@@ -50,6 +51,7 @@ class TransformerMemory(NamedTuple):
 
 
 Attention = Callable[[], MultiHeadAttention]
+Source = tuple[Tensor, Tensor, Tensor]  # keys, values and mask for one decoder layer
 
 
 class Residual(nn.Module):
@@ -60,86 +62,82 @@ class Residual(nn.Module):
         self.norm, self.first, self.dropout = nn.LayerNorm(size), norm == "pre", Dropout(dropout)
 
     def before(self, x: Tensor) -> Tensor:
-        """What the sub-layer reads."""
+        """The input of the sub-layer."""
         return self.norm(x) if self.first else x
 
     def forward(self, x: Tensor, found: Tensor) -> Tensor:
-        """x and what the sub-layer made of `before(x)`, (B, N, D) each -> (B, N, D)."""
+        """Adds the sub-layer's output to x: x and output of `before(x)`'s sub-layer, (B, N, D) each -> (B, N, D)."""
         x = x + self.dropout(found)
         return x if self.first else self.norm(x)
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention and FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2)."""
+class Layer(nn.Module):
+    """What encoder and decoder have: self-attention and FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Eq. 2)."""
 
-    def __init__(
-        self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]
-    ):
+    def __init__(self, size: int, attention: Attention, inner_size: int, norm: str, dropouts: tuple[float, float]):
         super().__init__()
         dropout, feedforward_dropout = dropouts
         self.self_attention = attention()
         self.after_self = Residual(size, norm, dropout)
         self.feedforward = nn.Sequential(
-            nn.Linear(size, feedforward_size),
+            nn.Linear(size, inner_size),
             nn.ReLU(),
             Dropout(feedforward_dropout),
-            nn.Linear(feedforward_size, size),
+            nn.Linear(inner_size, size),
         )
         self.after_feedforward = Residual(size, norm, dropout)
+
+    def feed(self, x: Tensor) -> Tensor:
+        """The last sub-layer: (B, N, D) -> (B, N, D)."""
+        return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x)))
+
+
+class EncoderLayer(Layer):
+    """Self-attention and FFN."""
 
     def forward(self, x: Tensor, mask: Tensor, show: bool = False) -> tuple[Tensor, Tensor | None]:
         """x (B, S, D), mask (B, 1, 1, S) -> (B, S, D), and the weights (B, H, S, S) if `show`."""
         y = self.after_self.before(x)
         found, weights = self.self_attention(y, *self.self_attention.project(y), mask, show=show)
-        x = self.after_self(x, found)
-        return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x))), weights
+        return self.feed(self.after_self(x, found)), weights
 
 
-class DecoderLayer(EncoderLayer):
-    """Self-attention to what is written, attention to the source, and FFN."""
+class DecoderLayer(Layer):
+    """Self-attention over the prefix, attention over the source, and FFN."""
 
-    def __init__(
-        self, size: int, attention: Attention, feedforward_size: int, norm: str, dropouts: tuple[float, float]
-    ):
-        super().__init__(size, attention, feedforward_size, norm, dropouts)
+    def __init__(self, size: int, attention: Attention, inner_size: int, norm: str, dropouts: tuple[float, float]):
+        super().__init__(size, attention, inner_size, norm, dropouts)
         self.cross_attention = attention()
         self.after_cross = Residual(size, norm, dropouts[0])
 
     def forward(
-        self, x: Tensor, source: tuple[Tensor, Tensor, Tensor], show_self: bool = False, show_cross: bool = False
+        self, x: Tensor, source: Source, show_self: bool = False, show_cross: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Teacher forcing: x (B, T, D), keys, values and mask of the source -> (B, T, D), weights (B, H, T, T) and (B,
-        H, T, S).
-        """
+        """Teacher forcing: x (B, T, D), memory of the source -> (B, T, D), weights (B, H, T, T) and (B, H, T, S)."""
         y = self.after_self.before(x)
         found, own = self.self_attention(y, *self.self_attention.project(y), causal=True, show=show_self)
         x, cross = self.attend_source(self.after_self(x, found), source, show_cross)
         return x, own, cross
 
     def step(
-        self, x: Tensor, past: tuple[Tensor, Tensor], source: tuple[Tensor, Tensor, Tensor], show: bool
+        self, x: Tensor, past: tuple[Tensor, Tensor], source: Source, show: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
-        """One position x (B, K, D) of each hypothesis, its keys and values so far (B, K, t, ...) -> (B, K, D), (B, K, t
-        + 1, ...), weights.
-        """
+        """One step: x (B, K, D), keys and values so far (B, K, t, ...) -> (B, K, D), (B, K, t + 1, ...), weights."""
         y = self.after_self.before(x)
         new = self.self_attention.keys_and_values(y)  # (B, K, H * d_k) and (B, K, D)
-        past = tuple(torch.cat([old, part.unsqueeze(2)], dim=2) for old, part in zip(past, new, strict=True))
-        keys, values = (self.self_attention.split(part.flatten(0, 1)) for part in past)
-        found, _ = self.self_attention(y.flatten(0, 1).unsqueeze(1), keys, values)
+        keys, values = (torch.cat([old, part.unsqueeze(2)], dim=2) for old, part in zip(past, new, strict=True))
+        heads = (self.self_attention.split(part.flatten(0, 1)) for part in (keys, values))
+        found, _ = self.self_attention(y.flatten(0, 1).unsqueeze(1), *heads)
         x, cross = self.attend_source(self.after_self(x, found.view_as(x)), source, show)
-        return x, past, cross
+        return x, (keys, values), cross
 
-    def attend_source(
-        self, x: Tensor, source: tuple[Tensor, Tensor, Tensor], show: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """The second and the third sub-layer: x (B, N, D) -> (B, N, D), weights (B, H, N, S)."""
+    def attend_source(self, x: Tensor, source: Source, show: bool) -> tuple[Tensor, Tensor | None]:
+        """The second and third sub-layers: x (B, N, D) -> (B, N, D), weights (B, H, N, S)."""
         found, weights = self.cross_attention(self.after_cross.before(x), *source, show=show)
-        x = self.after_cross(x, found)
-        return self.after_feedforward(x, self.feedforward(self.after_feedforward.before(x))), weights
+        return self.feed(self.after_cross(x, found)), weights
 
 
-class TransformerNMT(MultiHeadTranslation):
+class TransformerNMT(MultiHeadTranslation[TransformerMemory]):
     """Transformer encoder-decoder.
 
     Args:
@@ -148,10 +146,10 @@ class TransformerNMT(MultiHeadTranslation):
         shared_vocab: one vocabulary and one embedding matrix for both languages.
         tie_output: the output layer is the target embedding matrix.
         model_size: D, also of the embeddings (paper: 512).
-        num_heads: H; must divide `model_size` (paper: 8); 1 is single-head attention.
-        key_size: d_k, size of a query and of a key in each head (paper: D / H, 64); D / H if not given. Values keep D /
-            H.
-        output_projection: the heads side by side pass W^O, as in the paper.
+        num_heads: H; must divide `model_size` (paper: 8); 1: single-head attention.
+        key_size: d_k, size of a query and of a key in each head; D / H if not given (paper: D / H, 64). Values always
+            have D / H.
+        output_projection: multiply the concatenated heads by W^O, as in the paper.
         feedforward_size: hidden units of the feed-forward layers (paper: 2048).
         encoder_layers: layers of the encoder (paper: 6).
         decoder_layers: layers of the decoder (paper: 6).
@@ -159,14 +157,14 @@ class TransformerNMT(MultiHeadTranslation):
         dropout: on embeddings and on the output of each sub-layer.
         attention_dropout: on attention weights.
         feedforward_dropout: on the hidden units of the feed-forward layers.
-        consistency: weight of the divergence between what two passes with different dropout predict, (KL(p|q) +
-            KL(q|p)) / 2, beside their mean loss, in training (R-Drop, Liang et al. 2021, arXiv:2106.14448, whose alpha
-            is twice this); costs a second pass.
-        shown_layer: decoder layer whose attention to the source is shown; negative counts from the last.
-        shown_head: the head of it that is shown; None: the mean over all heads.
+        consistency: weight of the divergence (KL(p|q) + KL(q|p)) / 2 between the predictions of two passes with
+            different dropout, added to their mean loss in training (R-Drop, Liang et al. 2021, arXiv:2106.14448, whose
+            alpha is twice this); needs a second pass.
+        shown_layer: decoder layer whose attention to the source is shown; negative values count from the last.
+        shown_head: head of that layer that is shown; None: the mean over all heads.
         label_smoothing: share of the target probability spread over the vocabulary.
-        beam_size: hypotheses of the search in `translate` and in tests.
-        length_penalty: alpha of its length normalisation.
+        beam_size: beam size in `translate` and in testing.
+        length_penalty: alpha of the length normalisation in the search.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(
@@ -205,8 +203,6 @@ class TransformerNMT(MultiHeadTranslation):
         length_penalty: float = 1.0,
     ):
         super().__init__()
-        if norm not in ("post", "pre"):
-            raise ValueError(f"norm must be one of 'post', 'pre'; got {norm!r}")
         if num_heads < 1 or model_size % num_heads:
             raise ValueError(f"num_heads must divide model_size ({model_size}); got {num_heads}")
         if not -decoder_layers <= shown_layer < decoder_layers:
@@ -218,14 +214,13 @@ class TransformerNMT(MultiHeadTranslation):
         keys = (num_heads, key_size or model_size // num_heads, output_projection)
         attention = partial(MultiHeadAttention, model_size, *keys, attention_dropout)
         sizes = (model_size, attention, feedforward_size, norm, (dropout, feedforward_dropout))
-        self.encoder = nn.ModuleList(EncoderLayer(*sizes) for _ in range(encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(decoder_layers))
+        self.encoder = ModuleList(EncoderLayer(*sizes) for _ in range(encoder_layers))
+        self.decoder = ModuleList(DecoderLayer(*sizes) for _ in range(decoder_layers))
         for matrix in self.parameters():
             if matrix.dim() == 2:
                 nn.init.xavier_uniform_(matrix)
-        self.encoder_norm, self.decoder_norm = (
-            nn.LayerNorm(model_size) if norm == "pre" else nn.Identity() for _ in range(2)
-        )
+        final = partial(nn.LayerNorm, model_size) if norm == "pre" else nn.Identity
+        self.encoder_norm, self.decoder_norm = final(), final()
         self.embeddings = Embeddings(src_vocab_size, tgt_vocab_size, model_size, shared_vocab, tie_output, model_size)
         if tie_output:
             self.embeddings.bridge = nn.Identity()  # readouts have the size of the embeddings
@@ -234,14 +229,13 @@ class TransformerNMT(MultiHeadTranslation):
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[TransformerMemory, tuple[Tensor, ...]]:
         memory, _ = self._encode(src, src_lengths, show=False)
         sizes = self.decoder[0].self_attention.sizes
-        nothing = tuple(memory.keys[0].new_zeros(src.size(0), 0, size) for size in sizes)  # written so far, see `step`
+        nothing = tuple(memory.keys[0].new_zeros(src.size(0), 0, size) for size in sizes)  # empty prefix, see `step`
         return memory, nothing * len(self.decoder)
 
     def _embed(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
-        """Embeddings (B, N, D) with the positions from `first` on."""
-        return self.dropout(
-            embedded + positions(embedded.size(1), embedded.size(-1), first, embedded.device).to(embedded.dtype)
-        )
+        """Embeddings (B, N, D) with positions starting at `first`."""
+        places = positions(embedded.size(1), embedded.size(-1), first, embedded.device)
+        return self.dropout(embedded + places.to(embedded.dtype))
 
     def _encode(self, src: Tensor, src_lengths: Tensor, show: bool) -> tuple[TransformerMemory, list[Tensor | None]]:
         mask = lengths_to_mask(src_lengths, src.size(1))[:, None, None]
@@ -254,17 +248,15 @@ class TransformerNMT(MultiHeadTranslation):
         return TransformerMemory(mask, keys, values), shown
 
     def decode(self, tgt: Tensor, memory: TransformerMemory, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
-        """Readouts (B, T, D), and outside training the weights (B, T, S) of the shown layer."""
+        """Readouts (B, T, D) and, except in training, the weights (B, T, S) of the shown layer."""
         shown = None if self.training else self.config["shown_layer"] % len(self.decoder)
         x, _, cross = self._decode(tgt, memory, lambda n: n == shown, show_self=False)
-        return x, None if shown is None else self._shown(cross[shown])
+        return x, self._shown(None if shown is None else cross[shown])
 
     def _decode(
         self, tgt: Tensor, memory: TransformerMemory, show_cross: Callable[[int], bool], show_self: bool
     ) -> tuple[Tensor, list[Tensor | None], list[Tensor | None]]:
-        """Teacher forcing: readouts, and for each layer its weights (B, H, T, T) and (B, H, T, S), where they are
-        shown.
-        """
+        """Teacher forcing: readouts, and per layer, where shown, its weights (B, H, T, T) and (B, H, T, S)."""
         x, own, cross = self._embed(self.embeddings.tgt(tgt)), [], []
         for n, layer in enumerate(self.decoder):
             x, *weights = layer(x, memory.source(n), show_self, show_cross(n))
@@ -272,10 +264,10 @@ class TransformerNMT(MultiHeadTranslation):
             cross.append(weights[1])
         return self.decoder_norm(x), own, cross
 
-    def step(self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
-        """A step whose state holds the keys (B, K, t, H * d_k) and values (B, K, t, D) of what is written, of each
-        layer in turn.
-        """
+    def step(
+        self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int
+    ) -> tuple[Tensor, tuple, Tensor | None]:
+        """One step. The state holds the prefix's keys (B, K, t, H * d_k) and values (B, K, t, D), layer by layer."""
         embedded = self.embeddings.tgt(tokens)  # (B, K, D)
         x = self.dropout(embedded + positions(1, embedded.size(-1), t, tokens.device).to(embedded.dtype))
         shown, written, seen = self.config["shown_layer"] % len(self.decoder), (), None
@@ -284,13 +276,15 @@ class TransformerNMT(MultiHeadTranslation):
             written, seen = written + past, weights if n == shown else seen
         return self.decoder_norm(x), written, self._shown(seen)
 
-    def _shown(self, weights: Tensor) -> Tensor:
+    def _shown(self, weights: Tensor | None) -> Tensor | None:
         head = self.config["shown_head"]
+        if weights is None:
+            return None
         return weights.mean(1) if head is None else weights[:, head]
 
     @torch.no_grad()
     def attention_maps(self, src: Tensor, src_lengths: Tensor, tgt: Tensor) -> AttentionMaps:
-        """All weights of a forward pass; arguments as of `forward`."""
+        """All weights of a forward pass; arguments as in `forward`."""
         memory, encoder = self._encode(src, src_lengths, show=True)
         _, own, cross = self._decode(tgt, memory, lambda n: True, show_self=True)
-        return AttentionMaps(*map(torch.stack, (encoder, own, cross)))
+        return AttentionMaps(*(torch.stack([x for x in maps if x is not None]) for maps in (encoder, own, cross)))

@@ -1,26 +1,24 @@
-"""The decoder of the widely taught "Translation with a Sequence to Sequence Network and Attention" (S. Robertson,
-pytorch.org), in the form that was taught for years, `AttnDecoderRNN` with `max_length`; later versions of that page
-have additive attention instead.
+"""The decoder of the PyTorch tutorial "Translation with a Sequence to Sequence Network and Attention" (S. Robertson).
 
-alpha_t = softmax(W_a [e_t; s_{t-1}]) has one entry for each of the first `max_length` source positions and never looks
-at the
-source: attention by location only. c_t = sum_j alpha_tj h_j; x_t = relu(W_c [e_t; c_t]); s_t = GRU(x_t, s_{t-1}); the
-output
-layer reads s_t. Encoder: a GRU, s_0 is its last state.
+This is the older form of that page, `AttnDecoderRNN` with `max_length`; later versions use additive attention instead.
 
-`attention: none` is the decoder that the tutorial has before it, `DecoderRNN`: x_t = relu(e_t), s_t = GRU(x_t,
-s_{t-1}).
+alpha_t = softmax(W_a [e_t; s_{t-1}]) has one entry for each of the first `max_length` source positions and does not
+depend on the source words: attention by location only. c_t = sum_j alpha_tj h_j; x_t = relu(W_c [e_t; c_t]);
+s_t = GRU(x_t, s_{t-1}); the output layer reads s_t. The encoder is a GRU; s_0 is its last state.
+
+`attention: none` is the tutorial's first decoder, `DecoderRNN`: x_t = relu(e_t), s_t = GRU(x_t, s_{t-1}).
 
 Differs from the tutorial:
-* W_a has no bias, of which the tutorial's has one for each position.
-* Positions behind the end of a source get no weight (there they draw weight from real words to zeros), so padding
-  changes nothing.
-* Batches, AdamW with warm-up and cosine and always the right words as input, instead of single sentences, SGD and the
-  model's own words in half of them; embeddings scaled by sqrt(E), tied if asked for; dropout in more places (see
+* W_a has no bias; the tutorial's has one per position.
+* Positions after the end of a source get no weight, so padding changes nothing. In the tutorial they take weight from
+  real words.
+* Batches, AdamW with warm-up and cosine schedule, and always teacher forcing, instead of single sentences, SGD and
+  teacher forcing in half of them; embeddings scaled by sqrt(E), optionally tied; dropout in more places (see
   `dropout`).
-* A source longer than `max_length` is refused, as the decoder would not see its end; the tutorial filters its data.
+* A source longer than `max_length` is rejected, because the decoder would not see its end; the tutorial filters its
+  data.
 
-Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence, E embedding, H hidden.
+Shapes: B batch, S source tokens, T target tokens, K hypotheses per sentence, E embedding, H hidden.
 """
 
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -37,13 +35,13 @@ from zoo.tasks.translation import TranslationModule
 
 
 class Summary(NamedTuple):
-    """All that the decoder without attention knows of the source."""
+    """The memory of the decoder without attention: only the mask."""
 
     vector: Tensor  # (B, H)
 
 
-class TutorialAttentionNMT(TranslationModule):
-    """GRU encoder-decoder whose attention knows positions only, or without attention.
+class TutorialAttentionNMT(TranslationModule[AttentionMemory | Summary]):
+    """GRU encoder-decoder with attention by position only, or without attention.
 
     Args:
         src_vocab_size: source vocabulary.
@@ -52,12 +50,13 @@ class TutorialAttentionNMT(TranslationModule):
         tie_output: the output layer is the target embedding matrix (states are projected to its size first).
         embedding_size: E (tutorial: 256).
         hidden_size: H (tutorial: 256).
-        attention: "location", or "none": the tutorial's first decoder, which reads nothing but the last encoder state.
-        max_length: source tokens that can be attended to, the end of the sentence included (tutorial: 10).
-        dropout: on embeddings, on the memory and on the state that is read out (tutorial: 0.1 on target embeddings).
+        attention: "location", or "none": the tutorial's first decoder, which reads only the last encoder state.
+        max_length: source positions that can be attended to, including EOS (tutorial: 10).
+        dropout: on embeddings, on the memory and on the state before the output layer (tutorial: 0.1 on target
+            embeddings).
         label_smoothing: share of the target probability spread over the vocabulary.
-        beam_size: hypotheses of the search in `translate` and in tests.
-        length_penalty: alpha of its length normalisation.
+        beam_size: beam size in `translate` and in testing.
+        length_penalty: alpha of the length normalisation in the search.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(
@@ -80,8 +79,6 @@ class TutorialAttentionNMT(TranslationModule):
         length_penalty: float = 1.0,
     ):
         super().__init__()
-        if attention not in ("location", "none"):
-            raise ValueError(f"attention must be one of 'location', 'none'; got {attention!r}")
         if max_length < 1:
             raise ValueError(f"max_length must be at least 1; got {max_length}")
         self.attends = attention == "location"

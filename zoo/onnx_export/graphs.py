@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from zoo.layers.kernels import plain
+
+if TYPE_CHECKING:
+    from onnx_ir import Value
 
 OPSET = 18
 TOLERANCE = 1e-4  # between torch and onnxruntime, for an example batch
@@ -53,7 +56,7 @@ def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outp
             "ignore", message=".*(LeafSpec|axis name)"
         )  # torch's own affairs; a name may stand for several axes
         try:
-            program = torch.onnx.export(
+            exported = torch.onnx.export(
                 module.eval(),
                 (),
                 kwargs={"inputs": inputs},
@@ -68,6 +71,7 @@ def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outp
             raise no_form(
                 module.model, f"torch cannot trace it ({str(error.__cause__).strip().splitlines()[0]})"
             ) from error
+    program = cast(torch.onnx.ONNXProgram, exported)  # None without dynamo
     graph = program.model.graph
     for value in [value for value in graph.inputs if not value.uses()]:
         graph.inputs.remove(value)
@@ -75,9 +79,14 @@ def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outp
         part.metadata_props.clear()  # they name the files that were traced, with their folders
     program.save(path)
     return {
-        kind: {value.name: f"{value.dtype.numpy()} ({', '.join(map(str, value.shape))})" for value in values}
+        kind: {value.name: _type_and_shape(value) for value in values}
         for kind, values in (("inputs", graph.inputs), ("outputs", graph.outputs))
     }
+
+
+def _type_and_shape(value: "Value") -> str:
+    assert value.dtype is not None and value.shape is not None, "a traced graph has both"
+    return f"{value.dtype.numpy()} ({', '.join(map(str, value.shape))})"
 
 
 def meaning(graph: dict[str, Any], **texts: str) -> dict[str, str]:
@@ -91,7 +100,7 @@ def check_graph(path: Path, inputs: Tensors, expected: tuple[Tensor, ...]) -> No
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_inputs()]
-    found = session.run(None, {name: inputs[name].numpy() for name in names})
+    found = map(np.asarray, session.run(None, {name: inputs[name].numpy() for name in names}))
     for value, got, want in zip(session.get_outputs(), found, expected):
         same = got.shape == want.shape
         difference = np.abs(got.astype(np.float64) - want.double().numpy()).max(initial=0) if same else math.inf

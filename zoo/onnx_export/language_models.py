@@ -37,8 +37,8 @@ def _read(model: Any, tokens: Tensor, lengths: Tensor, **state: Tensor) -> tuple
         x = torch.cat([state["past"], x], dim=1)  # (B, L + T, O)
         last = lengths.unsqueeze(1) + torch.arange(window)
         after.append(x.gather(1, last.unsqueeze(-1).expand(-1, -1, x.size(-1))))
-    if known is not None:
-        after.append((known + lengths).clamp(max=window))
+        if known is not None:
+            after.append((known + lengths).clamp(max=window))
     readouts, weights = model.reader(x.transpose(0, 1), known)
     log_probs, shown = _as_outputs(
         model, readouts.transpose(0, 1), weights if weights is None else weights.transpose(0, 1), lengths

@@ -145,5 +145,5 @@ def traceable(model: ZooModule) -> Any:
             model.set_submodule(name, Recurrence(module.layers))
         module.__class__ = _TRACEABLE.get(type(module), type(module))
     if isinstance(model, language_models.KeyValuePredictLM):
-        model.cells = Recurrence([cell] for cell in model.cells)
+        model.set_submodule("cells", Recurrence([cell] for cell in model.cells))
     return model

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zoo.plots import style
 from zoo.plots.style import COLOURS, GRID, INK, MUTED, printable, shade, text_on
@@ -49,7 +49,7 @@ FONTS = (
 class Word(NamedTuple):
     """A word in a line of text."""
 
-    index: int  # its place in the text
+    place: int  # in the text
     text: str
     x: float  # left end, from the left end of the line
     width: float
@@ -72,12 +72,12 @@ class Page:
         self.axes = self.figure.add_axes((0, 0, 1, 1))
         self.axes.set_axis_off()
 
-    def text(self, x: float, y: float, text: str, size: float = SIZE, colour: str = INK, **options: object) -> None:
+    def text(self, x: float, y: float, text: str, size: float = SIZE, colour: str = INK, **options: Any) -> None:
         """Writes plain text, no mathematics, with its baseline at `y`."""
         options = {"va": "baseline", "fontsize": size, "color": colour, "fontfamily": _fonts()} | options
         self.axes.text(x, y, text, parse_math=False, usetex=False, **options)
 
-    def box(self, x: float, y: float, width: float, height: float, colour: str, **options: object) -> None:
+    def box(self, x: float, y: float, width: float, height: float, colour: str, **options: Any) -> None:
         """Fills a box whose upper left corner is at (x, y)."""
         from matplotlib.patches import Rectangle
 
@@ -117,12 +117,12 @@ class Page:
 
         boxes, follows = [], 0
         for line in lines:
-            if line and line[0].index != follows:
+            if line and line[0].place != follows:
                 self.ellipsis(x)
-            follows = line[-1].index + 1 if line else 0
+            follows = line[-1].place + 1 if line else 0
             self.y += LINE
             for word in line:
-                colour = shade(shades[word.index])
+                colour = shade(shades[word.place])
                 if colour != COLOURS[0]:
                     corner = (x + word.x - PAD, self.y - 10.4)
                     boxes.append(FancyBboxPatch(corner, word.width + 2 * PAD, 14.2, ROUND, fc=colour, ec="none"))
@@ -173,10 +173,10 @@ def heaviest_lines(lines: list[list[Word]], weights: Sequence[float], limit: int
     """The `limit` lines with the most weight, in their order, and a note on what is missing ("" if nothing is)."""
     if len(lines) <= limit:
         return lines, ""
-    heavy = sorted(lines, key=lambda line: -sum(weights[word.index] for word in line))
-    kept = sorted(heavy[:limit], key=lambda line: line[0].index)
+    heavy = sorted(lines, key=lambda line: -sum(weights[word.place] for word in line))
+    kept = sorted(heavy[:limit], key=lambda line: line[0].place)
     gone = [word for line in heavy[limit:] for word in line]
-    return kept, missing(len(gone), len(weights), "words", sum(weights[word.index] for word in gone))
+    return kept, missing(len(gone), len(weights), "words", sum(weights[word.place] for word in gone))
 
 
 def missing(count: int, of: int, what: str, weight: float) -> str:

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
+import numpy as np
+from torch import Tensor
+
 from zoo.plots.html import hops_html
 from zoo.plots.page import LINE, MARGIN, SMALL, Page, clean, column, heaviest_lines, measure, most_lines, shorten, wrap
 from zoo.plots.style import MUTED, rounded, shade
@@ -93,7 +96,7 @@ def _weights(
 
 
 def _row(weights: Weights) -> list[Sequence[float]]:
-    return [weights.tolist() if hasattr(weights, "tolist") else list(weights)]
+    return [weights.tolist() if isinstance(weights, (Tensor, np.ndarray)) else list(weights)]
 
 
 def _most_probable(probabilities: Mapping[str, float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Word alignments read off the attention of a translator that is made to write a given translation."""
+"""Word alignments, read off the attention of a translator under forced decoding of a given translation."""
 
 import os
 from collections.abc import Iterable
@@ -21,14 +21,14 @@ class Alignment:
 
     source_words: list[str]
     target_words: list[str]
-    # (target words, source words); rows lack what went to the end of the source (and what local-p weights lack)
+    # (target words, source words); without the weight of EOS, so rows sum to less than 1 (also with local-p)
     attention: Tensor
     links: list[
         tuple[int, int]
-    ]  # (source word, target word) counted from 0: what each target word attends to most, if not the end
+    ]  # (source word, target word) from 0: the most attended source word of each target word, unless EOS
 
     def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the alignment heat map into an image file (format by its ending) and returns the path."""
+        """Draws the alignment heat map into an image file (format by extension) and returns the path."""
         from zoo.plots import alignment_heatmap
 
         return alignment_heatmap(path, self.source_words, self.target_words, self.attention)
@@ -45,18 +45,18 @@ class Alignment:
         }
 
 
-def pair_words(pair: Pair) -> tuple[list[str], list[str]]:
-    """Source and target words of what a user gives.
+def pair_words(pair: object) -> tuple[list[str], list[str]]:
+    """Source and target words of a user's input.
 
     Raises:
-        TypeError: it is no pair of texts or of lists of words.
+        TypeError: not a pair of texts or of lists of words.
     """
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise TypeError(
             f"align takes {PAIRS}; got {f'a tuple of {len(pair)}' if isinstance(pair, tuple) else type(pair).__name__}"
         )
     for side in pair:
-        if not isinstance(side, Iterable) or isinstance(side, tuple):  # a tuple of two pairs is no pair
+        if not isinstance(side, Iterable) or isinstance(side, tuple):  # a tuple of two pairs is not a pair
             raise TypeError(f"align takes {_SIDE}; got {type(side).__name__}")
     source, target = (side.split() if isinstance(side, str) else list(side) for side in pair)
     if wrong := [word for word in source + target if not isinstance(word, str)]:
@@ -65,7 +65,7 @@ def pair_words(pair: Pair) -> tuple[list[str], list[str]]:
 
 
 def word_pieces(tokenizer: Tokenizer, words: list[str]) -> list[list[int]]:
-    """Token ids of each word; for characters the space before a word belongs to it."""
+    """Token ids of each word; for characters, the space before a word belongs to it."""
     if tokenizer.kind == "char":
         return [tokenizer.encode("x " + word)[1:] if n else tokenizer.encode(word) for n, word in enumerate(words)]
     return tokenizer.encode_batch(words)
@@ -78,14 +78,12 @@ def word_alignment(
     source_pieces: list[list[int]],
     target_pieces: list[list[int]],
 ) -> Alignment:
-    """Weights (T, S) of pieces -> of words: sums over the pieces of a source word, means over those of a target
-    word.
-    """
+    """Weights (T, S) of tokens -> of words: summed over a source word's tokens, averaged over a target word's."""
     source_of, target_of = (
         torch.tensor([n for n, ids in enumerate(pieces) for _ in ids], dtype=torch.long)
         for pieces in (source_pieces, target_pieces)
     )
-    read = weights[: len(target_of), : len(source_of) + 1]  # the last column is the end of the source
+    read = weights[: len(target_of), : len(source_of) + 1]  # the last column is EOS
     by_source = read.new_zeros(len(read), len(source) + 1).index_add_(
         1, torch.cat([source_of, source_of.new_tensor([len(source)])]), read
     )

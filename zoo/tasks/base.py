@@ -1,8 +1,8 @@
 """ZooModule, the base class of every model: a LightningModule that saves and loads itself as a folder.
 
-What a folder of weights ("bundle") holds says zoo/bundles/files.py.
-The `__init__` signature of a model is its configuration: whatever was passed (or defaulted) is remembered in
-`self.config`, written by `save_pretrained` and handed back by `from_pretrained`. Loading is strict.
+zoo/bundles/files.py describes what a folder of weights (a "bundle") holds. The `__init__` signature of a model is its
+configuration: its arguments, including defaults, are recorded in `self.config`, written by `save_pretrained` and passed
+back by `from_pretrained`. Loading is strict.
 """
 
 import functools
@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args, get_origin
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -46,20 +47,21 @@ from zoo.utils.atomic import new_folder, target_folder
 P = ParamSpec("P")
 T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
+Z = TypeVar("Z", bound="ZooModule")
 log = logging.getLogger(__name__)
 
 
 class ZooModule(LightningModule):
     """Base class of every model.
 
-    Tensors that `__init__` makes belong into parameters or buffers: a pretrained model is built without memory first
+    Tensors created in `__init__` must become parameters or buffers: a pretrained model is first built without memory
     (zoo/bundles/skeleton.py).
 
     Class attributes:
-        task: What its verb takes and gives; set by the base class of each task.
+        task: Its verb, input and result; set by the base class of each task.
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
-        may_be_zero: Sizes among the `__init__` arguments of which 0 means that there is no such part.
-        tiny: The smallest sensible `__init__` arguments; what the common tests build.
+        may_be_zero: Sizes among the `__init__` arguments for which 0 means that the part does not exist.
+        tiny: The smallest sensible `__init__` arguments; used by the common tests.
     """
 
     task: Task
@@ -69,61 +71,60 @@ class ZooModule(LightningModule):
     config: dict[str, Any]
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = AdamW  # of parameter groups
     lr_scheduler: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] = WarmupCosine
-    learning_rates: Mapping[str, float] = {}  # parts with a peak rate of their own
-    training_settings: Mapping[str, Any] = {}  # what a recipe says of both, for checkpoints
-    overridden: frozenset[str] = frozenset()  # arguments that differ from those of the folder it was loaded from
+    learning_rates: Mapping[str, float] = {}  # parts with their own peak learning rate
+    training_settings: Mapping[str, Any] = {}  # both as given in the recipe, for checkpoints
+    overridden: frozenset[str] = frozenset()  # arguments that differ from the folder it was loaded from
     _items: int = 0  # counted by normalize_gradient since the last optimiser step
-    _random: dict[str, Tensor] | None = None  # states of the generators to resume with
+    _random: dict[str, Tensor] | None = None  # generator states to resume with
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        # Here and not in __init__, so that no model has to call anything (nor can forget to). Lightning's `hparams`
-        # will not do: under LightningCLI they hold what the recipe says, e.g. the arguments of `zoo.load`.
+        # Recorded here and not in __init__, so that no model has to call anything. Lightning's `hparams` will not do:
+        # under LightningCLI they hold what the recipe says, e.g. the arguments of `zoo.load`.
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
+        _check_choices(cls, self.config)
         _check_sizes(self.config, cls.may_be_zero)
         return self
 
     def check_ready(self, *parts: Any) -> None:
-        """Raises ValueError unless raw input can be read: `parts`, such as the tokenizer, are there, and the weights
-        are float32 or 64.
+        """Raises ValueError unless the model can read raw input.
+
+        It can if `parts`, such as the tokenizer, are there, and the weights are float32 or float64.
         """
-        if any(part is None for part in parts):
-            raise ValueError(
-                "this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module"
-            )
+        for part in parts:
+            present(part)
         if (dtype := next(self.parameters()).dtype) not in (torch.float32, torch.float64):
             raise ValueError(
-                f"the weights must be float32 or float64; got {dtype}: call float(), and for speed compute under "
-                "torch.autocast"
+                f"the weights must be float32 or float64; got {dtype}: call float(), and for speed use torch.autocast"
             )
 
     # ---- what a model fills in ----------------------------------------------------------------------------------
 
     def example_batch(self, batch_size: int) -> Any:
-        """A batch of random valid data, as `training_step` takes it; what the common tests use."""
+        """A batch of random valid data, as `training_step` takes it; used by the common tests."""
         raise NotImplementedError(f"{type(self).__name__} has no example_batch")
 
     def assets(self) -> dict[str, str]:
-        """Text files that raw input needs, e.g. `{"tokenizer.json": ...}`; saved beside the weights."""
+        """Text files that raw input needs, e.g. `{"tokenizer.json": ...}`; saved next to the weights."""
         return {}
 
     def load_assets(self, assets: dict[str, str]) -> None:
-        """Takes back what `assets` returned. Called before the weights are loaded."""
+        """Restores what `assets` returned. Called before the weights are loaded."""
 
     def golden(self) -> dict[str, Tensor]:
-        """A fixed input and the output these weights give for it; written once by `zoo export`, compared by a test."""
+        """A fixed input and the output of these weights for it; written once by `zoo export`, compared by a test."""
         return {}
 
     def adapt(self, data: Any, stage: str) -> None:
-        """Takes vocabularies and labels of a data module, which asks for it at the end of its `setup`: before callbacks
-        copy the model.
+        """Takes vocabularies and labels from a data module, which calls this at the end of its `setup`.
+
+        That is before callbacks copy the model.
         """
 
     def check_extras(self, stage: str, validates: bool) -> None:
-        """Raises ValueError if an extra is missing without which a run cannot be scored; `zoo fit` asks before it reads
-        any data.
+        """Raises ValueError if an extra that the run's scores need is missing; `zoo fit` asks before it reads any data.
 
         Args:
             stage: "fit", "validate" or "test".
@@ -132,37 +133,51 @@ class ZooModule(LightningModule):
 
     # ---- training -----------------------------------------------------------------------------------------------
 
+    @property
+    def data_module(self) -> Any:
+        """The data module of the run.
+
+        Raises:
+            ValueError: the trainer was given none.
+        """
+        data = self.trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]  # Lightning does not declare it
+        if data is None:
+            raise ValueError("this run needs a data module of zoo.data; give the trainer datamodule=..., not loaders")
+        return data
+
+    def of_all_processes(self, x: Tensor) -> Tensor:
+        """The tensors of all processes, (processes, ...); the tensor itself if there is only this one."""
+        return cast(Tensor, self.all_gather(x))  # declared for collections too
+
     def setup(self, stage: str) -> None:
-        """Turns dropout on for training: pretrained models arrive in eval mode and Lightning would keep it."""
+        """Turns dropout on for training: pretrained models come in eval mode, and Lightning would keep it."""
         if stage == "fit":
             self.train()
-            self._random = None  # that of a checkpoint loaded for something else; the one to resume from comes later
+            self._random = None  # from a checkpoint loaded for another purpose; the one to resume from comes later
 
-    def configure_optimizers(self) -> dict[str, Any]:
-        """What a recipe says under `optimizer` and `lr_scheduler`; in Python they are attributes, e.g.
-        `model.optimizer = partial(AdamW, lr=5e-4)`. The schedule counts optimiser steps.
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """The optimizer and schedule of the recipe (`optimizer`, `lr_scheduler`).
+
+        In Python they are attributes, e.g. `model.optimizer = partial(AdamW, lr=5e-4)`. The schedule counts optimiser
+        steps.
         """
         optimizer = self.optimizer(parameter_groups(self, self.learning_rates))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self.lr_scheduler(optimizer), "interval": "step"}}
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Resumes the random numbers (of dropout) here, behind whatever else drew some since the checkpoint was
-        read.
-        """
+        """Restores the random state (of dropout) here, after all other draws since the checkpoint was read."""
         if self._random is not None:
             for device, states in self._random.items():
-                if len(states) == self.trainer.world_size:  # else nothing can be as it would have been
-                    state = (
-                        states[self.global_rank].cpu().clone()
-                    )  # torch would read a view from the start of its storage
+                if len(states) == self.trainer.world_size:  # else an exact resume is impossible
+                    state = states[self.global_rank].cpu().clone()  # set_rng_state ignores the offset of a view
                     _generator(device).set_rng_state(state)
             self._random = None
 
     def normalize_gradient(self, loss: Tensor, count: int) -> Tensor:
-        """Makes the gradient of one optimiser step the mean over all its items (tokens, sentences), wherever they are.
+        """Makes the gradient of an optimiser step the mean over all its items (tokens, sentences), in whatever batch.
 
-        A mean taken per batch weighs the items of a small batch more. This divides the summed gradient by the number of
-        items in all accumulated batches of all processes, just before the optimiser step.
+        A mean per batch would give more weight to the items of a small batch. This divides the summed gradient by the
+        number of items in all accumulated batches of all processes, just before the optimiser step.
 
         Args:
             loss: Sum over the items of this batch.
@@ -181,41 +196,50 @@ class ZooModule(LightningModule):
         items = self.trainer.strategy.reduce(torch.tensor(float(self._items), device=self.device), reduce_op="sum")
         self._items = 0
         scale = self.trainer.world_size / items.item()  # processes average their gradients
-        torch._foreach_mul_([p.grad for p in self.parameters() if p.grad is not None], scale)
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]  # it has no public name
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Puts class, configuration, assets and the state of the random numbers into a training checkpoint."""
+        """Stores class, configuration, assets and the random state in a training checkpoint."""
         checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {"_class_path": _class_path(type(self)), **self.config}
         checkpoint["zoo_assets"] = self.assets()
         checkpoint["zoo_training"] = self.training_settings
         checkpoint["zoo_random"] = {}  # device -> (processes, bytes)
         for device in dict.fromkeys(["cpu", self.device.type]):  # in the same order in every process
-            states = self.all_gather(_generator(device).get_rng_state().to(self.device))
+            states = self.of_all_processes(_generator(device).get_rng_state().to(self.device))
             checkpoint["zoo_random"][device] = states.view(self.trainer.world_size, -1).cpu()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes the assets back before the weights are loaded, and notes the state of the random numbers."""
-        self.load_assets(checkpoint.get("zoo_assets", {}))
+        """Restores the assets before the weights are loaded, and records the random state."""
+        self.restore_assets(checkpoint)
         self._random = checkpoint.get("zoo_random")
+
+    def restore_assets(self, checkpoint: Mapping[str, Any]) -> None:
+        """Takes back what a checkpoint holds beside the weights: vocabulary, labels, and the sizes that follow."""
+        self.make_room(checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {}))
+        self.load_assets(checkpoint.get("zoo_assets", {}))
+
+    def make_room(self, config: Mapping[str, Any]) -> None:
+        """Grows to the sizes of a configuration with more words or other labels, which a fine-tuning brought."""
 
     # ---- bundles ------------------------------------------------------------------------------------------------
 
     def save_pretrained(self, folder: str | os.PathLike, half: bool = False, golden: bool = False) -> Path:
-        """Writes the model as a folder: whenever the call is interrupted, the old folder is there, or the new one.
+        """Writes the model as a folder. If the call is interrupted, either the old or the new folder is there.
 
-        A process that is killed may leave a hidden folder next to it, which nothing reads.
+        A killed process may leave a hidden folder next to it, which nothing reads.
 
         Args:
-            folder: Where to. May exist if it is empty or holds an earlier bundle, whose files are then replaced; its
-                README.md and pictures stay. A link is followed.
+                folder: Target. May exist if it is empty or holds an earlier bundle, whose files are then replaced; its
+                    README.md and pictures stay. A link is followed.
             half: Store floating-point tensors as fp16. They load back as fp32.
-            golden: Add golden.safetensors: what the model computes with the weights as they are stored.
+            golden: Add golden.safetensors: the model's output with the stored weights.
 
         Returns:
             The folder.
 
         Raises:
-            ValueError: `folder` holds something else, or a weight is not finite (after rounding to fp16).
+            ValueError: `folder` holds other files, or a weight is not finite (after rounding to fp16).
         """
         folder = Path(folder).absolute()
         target_folder(folder, replaceable)
@@ -236,18 +260,17 @@ class ZooModule(LightningModule):
 
     @classmethod
     def from_pretrained(cls, source: str | os.PathLike | Bundle, overrides: dict[str, Any] | None = None) -> Self:
-        """Reads a folder written by `save_pretrained`; the model comes back on the CPU, in eval mode and single
-        precision.
+        """Loads a folder written by `save_pretrained`; the model is on the CPU, in eval mode and in single precision.
 
         Args:
-            source: The folder, or the opened bundle.
-            overrides: `__init__` arguments to change, e.g. `{"dropout": 0.3}`. Where that changes the shape of a
-                module listed in `heads`, that module is re-initialised (a warning says which); any other difference
-                between the file and the model raises.
+                source: The folder, or the opened bundle.
+                overrides: `__init__` arguments to change, e.g. `{"dropout": 0.3}`. A module listed in `heads` whose
+                    shape changes is re-initialised (a warning says which); any other difference between the file and
+                    the model raises.
 
         Raises:
-            BundleError: A file is missing or damaged, the folder is of another class, or tensors do not fit.
-            ValueError: An override is no argument of the model.
+            BundleError: A file is missing or damaged, the folder is of another class, or shapes do not match.
+            ValueError: An override is not an argument of the model.
         """
         bundle = source if isinstance(source, Bundle) else Bundle(source)
         model = cls.without_memory(bundle, overrides)
@@ -268,12 +291,11 @@ class ZooModule(LightningModule):
 
     @classmethod
     def without_memory(cls, bundle: Bundle, overrides: dict[str, Any] | None = None) -> Self:
-        """The model that config.json describes, its tensors without memory: what the weights must fit, and how large
-        they may be.
+        """The model that config.json describes, without memory for its tensors: what the weights must match.
 
         Raises:
-            BundleError: The bundle is of another class, or its arguments are not those of a model.
-            ValueError: An override is no argument of the model, or does not suit it.
+            BundleError: The bundle is of another class, or its arguments do not match the class.
+            ValueError: An override is not an argument of the model, or is invalid.
         """
         where = bundle.folder / CONFIG
         if bundle.class_path != _class_path(cls):
@@ -299,10 +321,10 @@ class ZooModule(LightningModule):
 
     @contextmanager
     def evaluating(self) -> Iterator[Self]:
-        """Gives a copy of this model in eval mode that shares its tensors and all else.
+        """Gives a copy of this model in eval mode that shares all tensors and attributes.
 
-        So nothing is switched, and one thread may train or measure while another translates. Inside, torch's defaults
-        for new tensors are those that the models are written for.
+        So no mode is switched, and one thread may train or evaluate while another translates. Inside, torch's defaults
+        for new tensors are the ones that the models assume.
         """
         with _usual_defaults():
             yield _without_dropout(self)
@@ -322,24 +344,24 @@ class ZooModule(LightningModule):
             repo_id: `ORG/REPO`; created if it does not exist.
             private: Create it as a private repository.
             commit_message: One line.
-            token: Of the Hub; by default that of `hf auth login` or HF_TOKEN.
-            card: Text of README.md, with YAML front matter; replaces one that is there. By default a short one is
-                generated, unless people wrote one there.
+            token: Hub token; by default that of `hf auth login` or HF_TOKEN.
+                card: Text of README.md, with YAML front matter; replaces an existing one. By default a short card is
+                    generated, unless a person wrote the existing one.
 
         Returns:
-            `.commit`, its full id, and `.source`, what `zoo.load` takes to get exactly this model back.
+            `.commit`, its full id, and `.source`, the argument with which `zoo.load` gets exactly this model back.
 
         Raises:
-            FetchError: The Hub cannot be reached, refuses, or was changed meanwhile; nothing was published then.
+            FetchError: The Hub cannot be reached, refuses, or changed in the meantime; then nothing was published.
         """
         return push(self, repo_id, private=private, message=commit_message, token=token, card=card)
 
 
-def evaluated(verb: Callable[P, T]) -> Callable[P, T]:
-    """Makes a method of a model run in eval mode, whatever mode the model is in, and without gradients."""
+def evaluated(verb: Callable[Concatenate[Z, P], T]) -> Callable[Concatenate[Z, P], T]:
+    """Decorator that runs a method of a model in eval mode, whatever the model's mode, and without gradients."""
 
     @functools.wraps(verb)
-    def run(self: ZooModule, *args: Any, **kwargs: Any) -> T:
+    def run(self: Z, *args: P.args, **kwargs: P.kwargs) -> T:
         with torch.no_grad(), self.evaluating() as model:
             return verb(model, *args, **kwargs)
 
@@ -347,7 +369,7 @@ def evaluated(verb: Callable[P, T]) -> Callable[P, T]:
 
 
 def _without_dropout(model: M) -> M:
-    """A copy in eval mode that shares parameters, buffers and all else."""
+    """A copy in eval mode that shares parameters, buffers and all other attributes."""
     copies: dict[nn.Module, nn.Module] = {}
     for module in model.modules():
         copies[module] = copied = object.__new__(type(module))
@@ -355,11 +377,11 @@ def _without_dropout(model: M) -> M:
     for copied in copies.values():
         children = {name: child if child is None else copies[child] for name, child in copied._modules.items()}
         copied.__dict__["_modules"] = children
-    return copies[model]
+    return cast(M, copies[model])
 
 
 class _AsUsual(TorchFunctionMode):
-    """Inside, in this thread, new floating-point tensors are in single precision unless somebody asks for more."""
+    """Context: in this thread, new floating-point tensors are in single precision unless a dtype is given."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         found = func(*args, **(kwargs or {}))
@@ -381,7 +403,7 @@ def _asks_for_double(values: Sequence[Any]) -> bool:
 
 @contextmanager
 def _usual_defaults() -> Iterator[None]:
-    """Torch's own defaults, float32 and the CPU, in this thread, if somebody has changed them."""
+    """Context: torch's own defaults, float32 and the CPU, in this thread."""
     with ExitStack() as stack:
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
@@ -391,14 +413,12 @@ def _usual_defaults() -> Iterator[None]:
 
 
 def _generator(device: str) -> Any:
-    """The module that holds the default random generator of a kind of device."""
+    """The module with the default random generator of a device type."""
     return torch.random if device == "cpu" else torch.get_device_module(device)
 
 
 def check_finite(scores: Tensor) -> Tensor:
-    """Raises ValueError for what a model computed if that is NaN or infinite: it says nothing, and JSON cannot say
-    it.
-    """
+    """Raises ValueError if an output is NaN or infinite, which is meaningless and cannot be written as JSON."""
     if not scores.isfinite().all():
         raise ValueError(
             "the model computes NaN or infinite scores: its weights are too large, or its training diverged"
@@ -407,24 +427,37 @@ def check_finite(scores: Tensor) -> Tensor:
 
 
 def finite(score: float) -> float | None:
-    """None, which JSON can say, for a score that is none: of a hypothesis that does not exist."""
+    """The score, or None (for JSON) if it is not finite: that of a hypothesis that does not exist."""
     return score if math.isfinite(score) else None
 
 
 def existing(hypotheses: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Those of (text, score) that have a score: there may be fewer than were asked for."""
+    """The (text, score) pairs that have a score: there may be fewer than requested."""
     return [(text, score) for text, score in hypotheses if math.isfinite(score)]
 
 
 def as_list(values: Any, verb: str, what: str = "a string or a list of strings") -> list[Any]:
-    """What a model was asked about, as a list.
+    """The inputs of a verb, as a list.
 
     Raises:
-        TypeError: it is no collection; says that `verb` takes `what`.
+        TypeError: not a collection; the message says that `verb` takes `what`.
     """
     if not isinstance(values, Iterable):
         raise TypeError(f"{verb} takes {what}; got {type(values).__name__}")
     return list(values)
+
+
+def present(part: T | None) -> T:
+    """A tokenizer, or what else raw input needs.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if part is None:
+        raise ValueError(
+            "this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module"
+        )
+    return part
 
 
 def check_batch_size(batch_size: int) -> None:
@@ -434,11 +467,19 @@ def check_batch_size(batch_size: int) -> None:
 
 
 def check_assets(assets: dict[str, str], *names: str) -> None:
-    """Raises `ValueError` unless the assets of a model are exactly those named."""
+    """Raises ValueError unless the assets of a model are exactly those named."""
     if sorted(assets) != sorted(names):
         raise ValueError(
-            f"beside the weights there must be {', '.join(names)}; the bundle lists {', '.join(sorted(assets)[:5])}"
+            f"next to the weights there must be {', '.join(names)}; the bundle lists {', '.join(sorted(assets)[:5])}"
         )
+
+
+def _check_choices(cls: type, config: Mapping[str, Any]) -> None:
+    """Raises ValueError for a value that is none of those that the signature names, as in `Literal["post", "pre"]`."""
+    for name, parameter in inspect.signature(cls.__init__).parameters.items():
+        choices = get_args(parameter.annotation) if get_origin(parameter.annotation) is Literal else ()
+        if choices and config[name] not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {config[name]!r}")
 
 
 def _check_sizes(config: dict[str, Any], may_be_zero: Sequence[str]) -> None:
@@ -454,7 +495,7 @@ def _class_path(cls: type) -> str:
 
 
 def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
-    """Writes tensors; an `OSError` where safetensors tells only in its text what the system said."""
+    """Writes tensors; raises OSError where safetensors gives the system's error only in its text."""
     try:
         save_file(tensors, path, metadata=metadata)
     except SafetensorError as error:
@@ -465,7 +506,7 @@ def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | Non
 
 
 def _untied(model: torch.nn.Module) -> dict[str, Tensor]:
-    """The state dict with each shared tensor once, under its first name."""
+    """The state dict with each shared tensor only once, under its first name."""
     found: dict[tuple, tuple[str, Tensor]] = {}
     for name, t in model.state_dict().items():
         found.setdefault((t.data_ptr(), t.shape, t.stride()) if t.numel() else (name,), (name, t))

@@ -12,7 +12,7 @@ image, T words.
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from torch import Tensor
 from zoo.batches.captioning import CaptionBatch
 from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
-from zoo.metrics import CaptionScores, CiderD, right_words
+from zoo.metrics import CaptionScores
 from zoo.tasks.base import check_assets, check_batch_size, evaluated, existing, finite
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
@@ -86,9 +86,8 @@ class CaptioningModule(ScoredModule):
     """Base class of the captioners.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, backbone, layer,
-    backbone_weights, encoder_epoch, image_size, resize, label_smoothing, beam_size,
-    length_penalty; and has `embedding`, an nn.Embedding,
-    and `output`, an nn.Linear.
+    backbone_weights, encoder_epoch, image_size, resize, label_smoothing, beam_size, length_penalty; and has
+    `embedding`, an nn.Embedding, and `output`, an nn.Linear.
     """
 
     task = Task(
@@ -128,7 +127,6 @@ class CaptioningModule(ScoredModule):
         self.encoder.train()
         if c["encoder_epoch"] is None:
             self.encoder.requires_grad_(False)
-        self._cider: CiderD | None = None
 
     # ---- filled in by the model ----
 
@@ -185,28 +183,6 @@ class CaptioningModule(ScoredModule):
         """Tokens that are never written: the special ones but EOS, and rows of the output layer that no word uses."""
         vocab = len(self.tokenizer) if self.tokenizer else self.config["vocab_size"]
         return [PAD, UNK, BOS, *range(vocab, self.config["vocab_size"])]
-
-    def rewards(self, captions: Tensor, batch: CaptionBatch) -> Tensor:
-        """CIDEr-D, and `right_words` times the share of right words, of captions (N, K, T) against those of the batch,
-        (N, K).
-
-        Document frequencies are those of the training set. The end of a caption counts as a token, else one that breaks
-        off would be no worse.
-        """
-        if self._cider is None:
-            self._cider = CiderD(self.trainer.datamodule.training_captions())
-        references = [
-            [row[1 : 1 + length] for row, length in zip(rows, lengths, strict=True) if length]
-            for rows, lengths in zip(batch.captions.tolist(), batch.lengths.tolist(), strict=True)
-        ]
-        drawn = [[token for token in row if token != PAD] for rows in captions.tolist() for row in rows]
-        references = [image for image in references for _ in range(captions.size(1))]
-        scores = self._cider.score(drawn, references)
-        if weight := self.config["right_words"]:
-            scores = [
-                score + weight * right_words(*pair) for score, *pair in zip(scores, drawn, references, strict=True)
-            ]
-        return torch.tensor(scores, device=captions.device).view(captions.shape[:2])
 
     def word_losses(self, readouts: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy of readouts (P, E) and labels (P,), smoothed in training, and -log p of each label (P,),
@@ -268,12 +244,9 @@ class CaptioningModule(ScoredModule):
         extend_output(self.output, known, size, tied=False)
         self.config["vocab_size"] = len(self.embedding.weight)
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Makes room for the words of the checkpoint first, if a training added some."""
-        size = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {}).get("vocab_size", 0)
-        if size > self.config["vocab_size"]:
+    def make_room(self, config: Mapping[str, Any]) -> None:
+        if (size := config.get("vocab_size", 0)) > self.config["vocab_size"]:
             self._extend(self.config["vocab_size"], size)
-        super().on_load_checkpoint(checkpoint)
 
     def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
         loss, words = self.loss(batch)

@@ -1,10 +1,10 @@
-"""ClassificationModule: what every classifier of texts shares: loss, metrics, vocabulary, and `classify`.
+"""ClassificationModule: what all classifiers of texts share: loss, metrics, vocabulary, and `classify`.
 
-A model fills in `read(batch) -> (logits (B, C), attention)`, and how a text becomes a batch and an answer: it inherits
-from `TextClassifier` (texts are rows of words, one text or a pair) or `DocumentClassifier` (documents are sentences of
-words).
+A model implements `read(batch) -> (logits (B, C), attention)`. How a text becomes a batch and an answer it inherits
+from `TextClassifier` (texts are rows of words, one text or a pair) or `DocumentClassifier` (documents are lists of
+sentences).
 
-Shapes: B texts, C classes, V words of the vocabulary.
+Shapes: B texts, C classes, V words in the vocabulary.
 """
 
 import json
@@ -12,10 +12,10 @@ import logging
 import os
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from zoo.batches.classification import DocumentBatch, TextBatch, collate_documen
 from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
-from zoo.tasks.base import as_list, check_assets, check_finite, evaluated
+from zoo.tasks.base import as_list, check_assets, check_finite, evaluated, present
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, place_vectors
@@ -35,32 +35,33 @@ from zoo.utils import strict_json
 from zoo.utils.atomic import write_text
 
 MAX_LABELS = 2**14  # of a bundle
-RELATEDNESS = 1.0, 5.0  # the least and the greatest
+RELATEDNESS = 1.0, 5.0  # lowest and highest
 
-B = TypeVar("B")
+Batch = TypeVar("Batch", bound=TextBatch | DocumentBatch)
+Result = TypeVar("Result", bound="Classification | DocumentClassification")
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Classification:
-    """What a text was taken for, and where the model looked.
+    """The predicted class of a text or pair, and where the model looked.
 
-    A pair of texts has two entries in `tokens` and `attention`, a single text one.
+    `tokens` and `attention` have one entry per text, two for a pair.
     """
 
-    label: str | None  # the most probable one; of several labels at once the most probable chosen one, None if none is
-    labels: list[str]  # the chosen ones, most probable first
-    probabilities: dict[str, float]  # of all labels, in the order of the model
+    label: str | None  # the most probable; for multi-label models the most probable chosen one, None if none is chosen
+    labels: list[str]  # the chosen labels, most probable first
+    probabilities: dict[str, float]  # of all labels, in the model's order
     tokens: list[list[str]]  # words of each text
-    attention: list[Tensor]  # (hops, words) weights for each text
-    relatedness: float | None = None  # of a pair, 1 to 5; None if the model was not taught it
+    attention: list[Tensor]  # (hops, words) weights per text
+    relatedness: float | None = None  # of a pair, 1 to 5; None if the model does not predict it
 
     def line(self) -> str:
         """The answer as one line."""
         return _line(self)
 
     def plot(self, path: str | os.PathLike) -> Path:
-        """Draws every hop and their sum into an image file (format by its ending) and returns the path."""
+        """Plots every hop and their sum into an image file (format by extension) and returns the path."""
         from zoo.plots import hops_picture
 
         return hops_picture(path, self.tokens, self.attention, title=_title(self))
@@ -80,23 +81,23 @@ class Classification:
 
 @dataclass(frozen=True)
 class DocumentClassification:
-    """What a document was taken for, and which sentences and words decided."""
+    """The predicted class of a document, and which sentences and words decided."""
 
     label: str | None  # as in Classification
     labels: list[str]
     probabilities: dict[str, float]
     words: list[list[str]]  # of each sentence
     sentence_weights: Tensor  # (sentences,) sums to 1
-    word_weights: list[Tensor]  # (words,) of each sentence, each sums to 1
+    word_weights: list[Tensor]  # (words,) per sentence, each sums to 1
 
     @property
     def tokens(self) -> list[list[str]]:
-        """The same as `words`: what every result of this package calls what was read."""
+        """The same as `words`: the common name of the input in all results of this package."""
         return self.words
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences, their words joined by spaces."""
+        """The sentences, with their words joined by spaces."""
         return [" ".join(words) for words in self.words]
 
     def line(self) -> str:
@@ -104,13 +105,13 @@ class DocumentClassification:
         return _line(self)
 
     def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the document with sentence bars and word shading (format by the ending) and returns the path."""
+        """Plots the document with sentence bars and word shading (format by extension) and returns the path."""
         from zoo.plots import document_picture
 
         return document_picture(path, self.words, self.sentence_weights, self.word_weights, title=_title(self))
 
     def to_html(self, path: str | os.PathLike) -> Path:
-        """Writes the same as one HTML file and returns the path."""
+        """Writes the plot as one HTML file and returns the path."""
         from zoo.plots import document_html
 
         html = document_html(self.words, self.sentence_weights, self.word_weights, _title(self), self.probabilities)
@@ -151,19 +152,19 @@ def _write_html(path: str | os.PathLike, text: str) -> Path:
     return Path(path)
 
 
-class ClassificationModule(ScoredModule):
-    """Base class of the classifiers.
+class ClassificationModule(ScoredModule, Generic[Batch, Result]):
+    """Base class of the classifiers, by what they read and what they answer.
 
-    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, num_classes,
-    multi_label, embedding_size, word_dropout, label_smoothing; and has
-    `embedding`, an nn.Embedding, and `classifier`, an nn.Linear that gives the logits.
+    Every subclass has these `__init__` arguments (read from `self.config`): vocab_size, num_classes, multi_label,
+    embedding_size, word_dropout, label_smoothing; and has `embedding`, an nn.Embedding, and `classifier`, an nn.Linear
+    that gives the logits.
     """
 
     task = Task(
         "classification", "classify", "document", Classification, "text-classification", 'model.classify("...").label'
     )
-    measures: ClassVar[tuple[str, ...]] = ()  # names of what `measure` gives
-    structure: ClassVar[Literal["document", "text"]]  # what it reads, as of data modules
+    measures: ClassVar[tuple[str, ...]] = ()  # names of the values of `measure`
+    structure: ClassVar[Literal["document", "text"]]  # its input, as in data modules
     embedding: nn.Embedding
     classifier: nn.Linear
     tokenizer: Tokenizer | None = None
@@ -180,43 +181,48 @@ class ClassificationModule(ScoredModule):
         if c.get("pair"):
             self.task = replace(self.task, input="pair", example='model.classify(("...", "...")).label')
 
+    @property
+    def vocabulary(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        return present(self.tokenizer)
+
     # ---- filled in by the model ----
 
-    def read(self, batch: Any) -> tuple[Tensor, Any]:
+    def read(self, batch: Batch) -> tuple[Tensor, Any]:
         """A batch -> logits (B, C) and the attention weights."""
         raise NotImplementedError
 
-    def read_related(self, batch: Any) -> tuple[Tensor, Any, Tensor | None]:
-        """As `read`, and the relatedness of each pair (B,), on the scale of the data's scores; None if the model does
-        not tell it.
-        """
+    def read_related(self, batch: Batch) -> tuple[Tensor, Any, Tensor | None]:
+        """As `read`, plus the relatedness of each pair (B,) on the data's scale, or None if not predicted."""
         return *self.read(batch), None
 
     def penalty(self, attention: Any) -> Tensor | float:
-        """What the loss adds for the attention weights of a batch, summed over its texts."""
+        """The loss term for the attention weights of a batch, summed over its texts."""
         return 0.0
 
     def measure(self, attention: Any) -> dict[str, Tensor]:
-        """Numbers about the attention of each text (B,) whose means are reported beside the scores; see `measures`."""
+        """Statistics of the attention of each text (B,), whose means are reported with the scores; see `measures`."""
         return {}
 
     def encode(self, text: Any) -> tuple[Any, Any]:
-        """What a user gives -> token ids, words."""
+        """A user's input -> token ids, words."""
         raise NotImplementedError
 
-    def collate(self, ids: Sequence[Any]) -> Any:
+    def collate(self, ids: Sequence[Any]) -> Batch:
         """Token ids of several texts -> a batch without labels."""
         raise NotImplementedError
 
-    def answers(self, choice: list[dict[str, Any]], attention: Any, words: Sequence[Any]) -> list[Any]:
-        """Result objects, from the label, labels, probabilities and, if any, relatedness of each text, the attention
-        and the words.
-        """
+    def answers(self, choice: list[dict[str, Any]], attention: Any, words: Sequence[Any]) -> list[Result]:
+        """Result objects, from the label, labels, probabilities and relatedness of each text, attention and words."""
         raise NotImplementedError
 
     # ---- training ----
 
-    def forward(self, batch: Any) -> tuple[Tensor, Any]:
+    def forward(self, batch: Batch) -> tuple[Tensor, Any]:
         """As `read`: a batch -> logits (B, C) and the attention weights."""
         return self.read(batch)
 
@@ -230,12 +236,11 @@ class ClassificationModule(ScoredModule):
         seen[tokens] = True
         return self.embedding(seen.nonzero().squeeze(1)), (seen.cumsum(0) - 1)[tokens]
 
-    def loss(self, batch: Any) -> tuple[Tensor, int]:
-        """Summed loss of a batch in nats, with what the attention adds to it, and the number of its texts."""
+    def loss(self, batch: Batch) -> tuple[Tensor, int]:
+        """Summed loss of a batch in nats, including the attention term, and the number of its texts."""
         logits, attention = self.read(batch)
-        return self._classification_loss(logits, batch.labels, self.config["label_smoothing"]) + self.penalty(
-            attention
-        ), len(logits)
+        loss = self._classification_loss(logits, batch.known_labels(), self.config["label_smoothing"])
+        return loss + self.penalty(attention), len(logits)
 
     def _classification_loss(self, logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
         logits = wide(logits)
@@ -245,9 +250,7 @@ class ClassificationModule(ScoredModule):
         return binary_cross_entropy_with_logits(logits, labels, reduction="sum")
 
     def adapt(self, data: Any, stage: str) -> None:
-        """Takes labels and vocabulary of a data module; in "fit" also labels, and words, that a pretrained model does
-        not have.
-        """
+        """Takes labels and vocabulary from a data module; in "fit" also labels and words new to a pretrained model."""
         if len(data.labels) < 2 and not data.multi_label:
             raise ValueError(
                 f"{data.source('train')}: all texts have the label {data.labels[0]!r}; give texts of two labels or more"
@@ -268,7 +271,7 @@ class ClassificationModule(ScoredModule):
             if (found := data.vectors(self.config["embedding_size"])) is not None:
                 place_vectors(self.embedding, known, *found)
         elif self.tokenizer is not None:
-            self.tokenizer = data.tokenizer  # the same words; a training may clean more
+            self.tokenizer = data.tokenizer  # the same words; the data may clean more
         if self.tokenizer is None:
             if len(data.tokenizer) > self.config["vocab_size"]:
                 raise ValueError(
@@ -282,16 +285,16 @@ class ClassificationModule(ScoredModule):
                 self.embedding.weight.data[: len(known)][known] = vectors[known].to(self.embedding.weight)
 
     def replace_labels(self, names: Sequence[str], multi_label: bool = False) -> None:
-        """Gives the model other labels: the last layer begins anew, with a warning, all else stays.
+        """Gives the model other labels: re-initialises the last layer, with a warning; everything else stays.
 
         Args:
-            names: of the labels.
-            multi_label: a text may have several of them, or none.
+                names: the labels.
+                multi_label: a text may have several labels, or none.
         """
         names, old = list(names), self.label_names
         if len(names) < 2 and not multi_label:
             raise ValueError(
-                f"a classifier tells two labels or more apart; got only {', '.join(map(repr, names)) or 'none'}"
+                f"a classifier needs at least two labels; got only {', '.join(map(repr, names)) or 'none'}"
             )
         self._new_classifier(len(names), multi_label)
         self.label_names = names
@@ -305,17 +308,18 @@ class ClassificationModule(ScoredModule):
         self.config |= {"num_classes": num_classes, "multi_label": multi_label}
 
     def extend_vocabulary(self, words: Sequence[str]) -> None:
-        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit
-        (zoo/tasks/vocabulary.py).
+        """Appends words to the vocabulary, to be learnt in training. All other weights stay bit-identical.
+
+        See zoo/tasks/vocabulary.py.
 
         Args:
-            words: single words; those that are there are passed over.
+            words: single words; known ones are skipped.
 
         Raises:
-            ValueError: no tokenizer, or a word that is several to it.
+            ValueError: no tokenizer, or one that splits a word.
         """
         self.check_ready(self.tokenizer)
-        self._extend(len(self.tokenizer), self.tokenizer.extended(words))
+        self._extend(len(self.vocabulary), self.vocabulary.extended(words))
 
     def _extend(self, known: int, tokenizer: Tokenizer) -> None:
         self._give_rows(known, len(tokenizer))
@@ -326,16 +330,13 @@ class ClassificationModule(ScoredModule):
             extend_embedding(self.embedding, known, size)
             self.config["vocab_size"] = len(self.embedding.weight)
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Makes room for the words and labels of the checkpoint first, if a training brought some."""
-        config = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
+    def make_room(self, config: Mapping[str, Any]) -> None:
         self._give_rows(self.config["vocab_size"], config.get("vocab_size", 0))
         labels = {key: config.get(key, self.config[key]) for key in ("num_classes", "multi_label")}
         if any(self.config[key] != value for key, value in labels.items()):
             self._new_classifier(**labels)
-        super().on_load_checkpoint(checkpoint)
 
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss, count = self.loss(batch)
         self.log("train/loss", loss.detach() / count, prog_bar=True, batch_size=count)
         return self.normalize_gradient(loss, count)
@@ -346,34 +347,44 @@ class ClassificationModule(ScoredModule):
             self.device
         )
 
-    def score(self, batch: Any, scores: ClassScores, validating: bool) -> tuple[Tensor, int]:
+    def score(self, batch: Batch, scores: ClassScores, validating: bool) -> tuple[Tensor, int]:
         logits, attention, relatedness = self.read_related(batch)
-        scores.update(logits, batch.labels, **self.measure(attention))
-        if relatedness is not None and batch.scores is not None:
-            scores.relatedness.update(relatedness.clamp(*RELATEDNESS), batch.scores)
-        return self._classification_loss(logits, batch.labels), len(logits)
+        labels, wanted = batch.known_labels(), batch.scores if isinstance(batch, TextBatch) else None
+        scores.update(logits, labels, **self.measure(attention))
+        if relatedness is not None and wanted is not None and scores.relatedness is not None:
+            scores.relatedness.update(relatedness.clamp(*RELATEDNESS), wanted)
+        return self._classification_loss(logits, labels), len(logits)
 
     # ---- use ----
 
+    @overload
+    def classify(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+        self, texts: str | tuple[str, str]
+    ) -> Result: ...
+
+    @overload
+    def classify(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Result]: ...
+
     @evaluated
-    def classify(self, texts: Any) -> Any:
+    def classify(
+        self, texts: str | tuple[str, str] | Sequence[str] | Sequence[tuple[str, str]]
+    ) -> Result | list[Result]:
         """Classifies raw text.
 
         Args:
-            texts: one text or a list of them; for a model of pairs one pair (a tuple of two texts) or a list of pairs.
-                An empty text is classified too: by what the classes have in common.
+                texts: one text or a list of them; for a model of pairs one pair (a tuple of two texts) or a list of
+                    pairs. An empty text is classified too, by the biases.
 
         Returns:
             One result for one text, a list of them for a list, in the order given.
 
         Raises:
             ValueError: the model has no tokenizer.
-            TypeError: `texts` is something else.
+            TypeError: `texts` is of another type.
         """
         one = isinstance(texts, (str, tuple))
-        texts = [texts] if one else as_list(texts, "classify")
-        encoded = [self.encode(text) for text in self._checked(texts)]
-        results: list[Any] = [None] * len(texts)
+        encoded = [self.encode(text) for text in self._checked([texts] if one else as_list(texts, "classify"))]
+        results: list[Any] = [None] * len(encoded)
         for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):
             batch = self.collate([encoded[n][0] for n in rows])
             logits, attention, relatedness = self.read_related(_on(self.device, batch))
@@ -404,11 +415,12 @@ class ClassificationModule(ScoredModule):
         probabilities = logits.sigmoid() if self.config["multi_label"] else logits.softmax(-1)
         order = probabilities.argsort(descending=True).tolist()
         chosen = [n for n in order if probabilities[n] > 0.5] if self.config["multi_label"] else order[:1]
-        labels = [self.label_names[n] for n in chosen]
+        names = present(self.label_names)
+        labels = [names[n] for n in chosen]
         return {
             "label": labels[0] if labels else None,
             "labels": labels,
-            "probabilities": dict(zip(self.label_names, probabilities.tolist(), strict=True)),
+            "probabilities": dict(zip(names, probabilities.tolist(), strict=True)),
         }
 
     # ---- bundle ----
@@ -436,7 +448,7 @@ class ClassificationModule(ScoredModule):
 
     @evaluated
     def golden(self) -> dict[str, Tensor]:
-        """The logits, and the relatedness if there is one, of a fixed batch."""
+        """The logits, and the relatedness if any, of a fixed batch."""
         batch = self.example_batch(6)
         logits, _, relatedness = self.read_related(_on(self.device, batch))
         inputs = {name: x for name, x in batch._asdict().items() if isinstance(x, Tensor) and name != "labels"}
@@ -452,16 +464,14 @@ class ClassificationModule(ScoredModule):
         return torch.randint(UNK, self.config["vocab_size"], (length,), generator=generator).tolist()
 
 
-class TextClassifier(ClassificationModule):
-    """Base class of classifiers of texts that are rows of words, or of pairs of them; attention is a list of (B, hops,
-    S).
-    """
+class TextClassifier(ClassificationModule[TextBatch, Classification]):
+    """Base class of classifiers of rows of words, or of pairs of them; attention is a list of (B, hops, S)."""
 
     structure = "text"
 
     def encode(self, text: str | tuple[str, str]) -> tuple[list[list[int]], list[list[str]]]:
         parts = [text] if isinstance(text, str) else list(text)
-        return self.tokenizer.encode_batch(parts), [self.tokenizer.words(part) for part in parts]
+        return self.vocabulary.encode_batch(parts), [self.vocabulary.words(part) for part in parts]
 
     def collate(self, ids: Sequence[list[list[int]]]) -> TextBatch:
         firsts, *seconds = zip(*ids, strict=True)
@@ -487,16 +497,14 @@ class TextClassifier(ClassificationModule):
         return collate_texts(texts, self._example_labels(batch_size), texts2 if self.config.get("pair") else None)
 
 
-class DocumentClassifier(ClassificationModule):
-    """Base class of classifiers of documents; attention is (word weights (P,), sentence weights (N,)), flat as the
-    batch.
-    """
+class DocumentClassifier(ClassificationModule[DocumentBatch, DocumentClassification]):
+    """Base class of document classifiers; attention is word weights (P,), sentence weights (N,), flat like it."""
 
     task = replace(ClassificationModule.task, result=DocumentClassification)
     structure = "document"
 
     def encode(self, text: str) -> tuple[list[list[int]], list[list[str]]]:
-        return encode_document(text, self.tokenizer)
+        return encode_document(text, self.vocabulary)
 
     def collate(self, ids: Sequence[list[list[int]]]) -> DocumentBatch:
         return collate_documents(ids)
@@ -528,7 +536,7 @@ class DocumentClassifier(ClassificationModule):
 
 
 def _label_names(text: str, file: str) -> list[str] | None:
-    """The labels of a bundle; None if its model has a new head that was not trained yet."""
+    """The labels of a bundle; None if its model has a new, untrained head."""
     try:
         names = strict_json.loads(text, MAX_LABELS)
     except ValueError as error:
@@ -545,13 +553,13 @@ def _label_names(text: str, file: str) -> list[str] | None:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """At most ten names in quotes, for a message."""
+    """At most ten quoted names, for a message."""
     return ", ".join([*map(repr, names[:10]), *["..."] * (len(names) > 10)])
 
 
-def _on(device: torch.device, batch: B) -> B:
+def _on(device: torch.device, batch: Batch) -> Batch:
     """The batch with its tensors on a device."""
-    return type(batch)(*(x.to(device) if isinstance(x, Tensor) else x for x in batch))
+    return batch._make(x.to(device) if isinstance(x, Tensor) else x for x in batch)
 
 
 def _size(ids: Any) -> int:

@@ -11,9 +11,9 @@ from zoo.text import PAD
 
 
 class Embeddings(nn.Module):
-    """Source and target embeddings and the output layer, with the sharing that was asked for (Press and Wolf 2017).
+    """Source and target embeddings and the output layer, optionally shared or tied (Press and Wolf 2017).
 
-    A tied matrix needs small entries as an output layer and unit variance as an input, so its rows are scaled by
+    A tied matrix needs small entries as output layer and unit variance as input, so its rows are scaled by
     sqrt(embedding_size) when they are looked up (Vaswani et al. 2017, section 3.4).
 
     Args:
@@ -53,18 +53,16 @@ class Embeddings(nn.Module):
 
     @property
     def source(self) -> nn.Embedding:
-        """The source embeddings. A shared one is no submodule of its own: tools that replace modules must find it
-        once.
-        """
-        return self._modules.get("src_table", self.tgt_table)
+        """The source embeddings. A shared one is not a submodule: tools that replace modules must find it only once."""
+        return self.src_table if "src_table" in self._modules else self.tgt_table
 
     def extend(self, known: tuple[int, int], sizes: tuple[int, int], pieces: tuple[list, list] = ([], [])) -> None:
-        """Gives source and target rows for more words, see zoo/tasks/vocabulary.py; what is shared or tied stays so.
+        """Adds source and target rows for new words, see zoo/tasks/vocabulary.py; shared or tied matrices stay so.
 
         Args:
-            known: tokens of source and target that have their row.
-            sizes: tokens of both afterwards.
-            pieces: known tokens of which each new one of both is made, if any.
+                known: numbers of source and target tokens that already have a row.
+                sizes: numbers of both afterwards.
+                pieces: for each new token of both, the known tokens it consists of, if any.
         """
         if self.source is not self.tgt_table:
             extend_embedding(self.source, known[0], sizes[0], pieces[0])

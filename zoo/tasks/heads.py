@@ -1,16 +1,16 @@
-"""What all layers and heads of a translator look at, for models whose attention has several heads."""
+"""Attention maps of all layers and heads of a translator with multi-head attention."""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple
 
 from torch import Tensor
 
 from zoo.batches.translation import pad_batch
 from zoo.tasks.base import evaluated
-from zoo.tasks.translation import TranslationModule
+from zoo.tasks.translation import Memory, TranslationModule
 from zoo.text import EOS
 
 
@@ -24,15 +24,13 @@ class AttentionMaps(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """Where every layer and head looked while one sentence was translated."""
+    """Attention maps of all layers and heads for one sentence and its translation."""
 
     source_tokens: list[str]
-    target_tokens: list[str]  # what was written, the end of the sentence included
-    encoder: Tensor  # (layers, H, S, S) each source token to the source
-    decoder: (
-        Tensor  # (layers, H, T, T) each step to what had been written before it, the beginning of the sentence first
-    )
-    cross: Tensor  # (layers, H, T, S) each step to the source
+    target_tokens: list[str]  # including EOS
+    encoder: Tensor  # (layers, H, S, S) source tokens to source tokens
+    decoder: Tensor  # (layers, H, T, T) each step to its prefix, BOS first
+    cross: Tensor  # (layers, H, T, S) each step to source tokens
 
     def plot(
         self,
@@ -41,16 +39,16 @@ class Look:
         layer: int = -1,
         heads: Sequence[int] | None = None,
     ) -> Path:
-        """Draws heads of a layer beside each other into an image file (format by its ending) and returns the path.
+        """Plots heads of a layer next to each other into an image file (format by extension) and returns the path.
 
         Args:
             path: the file.
             part: which attention.
-            layer: counted from 0; negative from the last.
+            layer: counted from 0; negative values count from the last.
             heads: counted from 0; all if not given.
 
         Raises:
-            ValueError: there is no such part, layer or head.
+            ValueError: no such part, layer or head.
         """
         from zoo.plots import heads_heatmap
 
@@ -73,16 +71,16 @@ class Look:
         return heads_heatmap(path, columns, rows, maps[layer][list(chosen)], titles)
 
 
-class MultiHeadTranslation(TranslationModule):
-    """Base class of translators whose attention has several heads."""
+class MultiHeadTranslation(TranslationModule[Memory], Generic[Memory]):
+    """Base class of translators with multi-head attention."""
 
     def attention_maps(self, src: Tensor, src_lengths: Tensor, tgt: Tensor) -> AttentionMaps:
-        """All weights of a forward pass; arguments as of `forward`."""
+        """All weights of a forward pass; arguments as in `forward`."""
         raise NotImplementedError
 
     @evaluated
     def look(self, source: str, target: str | None = None) -> Look:
-        """Where all layers and heads look while a sentence is translated.
+        """Attention maps of all layers and heads for a sentence and its translation.
 
         Args:
             source: the sentence.
@@ -90,21 +88,23 @@ class MultiHeadTranslation(TranslationModule):
 
         Raises:
             ValueError: a sentence is empty or too long, or the model has no tokenizer.
-            TypeError: a sentence is no string.
+            TypeError: a sentence is not a string.
         """
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         for text in (source, "" if target is None else target):
             if not isinstance(text, str):
                 raise TypeError(
-                    f"look takes one sentence and, if wanted, its translation, strings; got {type(text).__name__}"
+                    f"look takes a sentence and, optionally, its translation, as strings; got {type(text).__name__}"
                 )
         if target is None:
             target = self.translate(source).text
-        src, tgt = self.src_tokenizer.encode(source), self.tgt_tokenizer.encode(target)
+        src_tokenizer, tgt_tokenizer = self.tokenizers
+        src, tgt = src_tokenizer.encode(source), tgt_tokenizer.encode(target)
         self._check_lengths([src, tgt])
         if not src or not tgt:
-            raise ValueError("there is nothing to look at; give a sentence, and a translation that is not empty")
+            raise ValueError("the sentence or its translation is empty; give both with words")
         batch = pad_batch([src], [tgt])
-        maps = self.attention_maps(*(x.to(self.device) for x in (batch.src, batch.src_lengths, batch.tgt[:, :-1])))
-        tokens = self.src_tokenizer.tokens([*src, EOS]), self.tgt_tokenizer.tokens([*tgt, EOS])
+        inputs = batch.src, batch.src_lengths, batch.targets()[0][:, :-1]
+        maps = self.attention_maps(*(x.to(self.device) for x in inputs))
+        tokens = src_tokenizer.tokens([*src, EOS]), tgt_tokenizer.tokens([*tgt, EOS])
         return Look(*tokens, *(part[:, 0].cpu() for part in maps))

@@ -1,16 +1,14 @@
-"""LanguageModelModule: what every word-by-word language model shares: loss, perplexity, carried memory, `complete` and
-`perplexity`.
+"""LanguageModelModule: what all language models share: loss, perplexity, carried state, `complete` and `perplexity`.
 
-A model fills in
+A model implements
 
     start(batch_size)               -> state             before the first word: tensors (B, ...)
     read(inputs, state, lengths)    -> readouts, weights, state      any number of words
 
 and owns `words` (Words), whose output layer turns readouts into scores of the vocabulary.
 
-A text is read as it is written: EOS stands at the end of each line and before the first one. What was read stays in the
-state, which
-goes from one training batch to the next, cut off from its gradient (truncated back-propagation), and into the
+A text is read as written: EOS stands at the end of each line and before the first one. The state keeps what was read.
+It is carried from one training batch to the next without gradient (truncated back-propagation), and into the
 checkpoints.
 
 Shapes: B streams or texts, T words, L window of the attention, D readout size, E embedding, V vocabulary.
@@ -19,10 +17,10 @@ Shapes: B streams or texts, T words, L window of the attention, D readout size, 
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
@@ -32,13 +30,13 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
-from zoo.tasks.base import ZooModule, as_list, check_assets, check_batch_size, evaluated, existing, finite
+from zoo.tasks.base import ZooModule, as_list, check_assets, check_batch_size, evaluated, existing, finite, present
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import EOS, PAD, UNK, Tokenizer
 
-STEPS_AT_ONCE = 256  # of a text that is not trained on
-NEAR = 5  # distances whose share of the attention is reported one by one
+STEPS_AT_ONCE = 256  # in evaluation
+NEAR = 5  # distances whose share of the attention is reported separately
 _PUNCTUATION = '",;:!?().'
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*")
 
@@ -47,25 +45,25 @@ State = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Completion:
-    """A text with the words that were added, and where each word looked."""
+    """A text with its completion, and where each word looked."""
 
     text: str  # all of it
     continuation: str  # what was added
-    # length-normalised log-probability of what was added; -inf if nothing can follow under the rules of the search
+    # length-normalised log-probability of the added words; -inf if the search's rules allow no word
     score: float
-    tokens: list[str]  # all words as the model knows them, ends of lines included
-    given: int  # so many of them are the user's
+    tokens: list[str]  # all words as the model reads them, including ends of lines
+    given: int  # number of them that the user gave
     attention: (
         Tensor | None
-    )  # (len(tokens), L) weights when the word was predicted, on 1, 2, ... L steps back; None without attention
-    n_best: list[tuple[str, float]]  # (text, score), best first; those drawn at random as drawn
+    )  # (len(tokens), L) weights on 1, 2, ... L steps back when the word was predicted; None without attention
+    n_best: list[tuple[str, float]]  # (text, score), best first; random samples in the order drawn
 
     def line(self) -> str:
         """The answer as one line."""
         return self.text
 
     def plot(self, path: str | os.PathLike) -> Path:
-        """Draws what each word was predicted from into an image file (format by its ending) and returns the path."""
+        """Plots what each word was predicted from into an image file (format by extension) and returns the path."""
         from zoo.plots import look_back_picture
 
         if self.attention is None:
@@ -89,22 +87,21 @@ class Completion:
 
 
 class Words(nn.Module):
-    """Word embeddings and output layer, with one matrix or two (Press and Wolf 2017).
+    """Word embeddings and output layer, as one matrix or two (Press and Wolf 2017).
 
-    A tied matrix needs small entries as an output layer and unit variance as an input, so its rows are scaled by
+    A tied matrix needs small entries as output layer and unit variance as input, so its rows are scaled by
     sqrt(embedding_size) when they are looked up (Vaswani et al. 2017, section 3.4).
 
     Args:
         vocab_size, embedding_size: V, E.
         readout_size: D, size of the readouts.
         tie_output: the output layer is the embedding matrix; readouts of another size are first projected to E.
-        word_dropout: share of the vocabulary left out of the inputs of a training batch, whole words (Gal and
-            Ghahramani 2016).
-        sampled_words: words in the softmax of a training batch besides those to be predicted (`sampled_output_loss`);
-            all if not given.
-        evaluation_temperature: the readouts are divided by it when the model is not trained. Training may leave a model
-            too sure of itself; the value that is best on validation data mends that (Guo et al. 2017,
-            arXiv:1706.04599).
+            word_dropout: share of the vocabulary that is dropped from the inputs of a training batch, as whole words
+                (Gal and Ghahramani 2016).
+            sampled_words: words in the softmax of a training batch in addition to its targets (`sampled_output_loss`);
+                all if not given.
+            evaluation_temperature: divides the readouts in evaluation. Training may make a model overconfident; the
+                value that is best on validation data corrects that (Guo et al. 2017, arXiv:1706.04599).
     """
 
     def __init__(
@@ -139,14 +136,12 @@ class Words(nn.Module):
         self.word_dropout = Dropout(word_dropout)
 
     def extend(self, known: int, size: int) -> None:
-        """Gives the words known .. size-1 rows, see zoo/tasks/vocabulary.py; what is tied stays so."""
+        """Adds rows for the words known .. size-1, see zoo/tasks/vocabulary.py; tied matrices stay so."""
         extend_embedding(self.table, known, size)
         extend_output(self.output, known, size, tied=self.output.weight is self.table.weight)
 
     def expect(self, counts: Tensor) -> None:
-        """Lets a readout of 0 predict each word as often as it was counted, (at most V,); words that never were, as if
-        once.
-        """
+        """Initialises the output bias with the log frequencies of counts (at most V,); a count of 0 is taken as 1."""
         bias = self.output.bias.detach()
         bias.zero_()[: len(counts)] = counts.clamp(min=1).log()
         bias.sub_(bias.logsumexp(0))
@@ -163,7 +158,7 @@ class Words(nn.Module):
         return self.output(self._bridged(readouts))
 
     def loss(self, readouts: Tensor, labels: Tensor) -> Tensor:
-        """Summed cross-entropy of readouts (N, D) and labels (N,); in training an estimate if words are sampled."""
+        """Summed cross-entropy of readouts (N, D) and labels (N,); an estimate in training if words are sampled."""
         if self.training and self.sampled_words:
             return sampled_output_loss(self.output, self._bridged(readouts), labels, self.sampled_words)
         return output_loss(self.output, self._bridged(readouts), labels)
@@ -180,7 +175,7 @@ class Words(nn.Module):
 class LanguageModelModule(ZooModule):
     """Base class of the language models.
 
-    Every subclass takes vocab_size among its `__init__` arguments (read from `self.config`).
+    Every subclass has vocab_size among its `__init__` arguments (read from `self.config`).
     """
 
     task = Task(
@@ -199,8 +194,17 @@ class LanguageModelModule(ZooModule):
         super().__init__()
         self._carried: dict[
             bool, State
-        ] = {}  # by `self.training`: a validation in the middle of an epoch leaves the other alone
+        ] = {}  # by `self.training`: validation within an epoch does not change the training state
         self._totals: Tensor | None = None
+
+    @property
+    def vocabulary(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        return present(self.tokenizer)
 
     # ---- filled in by the model ----
 
@@ -209,32 +213,28 @@ class LanguageModelModule(ZooModule):
         raise NotImplementedError
 
     def read(self, inputs: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None, State]:
-        """Reads on.
+        """Reads words from a given state on.
 
         Args:
             inputs: (B, T) ids.
-            state: as `start` or the last call gave it.
-            lengths: (B,) words of each row that count, 0 to T; the others come behind them. All if not given.
+                state: from `start` or the previous call.
+                lengths: (B,) number of real words in each row, 0 to T; padding follows them. All if not given.
 
         Returns:
-            readouts (B, T, D), from which the word after each one is predicted; weights (B, T, L) on what was read 1,
-            2, ... L steps before each one, 0 where nothing was, or None; and the state after the words that count.
+                readouts (B, T, D), which predict the next word; weights (B, T, L) on the words 1, 2, ... L steps back,
+                0 where there are none, or None; and the state after the real words.
         """
         raise NotImplementedError
 
     # ---- training ----
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Texts from their beginning: inputs (B, T) -> logits (B, T, V) of the words that follow, and weights (B, T, L)
-        or None.
-        """
+        """Reads whole texts: inputs (B, T) -> logits of the next words (B, T, V), weights (B, T, L) or None."""
         readouts, weights, _ = self.read(inputs, self.start(len(inputs)))
         return self.words.logits(readouts), weights
 
     def loss(self, batch: LMBatch) -> tuple[Tensor, int]:
-        """Summed loss in nats over the labels, and their number; goes on from the batch before, unless this one is the
-        first.
-        """
+        """Summed loss in nats over the labels, and their number; continues the previous batch unless `first`."""
         readouts, _ = self._go_on(batch)
         real = batch.labels != PAD
         return self.words.loss(readouts[real], batch.labels[real]), int(real.sum())
@@ -245,7 +245,7 @@ class LanguageModelModule(ZooModule):
             state = self.start(streams)
         elif len(state[0]) != streams:
             raise ValueError(
-                f"a batch of {streams} streams cannot go on where one of {len(state[0])} ended; give equal batches, "
+                f"a batch of {streams} streams cannot continue one of {len(state[0])}; give equal batches, "
                 "or one with first=True"
             )
         readouts, weights, state = self.read(batch.inputs, tuple(x.to(self.device) for x in state))
@@ -255,8 +255,8 @@ class LanguageModelModule(ZooModule):
     def adapt(self, data: Any, stage: str) -> None:
         """Takes the vocabulary of a data module: as it is, or the words that it adds to that of a pretrained model.
 
-        A model without a vocabulary is new: before
-        its training it learns how often each word occurs, which would else push its readouts into saturation first.
+        A model without a vocabulary is new: its output bias is initialised with the word frequencies, because otherwise
+        the first steps would saturate its readouts.
         """
         if self.tokenizer is None and len(data.tokenizer) > self.config["vocab_size"]:
             raise ValueError(
@@ -271,18 +271,19 @@ class LanguageModelModule(ZooModule):
         self.tokenizer = data.tokenizer
 
     def extend_vocabulary(self, words: Sequence[str]) -> None:
-        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit
-        (zoo/tasks/vocabulary.py).
+        """Appends words to the vocabulary, to be learnt in training. All other weights stay bit-identical.
+
+        See zoo/tasks/vocabulary.py.
 
         Args:
-            words: single words; those that are there are passed over.
+            words: single words; known ones are skipped.
 
         Raises:
-            ValueError: no tokenizer, or a word that is several to it.
+            ValueError: no tokenizer, or one that splits a word.
         """
         self._checked([], "extend_vocabulary")
-        extended = self.tokenizer.extended(words)
-        self._give_rows(len(self.tokenizer), len(extended))
+        extended = self.vocabulary.extended(words)
+        self._give_rows(len(self.vocabulary), len(extended))
         self.tokenizer = extended
 
     def _give_rows(self, known: int, size: int) -> None:
@@ -309,16 +310,14 @@ class LanguageModelModule(ZooModule):
     test_step = validation_step
 
     def on_test_epoch_end(self) -> None:
-        values, name = self._values(), self.trainer.datamodule.test_names[0]
+        values, name = self._values(), self.data_module.test_names[0]
         for key, value in values.items():
             self.log(f"test/{name}/{key}", value)
         self.print("\n".join([f"\n{name}, fp32", *(f"  {key:16}{value:8.4f}" for key, value in values.items())]))
 
     def _measure(self, batch: LMBatch) -> None:
-        """Adds a batch to the totals: loss, labels, labels with something to look at, and weight at each distance."""
-        with torch.autocast(
-            self.device.type, enabled=False
-        ):  # a score does not depend on the precision of the training
+        """Adds a batch to the totals: loss, labels, labels with a window, and weight at each distance."""
+        with torch.autocast(self.device.type, enabled=False):  # scores do not depend on the training precision
             readouts, weights = self._go_on(batch)
             real = batch.labels != PAD
             losses = self.words.losses(readouts[real], batch.labels[real])
@@ -330,10 +329,11 @@ class LanguageModelModule(ZooModule):
         self._totals = totals if self._totals is None else self._totals + totals
 
     def _values(self) -> dict[str, float]:
-        """loss, perplexity; with attention mean_distance, and share_1 to share_5 of the weight so many words back; of
-        all processes.
-        """
-        loss, labels, *seen = sum(gathered([self._totals.cpu()])).tolist()
+        """loss, perplexity and, with attention, mean_distance and share_1 to share_5 (weight 1 to 5 steps back)."""
+        if self._totals is None:
+            raise ValueError("there is no text to measure; give validation and test data with a word at least")
+        totals = self._totals.cpu()
+        loss, labels, *seen = sum(gathered([totals]), torch.zeros_like(totals)).tolist()
         values = {"loss": loss / labels, "perplexity": _perplexity(loss / labels)}
         if seen and seen[0]:
             shares = [weight / seen[0] for weight in seen[1:]]
@@ -342,23 +342,56 @@ class LanguageModelModule(ZooModule):
         return values
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds what the training streams carry, of all processes in their order."""
+        """Stores the carried training state of all processes, in their order."""
         super().on_save_checkpoint(checkpoint)
         carried = self._carried.get(True, ())
         checkpoint["zoo_carried"] = [
-            self.all_gather(x).reshape(len(x) * self.trainer.world_size, *x.shape[1:]).cpu() for x in carried
+            self.of_all_processes(x).reshape(len(x) * self.trainer.world_size, *x.shape[1:]).cpu() for x in carried
         ]
 
+    def make_room(self, config: Mapping[str, Any]) -> None:
+        self._give_rows(self.config["vocab_size"], config.get("vocab_size", 0))
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Takes it back, each process its own streams; before that makes room for words that the training added."""
-        saved = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {}).get("vocab_size", 0)
-        self._give_rows(self.config["vocab_size"], saved)
+        """Restores it, each process its own streams."""
         super().on_load_checkpoint(checkpoint)
         rank, processes = (self.trainer.global_rank, self.trainer.world_size) if self._trainer else (0, 1)
         if carried := checkpoint.get("zoo_carried"):
             self._carried[True] = tuple(x.tensor_split(processes)[rank] for x in carried)
 
     # ---- use ----
+
+    @overload
+    def complete(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+        self,
+        texts: str = ...,
+        max_words: int = ...,
+        min_words: int = ...,
+        n_best: int = ...,
+        beam_size: int | None = ...,
+        length_penalty: float = ...,
+        no_repeat_ngram: int = ...,
+        allow_unk: bool = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+    ) -> Completion: ...
+
+    @overload
+    def complete(
+        self,
+        texts: Sequence[str],
+        max_words: int = ...,
+        min_words: int = ...,
+        n_best: int = ...,
+        beam_size: int | None = ...,
+        length_penalty: float = ...,
+        no_repeat_ngram: int = ...,
+        allow_unk: bool = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+    ) -> list[Completion]: ...
 
     @evaluated
     def complete(
@@ -374,20 +407,20 @@ class LanguageModelModule(ZooModule):
         temperature: float | None = None,
         top_k: int = 0,
         batch_size: int = 64,
-    ) -> "Completion | list[Completion]":
-        """Writes on, to the end of the line.
+    ) -> Completion | list[Completion]:
+        """Completes texts up to the end of the line.
 
         Args:
-            texts: one beginning or many, each of any length and of one line or more; an empty one begins a line.
-            max_words: most words to add.
-            min_words: the line may end only behind so many of them.
-            n_best: alternatives in `Completion.n_best`, at most `beam_size`.
-            beam_size: hypotheses kept; 1 is greedy search. 5 if not given.
+                texts: one text or many, each of any length and of one line or more; an empty one starts a line.
+                max_words: maximum number of words to add.
+                min_words: minimum number of words before the line may end.
+                n_best: number of alternatives in `Completion.n_best`, at most `beam_size`.
+            beam_size: number of hypotheses; 1 is greedy search. 5 if not given.
             length_penalty: alpha of the length normalisation.
-            no_repeat_ngram: n > 0 forbids repeating any n-gram of the words that are added.
-            allow_unk: let the model write unknown words.
-            temperature: draw `n_best` continuations at random instead of searching; 1 is the model's own distribution.
-            top_k: with a temperature: draw each word from the k most probable ones only; 0 from all.
+            no_repeat_ngram: n > 0 forbids repeating an n-gram of the added words.
+            allow_unk: allow the model to output UNK.
+            temperature: sample `n_best` completions instead of searching; 1 is the model's own distribution.
+            top_k: with a temperature: sample from the k most probable words; 0: from all.
             batch_size: texts completed together.
 
         Returns:
@@ -408,13 +441,13 @@ class LanguageModelModule(ZooModule):
             "beam_size": 5 if beam_size is None else beam_size,
             "n_best": n_best,
             "max_length": max_words,
-            "min_length": min_words + 1,  # the end of the line comes behind them
+            "min_length": min_words + 1,  # the end of the line comes after them
             "length_penalty": length_penalty,
             "no_repeat_ngram": no_repeat_ngram,
             "temperature": temperature,
             "top_k": top_k,
         }
-        unused = range(len(self.tokenizer), self.config["vocab_size"])  # rows of the output layer that no word has
+        unused = range(len(self.vocabulary), self.config["vocab_size"])  # rows of the output layer without a word
         options["forbid"] = (*unused,) if allow_unk else (UNK, *unused)
         results: list[Any] = [None] * len(texts)
         for group in _groups([len(row) for row in rows], batch_size):
@@ -424,14 +457,21 @@ class LanguageModelModule(ZooModule):
                 results[n] = result
         return results[0] if one else results
 
+    @overload
+    def perplexity(  # pyright: ignore[reportOverlappingOverload]  # as of `complete`
+        self, texts: str, batch_size: int = ...
+    ) -> float: ...
+
+    @overload
+    def perplexity(self, texts: Sequence[str], batch_size: int = ...) -> list[float]: ...
+
     @evaluated
     def perplexity(self, texts: str | Sequence[str], batch_size: int = 16) -> float | list[float]:
-        """How surprising texts are: exp of the mean loss over their words and line ends.
+        """Perplexity of texts: exp of the mean loss over their words and line ends.
 
         Args:
-            texts: one text or many, of any length; each is read from its beginning. An unknown word counts as the
-                unknown word.
-            batch_size: texts read side by side.
+                texts: one text or many, of any length; each is read from its beginning. An unknown word counts as UNK.
+                batch_size: texts read together.
 
         Returns:
             A number for a string, a list of them for a list; NaN for a text without words.
@@ -475,20 +515,21 @@ class LanguageModelModule(ZooModule):
         return [i for line in text.split("\n") for i in [*self._line(line), EOS]]
 
     def _line(self, line: str) -> list[int]:
-        """Words of a line. To a model of tokenised text an unknown word may be a known one in lower case or without the
-        punctuation marks around it, and a number may be N."""
-        ids = self.tokenizer.encode(line)
-        if self.tokenizer.kind != "word" or UNK not in ids:
+        """Words of a line. For a model of tokenised text, an unknown word is also tried in lower case, without its
+        punctuation marks, and as N for a number.
+        """
+        ids = self.vocabulary.encode(line)
+        if self.vocabulary.kind != "word" or UNK not in ids:
             return ids
         return [i for word in line.split() for i in self._word(word)]
 
     def _word(self, word: str) -> list[int]:
         bare = word.strip(_PUNCTUATION)
         forms = [word, word.lower(), bare, bare.lower(), *["N"] * bool(_NUMBER.fullmatch(bare))]
-        return next((ids for form in forms if UNK not in (ids := self.tokenizer.encode(form))), [UNK])
+        return next((ids for form in forms if UNK not in (ids := self.vocabulary.encode(form))), [UNK])
 
     def _follow(self, rows: list[list[int]], visit: Callable[[int, Tensor, Tensor | None], None]) -> State:
-        """Reads texts some steps at a time; visit(first step, readouts, weights) sees each piece. Returns the state."""
+        """Reads texts in chunks of steps; calls visit(first step, readouts, weights) for each. Returns the state."""
         inputs, lengths = _padded(rows, self.device), torch.tensor([len(row) for row in rows], device=self.device)
         state = self.start(len(rows))
         for first in range(0, inputs.size(1), STEPS_AT_ONCE):
@@ -512,9 +553,7 @@ class LanguageModelModule(ZooModule):
         ]
 
     def _step(self, tokens: Tensor, state: State, last: Tensor, t: int) -> tuple[Tensor, State, Tensor | None]:
-        """One step of a search: the words (B, K) found last, first of all the last given one (B,) -> logits (B, K, V),
-        state, weights.
-        """
+        """One search step: last words (B, K), at first the last given ones (B,) -> logits (B, K, V), state, weights."""
         if t == 0:
             tokens = last.unsqueeze(1).expand_as(tokens)
         shape = tokens.shape
@@ -533,21 +572,21 @@ class LanguageModelModule(ZooModule):
             weights = torch.cat([before, weights[n, 0, : len(added[0])]]).cpu()
         return Completion(
             text=n_best[0][0],
-            continuation=self.tokenizer.decode(added[0]),
+            continuation=self.vocabulary.decode(added[0]),
             score=n_best[0][1],
-            tokens=self.tokenizer.tokens([*ids, *added[0]]),
+            tokens=self.vocabulary.tokens([*ids, *added[0]]),
             given=len(ids),
             attention=weights,
             n_best=n_best,
         )
 
     def _joined(self, text: str, ids: list[int], added: list[int]) -> str:
-        """The text as it was given, with what was added."""
-        text, more = text.rstrip(" "), self.tokenizer.decode(added)
-        if self.tokenizer.kind in ("word", "word_punct"):
+        """The given text followed by the added words."""
+        text, more = text.rstrip(" "), self.vocabulary.decode(added)
+        if self.vocabulary.kind in ("word", "word_punct"):
             return f"{text} {more}" if more and text and text[-1] != "\n" else text + more
         line = ids[len(ids) - ids[::-1].index(EOS) :] if EOS in ids else ids
-        return text + self.tokenizer.decode([*line, *added])[len(self.tokenizer.decode(line)) :]
+        return text + self.vocabulary.decode([*line, *added])[len(self.vocabulary.decode(line)) :]
 
     # ---- bundle and tests ----
 
@@ -561,7 +600,7 @@ class LanguageModelModule(ZooModule):
             self.tokenizer = Tokenizer.from_json(assets[name], self.config["vocab_size"], name)
 
     def example_batch(self, batch_size: int) -> LMBatch:
-        """The beginning of streams of random words, the last ones shorter than the others."""
+        """The first batch of streams of random words, the last ones shorter than the others."""
         generator = torch.Generator().manual_seed(batch_size)
         words = torch.randint(EOS + 1, self.config["vocab_size"], (batch_size, 7), generator=generator)
         inputs, labels = words[:, :-1].clone(), words[:, 1:].clone()
@@ -578,18 +617,18 @@ class LanguageModelModule(ZooModule):
 
 
 def _perplexity(loss: float) -> float:
-    """exp of a mean loss in nats; infinite for that of a model that has diverged."""
+    """exp of a mean loss in nats; infinite if it overflows."""
     return math.exp(loss) if loss < 700 else math.inf if loss == loss else math.nan
 
 
 def _groups(sizes: list[int], batch_size: int) -> list[list[int]]:
-    """Numbers of texts of similar size that are read side by side."""
+    """Batches of indices of texts of similar size."""
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
 
 
 def _padded(rows: list[list[int]], device: torch.device) -> Tensor:
-    """(B, longest) ids, PAD behind them."""
+    """(B, longest) ids, padded with PAD."""
     out = torch.full((len(rows), max(map(len, rows), default=0)), PAD, dtype=torch.int64)
     for line, row in zip(out, rows, strict=True):
         line[: len(row)] = torch.tensor(row, dtype=torch.int64)

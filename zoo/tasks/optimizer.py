@@ -1,4 +1,4 @@
-"""The optimiser and the schedule that all recipes of this package use: AdamW, with a linear warm-up and a cosine."""
+"""The optimiser and schedule of all recipes: AdamW, with a linear warm-up and a cosine schedule."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -13,9 +13,9 @@ class AdamW(torch.optim.AdamW):
 
     Args:
         params: Parameters, or groups of them.
-        lr: Peak learning rate, per step of the optimiser.
-        betas: Decay of the averages of the gradient and of its square.
-        weight_decay: Share of a weight, times the rate, that a step takes away.
+        lr: Peak learning rate, per optimiser step.
+        betas: Decay rates of the averages of the gradient and its square.
+        weight_decay: Decoupled weight decay; a step subtracts this times the rate times the weight.
     """
 
     def __init__(
@@ -26,18 +26,18 @@ class AdamW(torch.optim.AdamW):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, weight_decay=weight_decay, fused=True)
-        # else the optimiser would unscale fp16 gradients itself, after clipping, and Lightning refuses to clip
+        # a fused optimiser unscales fp16 gradients itself, after clipping, so Lightning refuses to clip
         self._step_supports_amp_scaling = False
 
 
 class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
-    """Linear warm-up, then cosines to 2 % of the peak (Loshchilov and Hutter 2017), or a constant rate.
+    """Linear warm-up, then a cosine down to 2 % of the peak (Loshchilov and Hutter 2017), or a constant rate.
 
     Args:
-        optimizer: Has the peak rates.
+        optimizer: The optimiser, with the peak rates.
         warmup_steps: Optimiser steps of the warm-up.
-        total_steps: Optimiser steps until the last cosine ends; None: the rate stays constant after the warm-up.
-        cycles: Cosines, one after the other; each after the first starts from the peak again.
+        total_steps: Optimiser steps in all; None: the rate stays constant after the warm-up.
+        cycles: Number of cosine cycles; the cosine restarts from the peak (cycles - 1) times.
 
     Raises:
         ValueError: The steps contradict each other.
@@ -59,7 +59,7 @@ class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
 
 
 def learning_rate_factor(step: int, warmup_steps: int, total_steps: int | None, cycles: int = 1) -> float:
-    """What `WarmupCosine` multiplies the peak rate with, counted from step 0."""
+    """The factor of the peak rate, counted from step 0."""
     if step < warmup_steps:
         return (step + 1) / warmup_steps
     if total_steps is None:
@@ -72,19 +72,19 @@ def learning_rate_factor(step: int, warmup_steps: int, total_steps: int | None, 
 
 
 def longest_prefix(name: str, prefixes: Iterable[str]) -> str | None:
-    """The longest of the dotted names that is `name`, or is one of a module that holds it; "" holds everything."""
+    """The longest of the dotted names that is `name` or the name of a module containing it; "" contains everything."""
     holding = (prefix for prefix in prefixes if not prefix or f"{name}.".startswith(f"{prefix}."))
     return max(holding, key=len, default=None)
 
 
 def parameter_groups(model: nn.Module, rates: Mapping[str, float]) -> list[dict[str, Any]]:
-    """All parameters of a model, in groups of one learning rate.
+    """All parameters of a model, in groups with one learning rate each.
 
-    Those that take no gradient are among them: the optimiser leaves them alone, so they may be trained later.
+    Frozen parameters are included: the optimiser skips them, and they may be trained later.
 
     Args:
-        model: Its parameters are trained.
-        rates: Name of a module or parameter -> its peak rate, in place of the optimiser's; see `longest_prefix`.
+        model: The model.
+        rates: Name of a module or parameter -> its own peak rate; see `longest_prefix`.
     """
     groups: dict[str | None, dict[str, Any]] = {None: {"params": []}}
     groups |= {prefix: {"params": [], "lr": rate} for prefix, rate in rates.items()}

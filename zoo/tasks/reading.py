@@ -1,8 +1,9 @@
-"""ReadingModule: what readers of documents share: pointer sums, loss, score, vocabulary, and `answer`.
+"""ReadingModule: what all document readers share: pointer sums, loss, score, vocabulary, and `answer`.
 
-A model fills in `forward(batch) -> (weights of the words of the documents (P,), of those of the queries (Q,) or None)`.
+A model implements `forward(batch) -> (weights of document words (P,), weights of query words (Q,) or None)`.
 
-Shapes: B examples, W distinct words of all examples, C candidates of all, P and Q words of all documents and queries.
+Shapes: B examples, W distinct words of all examples, C candidates of all examples, P and Q words of all documents and
+queries.
 """
 
 import os
@@ -10,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
-from zoo.tasks.base import as_list, check_assets, check_finite, evaluated
+from zoo.tasks.base import as_list, check_assets, check_finite, evaluated, present
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.text import EOS, UNK, Tokenizer
@@ -31,20 +32,20 @@ from zoo.utils.atomic import write_text
 
 @dataclass(frozen=True)
 class Reading:
-    """The word that is missing in a query, and where in the document the model looked for it."""
+    """The missing word of a query, and where in the document the model looked for it."""
 
     answer: str
     probabilities: dict[
         str, float
-    ]  # of the candidates in their order; of all words, the most probable first, if there were none
+    ]  # of the candidates in their order; without candidates of all words, most probable first
     document: list[str]  # words
-    weights: Tensor  # (words of the document,) sums to 1
+    weights: Tensor  # (document words,) sums to 1
     query: list[str]
-    query_weights: Tensor | None  # (words of the query,) sums to 1; None for a model without
+    query_weights: Tensor | None  # (query words,) sums to 1; None for the attention-sum reader
 
     @property
     def tokens(self) -> list[list[str]]:
-        """Document and query: what every result of this package calls what was read."""
+        """Document and query: the common name of the input in all results of this package."""
         return [self.document, self.query]
 
     def line(self) -> str:
@@ -52,7 +53,7 @@ class Reading:
         return f"{self.answer} {self.probabilities[self.answer]:.4f}"
 
     def plot(self, path: str | os.PathLike) -> Path:
-        """Draws query, candidates and document into an image file (format by its ending) and returns the path."""
+        """Plots query, candidates and document into an image file (format by extension) and returns the path."""
         from zoo.plots import reading_picture
 
         return reading_picture(
@@ -60,7 +61,7 @@ class Reading:
         )
 
     def to_html(self, path: str | os.PathLike) -> Path:
-        """Writes the same as one HTML file and returns the path."""
+        """Writes the plot as one HTML file and returns the path."""
         from zoo.plots import reading_html
 
         html = reading_html(
@@ -86,13 +87,13 @@ def _rounded(weights: Tensor) -> list[float]:
 
 
 class Accuracy:
-    """Share of right answers, in percent."""
+    """Accuracy in percent."""
 
     def __init__(self) -> None:
         self._mean = Mean()
 
     def update(self, right: Tensor) -> None:
-        """Adds answers, (B,) bool."""
+        """Adds a batch of (B,) bool, True for a right answer."""
         self._mean.update(right.sum(), len(right))
 
     def compute(self) -> dict[str, float]:
@@ -102,9 +103,8 @@ class Accuracy:
 class ReadingModule(ScoredModule):
     """Base class of the readers.
 
-    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, embedding_size;
-    and has `embedding`, an nn.Embedding whose first
-    rows are the vocabulary's.
+    Every subclass has these `__init__` arguments (read from `self.config`): vocab_size, embedding_size; and has
+    `embedding`, an nn.Embedding whose first rows are the vocabulary's.
     """
 
     task = Task(
@@ -116,51 +116,55 @@ class ReadingModule(ScoredModule):
     def __init__(self):
         super().__init__()
 
+    @property
+    def vocabulary(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        return present(self.tokenizer)
+
     # ---- filled in by the model ----
 
     def forward(self, batch: ClozeBatch) -> tuple[Tensor, Tensor | None]:
-        """Weights of the words of the documents (P,), and of those of the queries (Q,), None for a model without."""
+        """Weights of the document words (P,), and of the query words (Q,) or None."""
         raise NotImplementedError
 
     # ---- pointer sums ----
 
     def word_probabilities(self, weights: Tensor, batch: ClozeBatch) -> Tensor:
-        """P(w), the sum of the weights of all places of a word in the document, for each distinct word of each example,
-        (W,).
-        """
+        """P(w), the summed weights of all occurrences in the document, for each distinct word of each example, (W,)."""
         index = batch.document + batch.first_words()[segment_ids(batch.document_lengths)]
         return weights.new_zeros(len(batch.words)).index_add(0, index, weights)
 
     def candidate_probabilities(self, probabilities: Tensor, batch: ClozeBatch) -> Tensor:
-        """P(w) of the candidates, (C,); 0 for those that are not in the document."""
+        """P(w) of the candidates, (C,); 0 for a candidate that is not in the document."""
         index = batch.candidates + batch.first_words()[segment_ids(batch.candidate_counts)]
         nowhere = len(probabilities)
         return nn.functional.pad(probabilities, (0, 1))[index.masked_fill(batch.candidates < 0, nowhere)]
 
     def is_right(self, probabilities: Tensor, batch: ClozeBatch) -> Tensor:
-        """Whether the most probable candidate (the first of equal ones) is the answer, (B,) bool; never if that is not
-        in the document.
-        """
+        """Whether the most probable candidate (the first of ties) is the answer and is in the document, (B,) bool."""
         mask = lengths_to_mask(batch.candidate_counts, max(1, int(batch.candidate_counts.max())))
         found = torch.full(mask.shape, -1.0, device=mask.device)
         found[mask] = self.candidate_probabilities(probabilities, batch)
         best = to_padded(batch.candidates, mask).gather(1, found.argmax(1, keepdim=True)).squeeze(1)
-        return (best == batch.answers) & (batch.answers >= 0)
+        answers = batch.known_answers()
+        return (best == answers) & (answers >= 0)
 
     # ---- training ----
 
     def loss(self, batch: ClozeBatch) -> tuple[Tensor, int]:
-        """Summed -log P(answer) of a batch in nats over the examples that have the answer in the document, and their
-        number.
-        """
+        """Summed -log P(answer) in nats over the examples whose answer is in the document, and their number."""
         loss, count, _ = self._loss(batch)
         return loss, count
 
     def _loss(self, batch: ClozeBatch) -> tuple[Tensor, int, Tensor]:
         weights, _ = self(batch)
         probabilities = self.word_probabilities(weights, batch)
-        there = batch.answers >= 0
-        index = (batch.answers + batch.first_words())[there]
+        answers = batch.known_answers()
+        index = (answers + batch.first_words())[answers >= 0]
         loss = -probabilities[index].clamp(min=torch.finfo(probabilities.dtype).tiny).log().sum()
         return loss, len(index), probabilities
 
@@ -182,7 +186,7 @@ class ReadingModule(ScoredModule):
     def training_step(self, batch: ClozeBatch, batch_idx: int) -> Tensor:
         loss, count = self.loss(batch)
         self.log("train/loss", loss.detach() / max(count, 1), prog_bar=True, batch_size=max(count, 1))
-        if absent := len(batch.answers) - count:
+        if absent := len(batch.known_answers()) - count:
             self.log("train/absent_answers", float(absent), reduce_fx="sum", on_step=False, on_epoch=True)
         return self.normalize_gradient(loss, count)
 
@@ -196,6 +200,19 @@ class ReadingModule(ScoredModule):
 
     # ---- use ----
 
+    @overload
+    def answer(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+        self, document: str, query: str, candidates: Sequence[str] | None = ...
+    ) -> Reading: ...
+
+    @overload
+    def answer(
+        self,
+        document: str | Sequence[str],
+        query: Sequence[str],
+        candidates: Sequence[Sequence[str] | None] | None = ...,
+    ) -> list[Reading]: ...
+
     @evaluated
     def answer(
         self,
@@ -203,23 +220,23 @@ class ReadingModule(ScoredModule):
         query: str | Sequence[str],
         candidates: Sequence[str] | Sequence[Sequence[str] | None] | None = None,
     ) -> Reading | list[Reading]:
-        """Finds the word of a document that is missing in a query.
+        """Finds the missing word of a query in a document.
 
         Args:
-            document: raw or tokenised text; or a list of them, one for each query; or one text for a list of queries.
-            query: a sentence with XXXXX in place of the missing word, or a list of N of them.
-            candidates: words to choose from, compared as they are written; for a list of queries a list of N such
-                lists. Without them any word of the document may be the answer. To a model with `exclude_query_words`
-                those that the query has are no answers.
+                document: raw or tokenised text; a list of N, one per query; or one text for all queries.
+                query: a sentence with XXXXX in place of the missing word, or a list of N of them.
+                candidates: possible answers, compared as strings; for a list of queries a list of N such lists. If not
+                    given, any word of the document may be the answer. With `exclude_query_words` the words of the query
+                    cannot be the answer.
 
         Returns:
             One Reading for one query, a list of them for a list.
 
         Raises:
-            ValueError: the model has no tokenizer; a document or a query has no words, or a query no XXXXX; there is no
-                candidate, or one is more than one word, or none of them is in the document or may be the answer; the
-                lists are not of one length.
-            TypeError: something is no string, or no list.
+                ValueError: the model has no tokenizer; a document or query has no words; a query has no XXXXX; there
+                    are no candidates, one has several words, or none is in the document or possible; the lists differ
+                    in length.
+                TypeError: something is not a string, or not a list.
         """
         self.check_ready(self.tokenizer)
         one = isinstance(query, str)
@@ -248,9 +265,7 @@ class ReadingModule(ScoredModule):
     def read_question(
         self, document: Any, query: Any, candidates: Any, where: str = ""
     ) -> tuple[list[str], list[str], list[str]]:
-        """Words of the document, of the query, and the candidates; errors are those of `answer`, with `where` before
-        them.
-        """
+        """Words of document and query, and candidates; errors as in `answer`, with `where` in front."""
         for name, text in (("document", document), ("query", query)):
             if not isinstance(text, str):
                 raise TypeError(f"{where}the {name} must be a string; got {type(text).__name__}")
@@ -260,7 +275,7 @@ class ReadingModule(ScoredModule):
                 raise TypeError(f"{where}candidates must be a list of strings; got {candidates!r:.50}")
             candidates = [unicodedata.normalize("NFC", word) for word in listed]
         keep = {BLANK, *(candidates or ())}
-        words, asked = (split_words(text, self.tokenizer, keep) for text in (document, query))
+        words, asked = (split_words(text, self.vocabulary, keep) for text in (document, query))
         for name, found in (("document", words), ("query", asked)):
             if not found:
                 raise ValueError(f"{where}the {name} has no words; give a text")
@@ -270,10 +285,10 @@ class ReadingModule(ScoredModule):
             return words, asked, []
         if not candidates:
             raise ValueError(
-                f"{where}there is no candidate; give some, or None to choose from all words of the document"
+                f"{where}there are no candidates; give some, or None to choose from all words of the document"
             )
         for word in candidates:
-            if split_words(word, self.tokenizer, keep) != [word]:
+            if split_words(word, self.vocabulary, keep) != [word]:
                 raise ValueError(f"{where}a candidate must be one word of the document; got {word!r}")
         if not set(candidates) & set(words):
             given = ", ".join(map(repr, candidates[:10]))
@@ -281,20 +296,21 @@ class ReadingModule(ScoredModule):
         free = set(words) - set(asked) or set(words)
         if self.config.get("exclude_query_words") and not set(candidates) & free:
             raise ValueError(
-                f"{where}to this model no word of the query is an answer, and the candidates in the document are "
+                f"{where}this model never answers with a word of the query, and the candidates in the document are "
                 "such words"
             )
         return words, asked, candidates
 
     def _answers(self, questions: list[tuple[list[str], list[str], list[str]]]) -> list[Reading]:
         numbers: dict[str, int] = {}
-        texts = [
-            [np.array([numbers.setdefault(word, len(numbers)) for word in text], np.int64) for text in q]
-            for q in questions
-        ]
-        ids = np.array([word_id(word, self.tokenizer) for word in numbers], np.int64)
-        batch = collate_questions(*zip(*texts, strict=True), None, ids)
-        batch = ClozeBatch(*(x if x is None else x.to(self.device) for x in batch))
+
+        def numbered(words: list[str]) -> np.ndarray:
+            return np.array([numbers.setdefault(word, len(numbers)) for word in words], np.int64)
+
+        texts = [[numbered(words) for words in question] for question in questions]
+        documents, queries, candidates = ([text[part] for text in texts] for part in range(3))
+        ids = np.array([word_id(word, self.vocabulary) for word in numbers], np.int64)
+        batch = collate_questions(documents, queries, candidates, None, ids).to(self.device)
         weights, query_weights = self(batch)
         found = check_finite(self.candidate_probabilities(self.word_probabilities(weights, batch), batch).cpu())
         by_document = weights.cpu().split(batch.document_lengths.tolist())
@@ -308,7 +324,7 @@ class ReadingModule(ScoredModule):
         for (words, asked, given), w, v, p in zip(questions, by_document, by_query, by_candidate, strict=True):
             probabilities = dict(zip(given or dict.fromkeys(words), p.tolist(), strict=True))
             if not given and len(probabilities) > 1:
-                probabilities.pop(BLANK, None)  # a document may hold the mark as well
+                probabilities.pop(BLANK, None)  # the document may contain the mark too
             best = max(probabilities, key=probabilities.__getitem__)
             if not given:
                 probabilities = dict(sorted(probabilities.items(), key=lambda item: -item[1]))

@@ -1,26 +1,27 @@
-"""Re-ranking of the N best answers of a reader by how well each one fills the query.
+"""Re-ranking of a reader's N best answers by how well each fills the blank of the query.
 
 Cui et al. 2017, "Attention-over-Attention Neural Networks for Reading Comprehension", section 4,
-https://arxiv.org/abs/1607.04423. Each of the N best candidates c takes the place of the blank and gets four features
-f(c): the log-probability that the reader gives it, and that of the filled query under three n-gram models: a global one
-of the training documents, a local one of the document at hand, and a global one of word classes. The answer is
-argmax_c w . f(c), with weights w learnt on validation questions.
+https://arxiv.org/abs/1607.04423. Each of the N best candidates c is put in place of the blank and gets four features
+f(c): its log-probability under the reader, and the log-probability of the filled query under three n-gram models: a
+global one of the training documents, a local one of the document itself, and a global one of word classes. The answer
+is argmax_c w . f(c), with weights w learnt on validation questions.
 
     reranker = Reranker.fit(reader, training_texts, validation_questions)
     reranker.answer(document, query).answer
 
 Differs from the paper:
-- w maximises the likelihood of the right answers among the N best, softmax_c(w . f(c)), less a small quadratic penalty;
-  a convex problem with one solution. The paper takes K-best MIRA.
+- w maximises the likelihood of the right answers among the N best, softmax_c(w . f(c)), minus a small quadratic
+  penalty; a convex problem with one solution. The paper uses K-best MIRA.
 - Word classes are clusters (k-means) of the reader's own embeddings instead of those of mkcls.
-- The n-gram models are interpolated Kneser-Ney models of order 3 by default; the paper's are of order 8, made by SRILM.
+- The n-gram models are interpolated Kneser-Ney models of order 3 by default; the paper's have order 8 and come from
+  SRILM.
 """
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -31,7 +32,7 @@ from zoo.text.words import BLANK, split_words, word_id
 FEATURES = ("reader", "global", "local", "classes")
 Question = tuple[str, str, Sequence[str] | None, str]  # document, query, candidates or None, answer
 
-_LEAST = 1e-6  # probability of a candidate to which the reader gives none
+_LEAST = 1e-6  # floor of a candidate's probability
 _PENALTY = 1e-3
 
 
@@ -39,13 +40,13 @@ class NGramModel:
     """Interpolated Kneser-Ney model of words, or of any other symbols (Chen and Goodman 1999).
 
     P(w | h) = (c(h w) - d) / sum_v c(h v) + d N(h) / sum_v c(h v) P(w | h without its first symbol), where N(h) is the
-    number of different symbols that follow h. For the longest h, c counts occurrences; for shorter ones the different
-    symbols before h w. The end of the recursion is a uniform distribution over the symbols and one that stands for all
-    that never occurred.
+    number of different symbols that follow h. For the longest h, c counts occurrences; for shorter ones, the number of
+    different symbols before h w. The recursion ends with a uniform distribution over the symbols plus one for all
+    unseen symbols.
 
     Args:
-        texts: Sequences of symbols; each begins after nothing.
-        order: n, symbols of an n-gram.
+        texts: Sequences of symbols; each starts with an empty history.
+        order: n, length of the n-grams.
         discount: d.
     """
 
@@ -59,7 +60,7 @@ class NGramModel:
             grams.update(zip(*(padded[n:] for n in range(order)), strict=False))
         self.following: list[
             dict[tuple, tuple[Counter, int]]
-        ] = []  # of histories of 0, 1, ... symbols: counts and their sum
+        ] = []  # for histories of 0, 1, ... symbols: counts and their sum
         for _ in range(order):
             following: dict[tuple, Counter] = defaultdict(Counter)
             for *history, symbol in grams:
@@ -69,7 +70,7 @@ class NGramModel:
         self.size = len(self.following[0][()][0]) if self.following[0] else 0
 
     def probability(self, symbol: Hashable, history: Sequence[Hashable]) -> float:
-        """P(symbol | history), of whose end as much is read as was seen."""
+        """P(symbol | history), using the longest suffix of the history that was seen."""
         p = 1 / (self.size + 1)
         for n, table in enumerate(self.following):
             key = tuple(history[len(history) - n :])
@@ -80,24 +81,24 @@ class NGramModel:
         return p
 
     def log_probability(self, text: Sequence[Hashable]) -> float:
-        """Of a whole text, in nats."""
+        """Log-probability of a whole text, in nats."""
         padded = [*[None] * (self.order - 1), *text]
         return sum(math.log(self.probability(padded[n], padded[:n])) for n in range(self.order - 1, len(padded)))
 
 
 @dataclass(frozen=True)
 class Reranker:
-    """A reader and what ranks its best answers again; made by `fit`.
+    """A reader and the features that re-rank its best answers; made by `fit`.
 
     Attributes:
-        weights: Of each of FEATURES.
+        weights: One per feature, in the order of FEATURES.
     """
 
     reader: ReadingModule
     n_best: int
     global_model: NGramModel
     class_model: NGramModel
-    classes: tuple[int, ...]  # of each id of the vocabulary
+    classes: tuple[int, ...]  # class of each vocabulary id
     weights: dict[str, float]
 
     @classmethod
@@ -114,25 +115,25 @@ class Reranker:
 
         Args:
             reader: A trained reader with its vocabulary.
-            texts: Documents of the training data, for the global model and that of word classes.
-            questions: Validation data: (document, query, candidates or None, answer) as of `reader.answer`.
-            n_best: N, candidates that are ranked again.
-            order: Of the n-gram models.
-            num_classes: Word classes, at most.
+                texts: Documents of the training data, for the global and the word-class model.
+                questions: Validation data: (document, query, candidates or None, answer) as in `reader.answer`.
+                n_best: N, number of candidates that are re-ranked.
+                order: Order of the n-gram models.
+                num_classes: Maximum number of word classes.
 
         Raises:
-            ValueError: A number is below 1, there is no text, or no question has its answer among the N best.
+            ValueError: A number is below 1, there are no texts, or no question has its answer among the N best.
         """
         for name, value in (("n_best", n_best), ("order", order), ("num_classes", num_classes)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}")
         reader.check_ready(reader.tokenizer)
-        documents = [split_words(text, reader.tokenizer) for text in texts]
+        documents = [split_words(text, reader.vocabulary) for text in texts]
         if not any(documents):
             raise ValueError("the n-gram models need texts with words; got none")
-        classes = tuple(_clusters(reader.embedding.weight.detach()[: len(reader.tokenizer)], num_classes).tolist())
+        classes = tuple(_clusters(reader.embedding.weight.detach()[: len(reader.vocabulary)], num_classes).tolist())
         of_classes = NGramModel(
-            ([classes[word_id(word, reader.tokenizer)] for word in words] for words in documents), order
+            ([classes[word_id(word, reader.vocabulary)] for word in words] for words in documents), order
         )
         unweighted = cls(
             reader, n_best, NGramModel(documents, order), of_classes, classes, dict.fromkeys(FEATURES, 0.0)
@@ -151,10 +152,23 @@ class Reranker:
             )
         return replace(unweighted, weights=dict(zip(FEATURES, _learn(found).tolist(), strict=True)))
 
-    def answer(self, document: Any, query: Any, candidates: Any = None) -> Reading | list[Reading]:
-        """As `ReadingModule.answer`, with the N best candidates ranked again.
+    @overload
+    def answer(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+        self, document: str, query: str, candidates: Sequence[str] | None = ...
+    ) -> Reading: ...
 
-        These share the probability that the reader gives to them together.
+    @overload
+    def answer(
+        self,
+        document: str | Sequence[str],
+        query: Sequence[str],
+        candidates: Sequence[Sequence[str] | None] | None = ...,
+    ) -> list[Reading]: ...
+
+    def answer(self, document: Any, query: Any, candidates: Any = None) -> Reading | list[Reading]:
+        """As `ReadingModule.answer`, with the N best candidates re-ranked.
+
+        They share the total probability that the reader gives them.
         """
         found = self.reader.answer(document, query, candidates)
         return self.rerank(found) if isinstance(found, Reading) else [self.rerank(reading) for reading in found]
@@ -175,12 +189,12 @@ class Reranker:
         return sorted(reading.probabilities, key=lambda word: -reading.probabilities[word])[: self.n_best]
 
     def features(self, reading: Reading, candidates: Sequence[str]) -> Tensor:
-        """FEATURES of each candidate in the place of the blank, (N, 4) float64."""
+        """FEATURES of each candidate in place of the blank, (N, 4) float64."""
         local = NGramModel([reading.document], self.global_model.order)
         rows = []
         for word in candidates:
             filled = [word if asked == BLANK else asked for asked in reading.query]
-            classes = [self.classes[word_id(part, self.reader.tokenizer)] for part in filled]
+            classes = [self.classes[word_id(part, self.reader.vocabulary)] for part in filled]
             scores = [
                 model.log_probability(text)
                 for model, text in ((self.global_model, filled), (local, filled), (self.class_model, classes))
@@ -190,7 +204,7 @@ class Reranker:
 
 
 def _learn(found: Sequence[tuple[Tensor, int]]) -> Tensor:
-    """The weights w (4,) that maximise the mean of log softmax(F w)[right] over features F (N, 4), less a penalty."""
+    """The weights w (4,) that maximise the mean of log softmax(F w)[right] over features F (N, 4), minus a penalty."""
     weights = torch.zeros(len(FEATURES), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([weights], max_iter=500, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
 
@@ -207,10 +221,10 @@ def _learn(found: Sequence[tuple[Tensor, int]]) -> Tensor:
 
 
 def _clusters(vectors: Tensor, count: int, rounds: int = 20) -> Tensor:
-    """k-means: vectors (V, E) -> number of the cluster of each, (V,)."""
+    """k-means: vectors (V, E) -> cluster index of each, (V,)."""
     start = torch.randperm(len(vectors), generator=torch.Generator().manual_seed(0))[:count]
     vectors = vectors.cpu().double()
-    centres = vectors[start]
+    centres, nearest = vectors[start], start.new_zeros(len(vectors))
     for _ in range(rounds):
         nearest = torch.cdist(vectors, centres).argmin(1)
         sizes = torch.bincount(nearest, minlength=len(centres)).unsqueeze(1)

@@ -1,4 +1,4 @@
-"""ScoredModule: validation and tests of models whose outputs are scored: translations, captions, labels, answers."""
+"""ScoredModule: validation and testing of models whose outputs are scored: translations, captions, labels, answers."""
 
 from typing import Any, ClassVar, Protocol
 
@@ -10,10 +10,11 @@ from zoo.tasks.base import ZooModule
 
 
 class Scores(Protocol):
-    """What sums up a whole data set."""
+    """A metric over a whole data set."""
 
     def compute(self) -> dict[str, float]:
-        """Values by name, of all processes; an attribute `signatures` may say how some were computed."""
+        """Values by name over all processes; an attribute `signatures` may say how some were computed."""
+        ...
 
 
 class ScoredModule(ZooModule):
@@ -28,11 +29,11 @@ class ScoredModule(ZooModule):
     # ---- filled in by the task ----
 
     def new_scores(self) -> Scores:
-        """Scores of nothing yet."""
+        """Empty metrics."""
         raise NotImplementedError
 
     def score(self, batch: Any, scores: Any, validating: bool) -> tuple[Tensor, int] | None:
-        """Adds a batch to the scores. Returns its summed loss and number of items if `validating`. Autocast is off."""
+        """Adds a batch to the metrics. Returns its summed loss and number of items if `validating`. Autocast is off."""
         raise NotImplementedError
 
     # ---- the loops ----
@@ -42,21 +43,21 @@ class ScoredModule(ZooModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         if batch is not None:
-            with torch.autocast(
-                self.device.type, enabled=False
-            ):  # a score does not depend on the precision of the training
-                self._val_loss.update(*self.score(batch, self._scores["val"], validating=True))
+            with torch.autocast(self.device.type, enabled=False):  # scores do not depend on the training precision
+                loss = self.score(batch, self._scores["val"], validating=True)
+            if loss is not None:
+                self._val_loss.update(*loss)
 
     def on_validation_epoch_end(self) -> None:
         self.log("val/loss", self._val_loss.compute(), prog_bar=True)
         self._report("val", "val", validating=True)
 
     def on_test_epoch_start(self) -> None:
-        self._scores = {name: self.new_scores() for name in self.trainer.datamodule.test_names}
+        self._scores = {name: self.new_scores() for name in self.data_module.test_names}
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         if batch is not None:
-            name = self.trainer.datamodule.test_names[dataloader_idx]
+            name = self.data_module.test_names[dataloader_idx]
             with torch.autocast(self.device.type, enabled=False):
                 self.score(batch, self._scores[name], validating=False)
 
@@ -77,7 +78,7 @@ class ScoredModule(ZooModule):
         self.print("\n".join([f"\n{name}, {self._decoding(validating)}fp32", *lines]))
 
     def _decoding(self, validating: bool) -> str:
-        """How a model that searches finds its outputs."""
+        """The search settings of a model that searches for its outputs."""
         if "beam_size" not in self.config:
             return ""
         return f"beam {1 if validating else self.config['beam_size']}, length penalty {self.config['length_penalty']}, "

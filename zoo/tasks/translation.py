@@ -1,8 +1,8 @@
-"""TranslationModule: what every encoder-decoder shares: loss, schedule, scores, search and `translate`.
+"""TranslationModule: what all encoder-decoders share: loss, scores, search and `translate`.
 
-A model fills in the mathematics
+A model implements
 
-    encode(src, src_lengths)     -> memory, state      once a sentence; memory and state are tuples of tensors
+    encode(src, src_lengths)     -> memory, state      once per sentence; memory and state are tuples of tensors
     decode(tgt, memory, state)   -> readouts, weights  teacher forcing, all steps
     step(tokens, state, memory, t) -> readouts, state, weights    one step of a search
 
@@ -12,11 +12,11 @@ Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size,
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -27,14 +27,16 @@ from zoo.layers.kernels import wide
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CorpusScore
 from zoo.tasks.alignment import PAIRS, Alignment, Pair, pair_words, word_alignment, word_pieces
-from zoo.tasks.base import as_list, check_assets, check_batch_size, evaluated, existing, finite
+from zoo.tasks.base import as_list, check_assets, check_batch_size, evaluated, existing, finite, present
 from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.text import EOS, PAD, UNK, Tokenizer
 from zoo.utils.extras import require
 
-MAX_SOURCE_TOKENS = 1000  # one sentence; a longer text is many sentences
+Memory = TypeVar("Memory", bound=NamedTuple)
+
+MAX_SOURCE_TOKENS = 1000  # of one sentence; a longer text has several sentences
 
 
 @dataclass(frozen=True)
@@ -44,18 +46,18 @@ class Translation:
     text: str
     score: float  # length-normalised log-probability
     source_tokens: list[str]
-    tokens: list[str]  # target tokens, the end of the sentence included
+    tokens: list[str]  # target tokens, including EOS
     attention: Tensor | None  # (len(tokens), len(source_tokens)) weights; None for a model without attention
     n_best: list[tuple[str, float]] = field(
         default_factory=list
-    )  # (text, score), best first; those drawn at random as drawn
+    )  # (text, score), best first; random samples in the order drawn
 
     def line(self) -> str:
         """The answer as one line."""
         return self.text
 
     def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the alignment heat map into an image file (format by its ending) and returns the path."""
+        """Draws the alignment heat map into an image file (format by extension) and returns the path."""
         from zoo.plots import alignment_heatmap
 
         if not self.tokens:
@@ -79,10 +81,11 @@ class Translation:
         return found
 
 
-class TranslationModule(ScoredModule):
-    """Base class of the translation models.
+class TranslationModule(ScoredModule, Generic[Memory]):
+    """Base class of the translation models, by what their decoders read of the source, e.g.
+    `TranslationModule[AttentionMemory]`.
 
-    Every subclass takes these among its `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
+    Every subclass has these `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
     label_smoothing, beam_size, length_penalty.
     """
 
@@ -90,7 +93,7 @@ class TranslationModule(ScoredModule):
         "translation", "translate", "text", Translation, "translation", 'model.translate("...").text', searches=True
     )
     embeddings: Embeddings
-    max_source_tokens: int = MAX_SOURCE_TOKENS  # of one sentence, its end not counted
+    max_source_tokens: int = MAX_SOURCE_TOKENS  # of one sentence, without EOS
     src_tokenizer: Tokenizer | None = None
     tgt_tokenizer: Tokenizer | None = None
 
@@ -101,20 +104,29 @@ class TranslationModule(ScoredModule):
             raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
         check_search(c["beam_size"], c["length_penalty"])
 
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Those of source and target, which are one if the languages have one vocabulary.
+
+        Raises:
+            ValueError: there are none yet.
+        """
+        return present(self.src_tokenizer), present(self.tgt_tokenizer)
+
     # ---- filled in by the model ----
 
-    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[NamedTuple, tuple]:
+    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Memory, tuple[Tensor, ...]]:
         """src (B, S), src_lengths (B,) -> memory of tensors (B, ...), first decoder state of tensors (B, ...)."""
         raise NotImplementedError
 
-    def decode(self, tgt: Tensor, memory: NamedTuple, state: tuple) -> tuple[Tensor, Tensor | None]:
+    def decode(self, tgt: Tensor, memory: Memory, state: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None]:
         """Decoder inputs tgt (B, T) -> readouts (B, T, D), weights (B, T, S) or None."""
         raise NotImplementedError
 
-    def step(self, tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor | None]:
-        """Last tokens (B, K), state (B, K, ...), memory, number of the step -> readouts (B, K, D), state, weights (B,
-        K, S) or None.
-        """
+    def step(
+        self, tokens: Tensor, state: tuple[Tensor, ...], memory: Memory, t: int
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
+        """Last tokens (B, K), state, memory, step number -> readouts (B, K, D), state, weights (B, K, S) or None."""
         raise NotImplementedError
 
     # ---- training ----
@@ -136,28 +148,31 @@ class TranslationModule(ScoredModule):
         return self.embeddings.logits(readouts), weights
 
     def loss(self, batch: PairBatch, label_smoothing: float = 0.0) -> tuple[Tensor, int]:
-        """Summed loss in nats over the real target tokens, and their number. Pads never reach the output layer."""
+        """Summed loss in nats over the real target tokens, and their number. Padding never reaches the output layer."""
         if self.training and self.config.get("consistency"):
             return self._consistency_loss(batch, label_smoothing)
+        tgt, tgt_lengths = batch.targets()
         memory, state = self.encode(batch.src, batch.src_lengths)
-        readouts, _ = self.decode(batch.tgt[:, :-1], memory, state)
-        labels = batch.tgt[:, 1:]
+        readouts, _ = self.decode(tgt[:, :-1], memory, state)
+        labels = tgt[:, 1:]
         real = labels != PAD
-        return self.embeddings.loss(readouts[real], labels[real], label_smoothing), int(batch.tgt_lengths.sum())
+        return self.embeddings.loss(readouts[real], labels[real], label_smoothing), int(tgt_lengths.sum())
 
     def _consistency_loss(self, batch: PairBatch, label_smoothing: float) -> tuple[Tensor, int]:
-        """The mean loss of two passes with different dropout, and how much their predictions p and q differ, (KL(p|q) +
-        KL(q|p)) / 2 (R-Drop, Liang et al. 2021, arXiv:2106.14448).
+        """Mean loss of two passes with different dropout, and the divergence of their predictions p and q.
+
+        (KL(p|q) + KL(q|p)) / 2, as in R-Drop (Liang et al. 2021, arXiv:2106.14448).
         """
-        src, src_lengths, tgt = (torch.cat([x, x]) for x in (batch.src, batch.src_lengths, batch.tgt))
+        tgt, tgt_lengths = batch.targets()
+        src, src_lengths, tgt = (torch.cat([x, x]) for x in (batch.src, batch.src_lengths, tgt))
         readouts, _ = self.decode(tgt[:, :-1], *self.encode(src, src_lengths))
         labels = tgt[:, 1:]
         real = labels != PAD
-        logits = wide(self.embeddings.logits(readouts[real]))  # of the first pass, then those of the second
+        logits = wide(self.embeddings.logits(readouts[real]))  # of the first pass, then of the second
         log_p, log_q = logits.log_softmax(-1).chunk(2)
         divergence = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum() / 2
         loss = cross_entropy(logits, labels[real], label_smoothing=label_smoothing, reduction="sum") / 2
-        return loss + self.config["consistency"] * divergence, int(batch.tgt_lengths.sum())
+        return loss + self.config["consistency"] * divergence, int(tgt_lengths.sum())
 
     def check_extras(self, stage: str, validates: bool) -> None:
         if stage != "fit" or validates:
@@ -168,9 +183,7 @@ class TranslationModule(ScoredModule):
         super().setup(stage)
 
     def adapt(self, data: Any, stage: str) -> None:
-        """Takes the vocabularies of a data module: as they are, or the words that they add to those of a pretrained
-        model.
-        """
+        """Takes the vocabularies of a data module: as they are, or the words that they add to a pretrained model's."""
         if self.src_tokenizer is not None:
             self._take(data.src_tokenizer, data.tgt_tokenizer)
             return
@@ -184,34 +197,34 @@ class TranslationModule(ScoredModule):
         self.src_tokenizer, self.tgt_tokenizer = data.src_tokenizer, data.tgt_tokenizer
 
     def extend_vocabulary(self, words: Sequence[str], tgt_words: Sequence[str] = ()) -> None:
-        """Adds words behind the vocabulary; a training teaches their meaning. All else stays as it is, to the bit
-        (zoo/tasks/vocabulary.py).
+        """Appends words to the vocabulary, to be learnt in training. All other weights stay bit-identical.
+
+        See zoo/tasks/vocabulary.py.
 
         Args:
-            words: single words (characters, if the model reads characters), of the source, or of both languages if they
-                have one vocabulary; those that are there are passed over.
-            tgt_words: the same of the target.
+                words: single words (characters, if the model reads characters) of the source, or of both languages if
+                    they share a vocabulary; known ones are skipped.
+                tgt_words: the same for the target.
 
         Raises:
-            ValueError: no tokenizer, or a word that is several to it.
+            ValueError: no tokenizer, or one that splits a word.
         """
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
-        if self.src_tokenizer is self.tgt_tokenizer:
-            tokenizer = self.src_tokenizer.extended([*words, *tgt_words])
+        src, tgt = self.tokenizers
+        if src is tgt:
+            tokenizer = src.extended([*words, *tgt_words])
             self._take(tokenizer, tokenizer)
         else:
-            self._take(self.src_tokenizer.extended(words), self.tgt_tokenizer.extended(tgt_words))
+            self._take(src.extended(words), tgt.extended(tgt_words))
 
     def _take(self, src: Tokenizer, tgt: Tokenizer) -> None:
-        """Goes over to tokenizers that are this model's, or this model's with more words."""
-        olds, news = (self.src_tokenizer, self.tgt_tokenizer), (src, tgt)
-        if sum(map(len, news)) <= sum(map(len, olds)):
+        """Switches to tokenizers that are this model's, or this model's with more words."""
+        old_src, old_tgt = self.tokenizers
+        known, sizes = (len(old_src), len(old_tgt)), (len(src), len(tgt))
+        if sum(sizes) <= sum(known):
             return
-        words = (new.tokens(range(len(old), len(new))) for old, new in zip(olds, news))
-        encoded = ([old.encode(word) for word in added] for old, added in zip(olds, words))
-        pieces = tuple([[] if UNK in ids else ids for ids in side] for side in encoded)
-        self._extend(tuple(map(len, olds)), tuple(map(len, news)), pieces)
-        self.src_tokenizer, self.tgt_tokenizer = news
+        self._extend(known, sizes, (_new_pieces(old_src, src), _new_pieces(old_tgt, tgt)))
+        self.src_tokenizer, self.tgt_tokenizer = src, tgt
 
     def _extend(self, known: tuple[int, int], sizes: tuple[int, int], pieces: tuple[list, list] = ([], [])) -> None:
         if sizes == known:
@@ -220,12 +233,9 @@ class TranslationModule(ScoredModule):
         for side, table in (("src", self.embeddings.source), ("tgt", self.embeddings.tgt_table)):
             self.config[f"{side}_vocab_size"] = len(table.weight)
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Makes room for the words of the checkpoint first, if a training added some."""
-        config = checkpoint.get(self.CHECKPOINT_HYPER_PARAMS_KEY, {})
-        known, sizes = (tuple(c.get(f"{side}_vocab_size", 0) for side in ("src", "tgt")) for c in (self.config, config))
-        self._extend(known, tuple(map(max, known, sizes)))
-        super().on_load_checkpoint(checkpoint)
+    def make_room(self, config: Mapping[str, Any]) -> None:
+        src, tgt = self.config["src_vocab_size"], self.config["tgt_vocab_size"]
+        self._extend((src, tgt), (max(src, config.get("src_vocab_size", 0)), max(tgt, config.get("tgt_vocab_size", 0))))
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
         loss, tokens = self.loss(batch, self.config["label_smoothing"])
@@ -233,17 +243,46 @@ class TranslationModule(ScoredModule):
         return self.normalize_gradient(loss, tokens)
 
     def new_scores(self) -> CorpusScore:
-        return CorpusScore(self.trainer.datamodule.tgt_lang, self.trainer.datamodule.tokenized)
+        return CorpusScore(self.data_module.tgt_lang, self.data_module.tokenized)
 
     def score(self, batch: PairBatch, scores: CorpusScore, validating: bool) -> tuple[Tensor, int] | None:
         loss = self.loss(batch) if validating else None
         found = self._search(
             batch.src, batch.src_lengths, 1 if validating else self.config["beam_size"], return_attention=False
         )
-        scores.update([self.tgt_tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.tgt_text)
+        _, tokenizer = self.tokenizers
+        scores.update([tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references())
         return loss
 
     # ---- use ----
+
+    @overload
+    def translate(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+        self,
+        texts: str,
+        beam_size: int | None = ...,
+        n_best: int = ...,
+        length_penalty: float | None = ...,
+        no_repeat_ngram: int = ...,
+        allow_unk: bool = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+    ) -> Translation: ...
+
+    @overload
+    def translate(
+        self,
+        texts: Sequence[str],
+        beam_size: int | None = ...,
+        n_best: int = ...,
+        length_penalty: float | None = ...,
+        no_repeat_ngram: int = ...,
+        allow_unk: bool = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+    ) -> list[Translation]: ...
 
     @evaluated
     def translate(
@@ -257,19 +296,19 @@ class TranslationModule(ScoredModule):
         temperature: float | None = None,
         top_k: int = 0,
         batch_size: int = 64,
-    ) -> "Translation | list[Translation]":
+    ) -> Translation | list[Translation]:
         """Translates raw text.
 
         Args:
-            texts: one sentence or many; an empty one gives an empty translation.
-            beam_size: hypotheses kept; 1 is greedy search. The model's own setting (5) if not given.
-            n_best: alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search ends with fewer
-                different texts.
+                texts: one sentence or many; an empty one gives an empty translation.
+                beam_size: number of hypotheses; 1 is greedy search. The model's own setting if not given.
+                n_best: number of alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search finds
+                    fewer different texts.
             length_penalty: alpha of the length normalisation; the model's own setting if not given.
-            no_repeat_ngram: n > 0 forbids repeating any n-gram of tokens.
-            allow_unk: let the model write unknown-word tokens.
-            temperature: draw `n_best` translations at random instead of searching; 1 is the model's own distribution.
-            top_k: with a temperature: draw each token from the k most probable ones only; 0 from all.
+            no_repeat_ngram: n > 0 forbids repeating an n-gram of tokens.
+            allow_unk: allow the model to output UNK.
+            temperature: sample `n_best` translations instead of searching; 1 is the model's own distribution.
+            top_k: with a temperature: sample from the k most probable tokens; 0: from all.
             batch_size: sentences translated together.
 
         Returns:
@@ -284,10 +323,10 @@ class TranslationModule(ScoredModule):
         if wrong := next((t for t in texts if not isinstance(t, str)), None):
             raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
-        ids = self.src_tokenizer.encode_batch(texts)
+        ids = self.tokenizers[0].encode_batch(texts)
         self._check_lengths(ids)
-        beam_size = self.config["beam_size"] if beam_size is None else beam_size
-        searched = n_best > 1 and temperature is None  # several hypotheses may be one text, written in other pieces
+        width: int = self.config["beam_size"] if beam_size is None else beam_size
+        searched = n_best > 1 and temperature is None  # several hypotheses may be the same text in different tokens
         results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(texts)
         order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
         for first in range(0, len(order), batch_size):
@@ -296,8 +335,8 @@ class TranslationModule(ScoredModule):
             found = self._search(
                 batch.src.to(self.device),
                 batch.src_lengths.to(self.device),
-                beam_size,
-                n_best=max(n_best, beam_size) if searched else n_best,
+                width,
+                n_best=max(n_best, width) if searched else n_best,
                 length_penalty=length_penalty,
                 no_repeat_ngram=no_repeat_ngram,
                 allow_unk=allow_unk,
@@ -308,13 +347,19 @@ class TranslationModule(ScoredModule):
                 results[n] = self._translation(found, i, ids[n], n_best if searched else None)
         return results[0] if one else results
 
+    @overload
+    def align(self, pairs: Pair, batch_size: int = ...) -> Alignment: ...
+
+    @overload
+    def align(self, pairs: Sequence[Pair], batch_size: int = ...) -> list[Alignment]: ...
+
     @evaluated
     def align(self, pairs: Pair | Sequence[Pair], batch_size: int = 64) -> Alignment | list[Alignment]:
-        """Which source words each word of a given translation attends to, when the decoder is made to write it.
+        """Which source words each word of a given translation attends to, under forced decoding.
 
         Args:
-            pairs: (source, target), or a list of such pairs; each side is a text, whose words are what lies between
-                spaces, or a list of words.
+                pairs: (source, target), or a list of such pairs; each side is a text, split at spaces into words, or a
+                    list of words.
             batch_size: pairs aligned together.
 
         Returns:
@@ -322,27 +367,25 @@ class TranslationModule(ScoredModule):
 
         Raises:
             ValueError: the model has no attention or no tokenizer, or a text is too long.
-            TypeError: `pairs` is something else, such as a tuple of pairs.
+            TypeError: `pairs` is of another type, such as a tuple of pairs.
         """
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         check_batch_size(batch_size)
         one = isinstance(pairs, tuple)
         words = [pair_words(pair) for pair in ([pairs] if one else as_list(pairs, "align", PAIRS))]
-        pieces = [
-            (word_pieces(self.src_tokenizer, source), word_pieces(self.tgt_tokenizer, target))
-            for source, target in words
-        ]
-        ids = [[list(chain.from_iterable(pair[side])) for pair in pieces] for side in (0, 1)]
-        for side in ids:
-            self._check_lengths(side)
+        src_tokenizer, tgt_tokenizer = self.tokenizers
+        pieces = [(word_pieces(src_tokenizer, source), word_pieces(tgt_tokenizer, target)) for source, target in words]
+        src_ids, tgt_ids = ([list(chain.from_iterable(pair[side])) for pair in pieces] for side in (0, 1))
+        self._check_lengths(src_ids)
+        self._check_lengths(tgt_ids)
         results = [Alignment(source, target, torch.zeros(len(target), len(source)), []) for source, target in words]
         order = sorted(
             (n for n, (source, target) in enumerate(words) if source and target), key=lambda n: len(words[n][0])
         )
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
-            batch = pad_batch(*([side[n] for n in rows] for side in ids))
-            src, lengths, tgt = (x.to(self.device) for x in batch[:3])
+            batch = pad_batch([src_ids[n] for n in rows], [tgt_ids[n] for n in rows])
+            src, lengths, tgt = (x.to(self.device) for x in (batch.src, batch.src_lengths, batch.targets()[0]))
             _, weights = self(src, lengths, tgt[:, :-1])
             if weights is None:
                 raise ValueError(
@@ -372,12 +415,12 @@ class TranslationModule(ScoredModule):
     ) -> SearchResult:
         memory, state = self.encode(src, src_lengths)
 
-        def step(tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor | None]:
+        def step(tokens: Tensor, state: tuple, memory: Memory, t: int) -> tuple[Tensor, tuple, Tensor | None]:
             readouts, state, weights = self.step(tokens, state, memory, t)
             return self.embeddings.logits(readouts), state, weights
 
         vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]
-        forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer that no token uses
+        forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer without a token
         options["forbid"] = (*forbid,) if allow_unk else (UNK, *forbid)
         options.setdefault("max_length", src_lengths * 3 // 2 + 10)
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
@@ -385,11 +428,12 @@ class TranslationModule(ScoredModule):
         return search(step, state, memory, beam_size=beam_size, **options)
 
     def _translation(self, found: SearchResult, row: int, source: list[int], different: int | None) -> Translation:
-        """One row of a search; `n_best` are all its hypotheses, or the `different` best texts among them."""
+        """One row of a search; `n_best` are all its hypotheses, or its `different` best texts."""
+        src_tokenizer, tgt_tokenizer = self.tokenizers
         n_best = []
         for n in range(found.tokens.size(1)):
             ids = found.tokens[row, n, : found.lengths[row, n]].tolist()
-            n_best.append((self.tgt_tokenizer.decode(ids), float(found.scores[row, n])))
+            n_best.append((tgt_tokenizer.decode(ids), float(found.scores[row, n])))
         if different is not None:
             scores: dict[str, float] = {}
             for text, score in n_best:
@@ -400,8 +444,8 @@ class TranslationModule(ScoredModule):
         return Translation(
             text=n_best[0][0],
             score=n_best[0][1],
-            source_tokens=self.src_tokenizer.tokens([*source, EOS]),
-            tokens=self.tgt_tokenizer.tokens(best),
+            source_tokens=src_tokenizer.tokens([*source, EOS]),
+            tokens=tgt_tokenizer.tokens(best),
             attention=None if weights is None else weights[row, 0, : len(best), : len(source) + 1].cpu(),
             n_best=n_best,
         )
@@ -427,7 +471,7 @@ class TranslationModule(ScoredModule):
             self.tgt_tokenizer = Tokenizer.from_json(assets[tgt_name], tgt, tgt_name)
 
     def example_batch(self, batch_size: int) -> PairBatch:
-        """Random ids with lengths from 1 up; what the common tests train on."""
+        """Random ids with lengths from 1 up; used for training in the common tests."""
         generator = torch.Generator().manual_seed(batch_size)
 
         def rows(vocab_size: int, longest: int) -> list[list[int]]:
@@ -440,13 +484,20 @@ class TranslationModule(ScoredModule):
     def golden(self) -> dict[str, Tensor]:
         """About a hundred columns of the logits of a fixed batch, and the beam search's output for it."""
         batch = self.example_batch(6)
-        logits, _ = self(batch.src, batch.src_lengths, batch.tgt[:, :-1])
+        tgt, _ = batch.targets()
+        logits, _ = self(batch.src, batch.src_lengths, tgt[:, :-1])
         found = self._search(batch.src, batch.src_lengths, self.config["beam_size"])
         logits = logits[..., :: max(1, logits.size(-1) // 100)].contiguous()
         return {
             "src": batch.src,
             "src_lengths": batch.src_lengths,
-            "tgt": batch.tgt,
+            "tgt": tgt,
             "logits": logits,
             "tokens": found.tokens,
         }
+
+
+def _new_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
+    """Of each word that `new` has more its pieces in `old`; none for a word that `old` cannot write."""
+    encoded = (old.encode(word) for word in new.tokens(range(len(old), len(new))))
+    return [[] if UNK in ids else ids for ids in encoded]

@@ -1,6 +1,6 @@
-"""Rows for new words in the embeddings and output layers of a trained model; those of all other words stay, to the bit.
+"""New rows in the embeddings and output layers of a trained model; the rows of all other words stay bit-identical.
 
-Parameters stay the same objects, so what was tied or shared stays so.
+Parameters stay the same objects, so tied and shared matrices stay tied and shared.
 
 Shapes: V words, N new ones, E embedding size.
 """
@@ -14,14 +14,13 @@ from zoo.text import EOS
 
 
 def extend_embedding(table: nn.Embedding, known: int, size: int, pieces: Sequence[Sequence[int]] = ()) -> None:
-    """Gives the tokens known .. size-1 rows; the table grows if it must.
+    """Adds rows for the tokens known .. size-1; the table grows if necessary.
 
-    A word of known pieces gets the mean of their rows. Any other gets a row like those of known words: each entry is
-    drawn from the
-    normal distribution of its column, the same ones each time.
+    A word made of known pieces gets the mean of their rows. Any other word gets a row like those of known words: each
+    entry is drawn from the normal distribution of its column, with a fixed seed.
 
     Args:
-        pieces: of each new token, may be none.
+        pieces: for each new token the known pieces it consists of, may be none.
     """
     words = _of_words(table.weight, known)
     noise = torch.randn(size - known, words.size(1), generator=torch.Generator().manual_seed(known))
@@ -34,8 +33,8 @@ def extend_embedding(table: nn.Embedding, known: int, size: int, pieces: Sequenc
 
 
 def extend_output(layer: nn.Linear, known: int, size: int, tied: bool) -> None:
-    """The same for an output layer, so that new words are hardly written before they are learnt: the mean row of the
-    known words (a tied layer has the row of its embedding), and the smallest of their biases.
+    """Adds rows to an output layer: the mean row of the known words (a tied layer has the embedding's row), and the
+    smallest of their biases, so that new words are hardly predicted before they are learnt.
     """
     if not tied:
         _set_rows(layer.weight, known, _of_words(layer.weight, known).mean(0).expand(size - known, -1))
@@ -44,12 +43,13 @@ def extend_output(layer: nn.Linear, known: int, size: int, tied: bool) -> None:
 
 
 def place_vectors(table: nn.Embedding, known: int, vectors: Tensor, found: Tensor) -> None:
-    """Word vectors for rows known .. V-1 of an embedding, by the linear map (least squares) from the vectors of known
-    words to their rows. Nothing is done where fewer than 2 E known words have a vector.
+    """Maps word vectors into the rows known .. V-1 of an embedding, by least squares on the known words.
+
+    Does nothing if fewer than 2 E known words have a vector.
 
     Args:
-        vectors: (V, E) of any space.
-        found: (V,) bool, whether there is one.
+            vectors: (V, E) of any space.
+            found: (V,) bool, True where there is a vector.
     """
     pairs = found.clone()
     pairs[: EOS + 1] = pairs[known:] = False
@@ -63,12 +63,12 @@ def place_vectors(table: nn.Embedding, known: int, vectors: Tensor, found: Tenso
 
 
 def _of_words(rows: Tensor, known: int) -> Tensor:
-    """Rows of the known tokens that are no special ones; all rows, if there are no such tokens."""
+    """Rows of the known tokens except special ones; all rows if no others exist."""
     words = rows.detach()[EOS + 1 : known]
     return words if len(words) else rows.detach()
 
 
-def _set_rows(parameter: nn.Parameter, first: int, rows: Tensor) -> None:
+def _set_rows(parameter: Tensor, first: int, rows: Tensor) -> None:
     old = parameter.detach()
     parameter.data = torch.cat([old[:first], rows.to(old), old[first + len(rows) :]])
     parameter.grad = None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from sentencex import segment
+from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # a compiled module without stubs
 
 from zoo.text.tokenizer import Tokenizer
 

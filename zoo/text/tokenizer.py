@@ -17,7 +17,8 @@ from zoo.utils import strict_json
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIAL_NAMES = ("<pad>", "<unk>", "<s>", "</s>")
-KINDS = ("bpe", "word", "char", "word_punct")
+Kind = Literal["bpe", "word", "char", "word_punct"]
+KINDS: tuple[Kind, ...] = ("bpe", "word", "char", "word_punct")
 
 # The normaliser leaves no plain space inside a piece, so a vocabulary entry that holds one can never be
 # produced by a text: a user who types "</s>" gets pieces for these four characters, not the end of the sentence.
@@ -68,10 +69,11 @@ class Tokenizer:
     def __init__(
         self,
         backend: tokenizers.Tokenizer,
-        kind: Literal["bpe", "word", "char", "word_punct"],
+        kind: Kind,
         cleaning: Sequence[str] = (),
     ) -> None:
-        self._backend, self.kind, self.cleaning = backend, kind, tuple(name for name in CLEANING if name in cleaning)
+        self.kind: Kind = kind
+        self._backend, self.cleaning = backend, tuple(name for name in CLEANING if name in cleaning)
         self._clean = cleaner(self.cleaning)
         self._ids = _WordCache(lambda word: backend.encode(word, add_special_tokens=False).ids)
         found = [backend.id_to_token(i) for i in range(len(_SPECIALS))]
@@ -82,7 +84,7 @@ class Tokenizer:
     def train(
         cls,
         texts: Iterable[str],
-        kind: Literal["bpe", "word", "char", "word_punct"] = "bpe",
+        kind: Kind = "bpe",
         vocab_size: int = 8000,
         lowercase: bool = False,
         min_frequency: int = 1,
@@ -305,10 +307,7 @@ class Tokenizer:
             vocab, merges = dict(spec["model"]["vocab"]), list(spec["model"].get("merges") or [])
             found = _plan(spec)
             # on such a merge the library may panic, which is no Exception
-            odd_merge = next(
-                (pair for pair in merges if not (type(pair) is list and len(pair) == 2 and _is_merge(*pair, vocab))),
-                None,
-            )
+            odd_merge = next((pair for pair in merges if type(pair) is not list or not _is_merge(pair, vocab)), None)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ValueError(f"{name} is not a tokenizer in JSON form: {error}") from error
         if len(vocab) > most:
@@ -353,7 +352,7 @@ def _assemble(
     else:
         prepend = "never" if kind == "char" else "always"
         space = pre_tokenizers.Metaspace(_SPACE, prepend_scheme=prepend, split=kind == "bpe")
-        pairs = [tuple(pair) for pair in merges]
+        pairs = [(first, second) for first, second in merges]
         backend = tokenizers.Tokenizer(
             models.BPE(vocab, pairs, unk_token=unk, fuse_unk=True, ignore_merges=whole_words)
         )
@@ -381,8 +380,8 @@ def _take_cleaning(spec: dict[str, Any]) -> list[str]:
     return found
 
 
-def _is_merge(first: str, second: str, vocab: dict[str, int]) -> bool:
-    return first in vocab and second in vocab and first + second in vocab
+def _is_merge(parts: list[str], vocab: dict[str, int]) -> bool:
+    return len(parts) == 2 and parts[0] in vocab and parts[1] in vocab and parts[0] + parts[1] in vocab
 
 
 @cache  # its pattern takes longer to prepare than a small vocabulary

@@ -1,4 +1,4 @@
-"""Training checkpoints: read from local files only, after they were checked, and written so that none is ever half."""
+"""Training checkpoints: read only from local files, verified before use, and written atomically."""
 
 import errno
 import inspect
@@ -26,13 +26,13 @@ from zoo.registry import model_class
 from zoo.tasks.base import ZooModule
 from zoo.utils.atomic import new_file
 
-NAN_CHECK = 50  # steps from one look at the weights to the next
+NAN_CHECK = 50  # steps between two checks of the weights
 
 log = logging.getLogger(__name__)
 
 
 class NotWrittenError(ValueError):
-    """A checkpoint could not be written; the message names one that is whole."""
+    """A checkpoint could not be written; the message names an intact one."""
 
 
 def is_fast_dev_run(trainer: Trainer) -> bool:
@@ -48,10 +48,11 @@ def read_checkpoint(path: str | Path, resume: bool = False) -> dict[str, Any]:
 
     Args:
         path: a local file.
-        resume: whether it must hold the state of a training, and not only a model.
+        resume: require the training state, not only a model.
 
     Raises:
-        ValueError: it is a URL, no file, or damaged; the message names another checkpoint beside it that is whole.
+        ValueError: it is a URL, not a file, or damaged; the message names an intact checkpoint in the same folder, if
+            any.
         OSError: it cannot be read.
     """
     path = local_file(path)
@@ -60,7 +61,7 @@ def read_checkpoint(path: str | Path, resume: bool = False) -> dict[str, Any]:
         raise ValueError(f"{path} is not a checkpoint, or is damaged{_another(path)}")
     try:
         found = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception as error:  # of many classes; what torch does not trust is one of them
+    except Exception as error:  # of many classes, including torch's error for untrusted objects
         raise ValueError(f"{path} is not a checkpoint of `zoo fit`, or is damaged{_another(path)}") from error
     if wrong := _what_is_wrong(found, resume):
         raise ValueError(f"{path} is not a checkpoint of `zoo fit`: {wrong}{_another(path)}")
@@ -71,7 +72,7 @@ def model_of(path: str | Path) -> ZooModule:
     """The model of a checkpoint of `zoo fit`, on the CPU, in eval mode.
 
     Raises:
-        ValueError: it is no such checkpoint, or its weights do not fit its own description of the model.
+        ValueError: not such a checkpoint, or its weights do not match its own description of the model.
     """
     found = read_checkpoint(path)
     arguments = dict(found["hyper_parameters"])
@@ -83,9 +84,9 @@ def model_of(path: str | Path) -> ZooModule:
         shapes = {name: tensor.shape for name, tensor in skeleton(cls, arguments).state_dict().items()}
         tensors = {name: tensor.shape for name, tensor in found["state_dict"].items()}
         if differ := [name for name in {**shapes, **tensors} if shapes.get(name) != tensors.get(name)]:
-            raise ValueError(f"its weights do not fit {cls.__name__}: {differ[0]} differs")
+            raise ValueError(f"its weights do not match {cls.__name__}: {differ[0]} differs")
         model = cls(**arguments)
-        model.on_load_checkpoint(found)
+        model.restore_assets(found)
         model.load_state_dict(found["state_dict"])
     except Exception as error:  # crafted assets raise nearly anything
         raise ValueError(f"{path} is not a checkpoint of `zoo fit`: {' '.join(str(error).split())[:300]}") from error
@@ -96,7 +97,7 @@ def local_file(path: str | Path) -> Path:
     """The path of a checkpoint.
 
     Raises:
-        ValueError: it is a URL or something else than a file. FileNotFoundError: nothing is there.
+        ValueError: it is a URL, or not a file. FileNotFoundError: it does not exist.
     """
     if re.search(r"^[A-Za-z][\w+.-]*::|://", str(path)):
         raise ValueError(
@@ -109,21 +110,21 @@ def local_file(path: str | Path) -> Path:
 
 
 def _is_whole(data: bytes) -> bool:
-    """Whether each part of the archive has the checksum that was written with it."""
+    """Whether every part of the archive has the checksum stored with it."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             stored = all(part.compress_type == zipfile.ZIP_STORED for part in archive.infolist())
             return stored and archive.testzip() is None
-    except Exception:  # a damaged archive raises nearly anything
+    except Exception:  # a damaged archive may raise almost any exception
         return False
 
 
 def _another(path: Path) -> str:
-    """The end of a message: the newest whole checkpoint beside one that is not."""
+    """The end of a message: the newest intact checkpoint in the same folder, if any."""
     others = [other for other in path.parent.glob("*.ckpt") if other.is_file() and other.name != path.name]
     for other in sorted(others, key=lambda other: other.stat().st_mtime, reverse=True):
         if _is_whole(other.read_bytes()):
-            return f"; {other} is whole: give --ckpt_path {other}"
+            return f"; {other} is intact: give --ckpt_path {other}"
     return ""
 
 
@@ -132,23 +133,23 @@ def _what_is_wrong(found: Any, resume: bool) -> str | None:
     if resume:
         fields |= {"loops": dict, "callbacks": dict, "optimizer_states": list, "lr_schedulers": list}
     if not isinstance(found, dict):
-        return "it holds no dictionary"
+        return "it is not a dictionary"
     for name, kind in fields.items():
         if not isinstance(found.get(name), kind):
             return f"it has no {name}" if name not in found else f"its {name} has a wrong type"
-    for name in ("zoo_random", "averaging_state", "current_model_state"):  # which not every training has
+    for name in ("zoo_random", "averaging_state", "current_model_state"):  # optional
         if not (
             isinstance(part := found.get(name, {}), dict) and all(isinstance(value, Tensor) for value in part.values())
         ):
             return f"its {name} has a wrong type"
     if resume and not (found["loops"] and found["optimizer_states"]):
-        return "it holds a model, but not how far its training was"
+        return "it holds a model, but no training state"
     if not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in found["state_dict"].items()):
-        return "its state_dict holds something else than tensors"
+        return "its state_dict holds values that are not tensors"
     if not isinstance(found["hyper_parameters"].get("_class_path"), str):
-        return "it names no class of a model"
+        return "it does not name a model class"
     if not all(isinstance(text, str) for item in found["zoo_assets"].items() for text in item):
-        return "its zoo_assets hold something else than texts"
+        return "its zoo_assets hold values that are not texts"
     return None
 
 
@@ -156,19 +157,19 @@ def _what_is_wrong(found: Any, resume: bool) -> str | None:
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint next to its place, flushes it to the disk and renames it; reads by `read_checkpoint`.
+    """Writes a checkpoint atomically: next to its target, flushed to disk, then renamed; reads by `read_checkpoint`.
 
-    Lightning's own writer moves a file over from the system's temporary folder, which copies, and so can leave half
-    a checkpoint, when that is another file system.
+    Lightning's own writer moves the file from the system's temporary folder. On another file system that copies, and
+    may leave half a checkpoint.
 
     Attributes:
-        restoring: path of a checkpoint that was read and is being taken in.
+        restoring: path of the checkpoint that is being restored.
     """
 
     restoring: str | None = None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Saves `checkpoint`; after a crash at any moment `path` is the old file or the new one.
+        """Saves `checkpoint`; after a crash at any moment, `path` is either the old or the new file.
 
         Raises:
             NotWrittenError: the disk is full, or the folder cannot be written to.
@@ -181,18 +182,18 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             with new_file(path) as file:
                 file.write(data.getbuffer())
         except OSError as error:
-            earlier = f"; the earlier {path} is whole" if path.is_file() else _another(path)
+            earlier = f"; the earlier {path} is intact" if path.is_file() else _another(path)
             raise NotWrittenError(f"{path} could not be written ({error.strerror or error}){earlier}") from error
 
     def load_checkpoint(self, path: str | Path, *args: Any, **options: Any) -> dict[str, Any]:
-        """Reads and checks a checkpoint, whatever the options say."""
+        """Reads and verifies a checkpoint, whatever the options are."""
         checkpoint = read_checkpoint(path)
         self.restoring = str(path)
         return checkpoint
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error says that nothing more can be written."""
+    """Whether an error means that the disk or folder takes no more data."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -200,25 +201,17 @@ def is_full(error: BaseException) -> bool:
 
 
 class ExactCheckpoints(ModelCheckpoint):
-    """Saves what `save_last` promises, the last state, and only where a training can be resumed to the bit.
+    """Saves the last state at every point from which training can be resumed exactly.
 
-    Lightning writes last.ckpt only when the best one is written too, and some of its checkpoints lead its loops astray:
-    those
-    that are taken after the last batch of an epoch, or before a validation that is due. So what falls due there is
-    written when the validation or the epoch has ended. last.ckpt is also written at the end of each epoch.
+    Lightning writes last.ckpt only together with a best one, and cannot resume exactly from checkpoints taken after the
+    last batch of an epoch, or before a pending validation. Such checkpoints are written here after the validation or
+    the epoch has ended. last.ckpt is also written at the end of each epoch.
     """
 
     _due = False
 
-    @property
-    def state_key(self) -> str:
-        """As Lightning's, whose place this takes."""
-        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Saves every so many steps or minutes, unless a validation or the end of the epoch follows."""
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        """Saves every N steps or minutes, unless a validation or the end of the epoch follows."""
         self._due |= self._is_time(trainer)
         if not self._due or trainer.is_last_batch:
             return
@@ -227,7 +220,7 @@ class ExactCheckpoints(ModelCheckpoint):
             self._save(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Saves after a validation amid an epoch, and the best ones after any."""
+        """Saves after a validation within an epoch, and the best ones after any validation."""
         due = self._due or (self._is_epoch(trainer) and not self._should_save_on_train_epoch_end(trainer))
         if due and trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking:
             self._save(trainer)
@@ -238,13 +231,13 @@ class ExactCheckpoints(ModelCheckpoint):
         self._save(trainer, best)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Nothing: the last epoch's end was saved, and by now averages have taken the place of the weights."""
+        """Does nothing: the last epoch's end was saved, and by now averages may have replaced the weights."""
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Nothing: in the middle of a step there is no state to resume from."""
+        """Does nothing: in the middle of a step there is no state to resume from."""
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Says how far the training is in the one way that Lightning resumes exactly."""
+        """Records the progress in the only form that Lightning resumes exactly."""
         loops = checkpoint["loops"]["fit_loop"]
         epochs, batches = loops["epoch_progress"], loops["epoch_loop.batch_progress"]
         if epochs["current"]["processed"] < epochs["current"]["started"]:
@@ -254,7 +247,7 @@ class ExactCheckpoints(ModelCheckpoint):
             progress["completed" if whole else "processed"] = progress["processed" if whole else "completed"]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes the best scores back, also where the folder of a run was moved with its checkpoints."""
+        """Restores the best scores, even if the run's folder was moved with its checkpoints."""
 
         def here(path: str) -> str:
             return os.path.join(str(self.dirpath), os.path.basename(path)) if path else path
@@ -268,20 +261,22 @@ class ExactCheckpoints(ModelCheckpoint):
         super().load_state_dict(state_dict)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Ends a resumed training that had stopped early."""
-        for callback in trainer.early_stopping_callbacks:
-            if callback.stopped_epoch or callback.wait_count >= callback.patience:
+        """Ends a resumed training that had already stopped early."""
+        for callback in trainer.callbacks:
+            if isinstance(callback, EarlyStopping) and (
+                callback.stopped_epoch or callback.wait_count >= callback.patience
+            ):
                 trainer.should_stop = True
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
         """Whether a score is among the best; NaN never is."""
         if current is not None and current.isnan():
-            log.warning("%s is NaN: such a model is never the best", self.monitor)
+            log.warning("%s is NaN: such a model is never saved as the best", self.monitor)
             return False
         return super().check_monitor_top_k(trainer, current)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Counts from what was resumed."""
+        """Counts from the resumed step."""
         super().on_train_start(trainer, pl_module)
         self._last_global_step_saved = trainer.global_step
 
@@ -302,8 +297,8 @@ class ExactCheckpoints(ModelCheckpoint):
         return bool(self._every_n_epochs) and (trainer.current_epoch + 1) % self._every_n_epochs == 0
 
     def _save(self, trainer: Trainer, best: bool = True) -> None:
-        """Writes the best ones, and the last one unless gradients of an unfinished step would be missing in it."""
-        if is_fast_dev_run(trainer) or trainer.global_step == 0:
+        """Writes the best ones, and the last one unless it would lack the gradients of an unfinished step."""
+        if trainer.fast_dev_run or trainer.global_step == 0:
             return
         self._due = False
         scores = self._monitor_candidates(trainer)
@@ -314,7 +309,7 @@ class ExactCheckpoints(ModelCheckpoint):
 
 
 class StopAtNaN(Callback):
-    """Ends a training whose weights are no numbers any more, before such a checkpoint is written."""
+    """Stops a training whose weights are NaN or infinite, before such a checkpoint is written."""
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -332,5 +327,5 @@ class StopAtNaN(Callback):
             raise ValueError(
                 f"the weights are NaN or infinite after {trainer.global_step:,} steps; lower --optimizer.lr, "
                 "or set "
-                "--trainer.gradient_clip_val 1.0; what was saved before is as it was"
+                "--trainer.gradient_clip_val 1.0; earlier checkpoints are unchanged"
             )

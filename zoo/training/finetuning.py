@@ -1,6 +1,4 @@
-"""What fine-tuning from a recipe needs beside Lightning's own callbacks: parts that stay frozen for a while, or learn
-at their own rate.
-"""
+"""Fine-tuning from a recipe: parts that stay frozen for a while, or have their own learning rate."""
 
 from typing import cast
 
@@ -17,15 +15,14 @@ from zoo.tasks.optimizer import longest_prefix
 class FineTuning(BaseFinetuning):
     """Freezes parts of a model until an epoch, and gives parts their own learning rate.
 
-    Parts are named by modules or parameters, e.g. "embedding" or "decoder.lstm"; "" is the whole model. Where several
-    names hold a parameter, the longest counts. Unlike Lightning's BackboneFinetuning, whose late groups of parameters a
-    schedule that is stepped with every batch refuses, all parameters are in the optimiser from the beginning: a part
-    that thaws takes the rate that the
-    schedule has then.
+    Parts are named by modules or parameters, e.g. "embedding" or "decoder.lstm"; "" is the whole model. If several
+    names contain a parameter, the longest applies. All parameters are in the optimiser from the beginning, so a part
+    that is unfrozen takes the schedule's current rate. (Lightning's BackboneFinetuning adds parameter groups later,
+    which does not work with a schedule that is stepped after every batch.)
 
     Args:
-        frozen_until: part -> epoch (from 0) in which its training begins; null: never.
-        learning_rates: part -> peak rate, in place of the optimiser's.
+            frozen_until: part -> epoch (from 0) from which it is trained; null: never.
+            learning_rates: part -> peak learning rate, instead of the optimiser's.
     """
 
     def __init__(
@@ -44,17 +41,17 @@ class FineTuning(BaseFinetuning):
         self._trained: int | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Freezes for good what is never trained, and hands the rates to the model, before the optimiser is built.
+        """Freezes what is never trained, and gives the model its rates, before the optimiser is built.
 
         Raises:
-            ValueError: a name that is no part of the model, nothing to train at the beginning, or a strategy that
-                cannot do it.
+                ValueError: a name is not a part of the model, nothing is trained in the beginning, or the strategy
+                    cannot do it.
         """
         if stage != "fit":
             return
         super().setup(trainer, pl_module, stage)
-        _set_rates(pl_module, self.learning_rates)
-        thaws = any(self.frozen_until.values())  # at an epoch after the first
+        pl_module.learning_rates = self.learning_rates
+        thaws = any(self.frozen_until.values())  # after epoch 0
         if (
             thaws
             and isinstance(trainer.strategy, DDPStrategy)
@@ -65,8 +62,8 @@ class FineTuning(BaseFinetuning):
             )
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Takes the rates away from the model: they are those of one training."""
-        _set_rates(pl_module, {})
+        """Removes the rates from the model: they belong to one training only."""
+        pl_module.learning_rates = {}
 
     def freeze_before_training(self, pl_module: LightningModule) -> None:
         """Checks the names, and freezes what is never trained."""
@@ -87,11 +84,11 @@ class FineTuning(BaseFinetuning):
                 parameter.requires_grad_(False)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Freezes what is frozen now; also after a training that is resumed within an epoch."""
+        """Freezes what is frozen now, also if training resumes within an epoch."""
         self._set(pl_module, trainer.current_epoch)
 
     def finetune_function(self, pl_module: LightningModule, epoch: int, optimizer: torch.optim.Optimizer) -> None:
-        """Called when an epoch begins: thaws what is due."""
+        """Called at the start of an epoch: unfreezes what is due."""
         self._set(pl_module, epoch)
 
     def _is_frozen(self, name: str, epoch: int) -> bool:
@@ -100,7 +97,7 @@ class FineTuning(BaseFinetuning):
         return until is None or epoch < until
 
     def _set(self, pl_module: LightningModule, epoch: int) -> None:
-        # Only what is named: a model may have frozen other parts by itself.
+        # Only the named parts: the model itself may have frozen others.
         for name, parameter in pl_module.named_parameters():
             if longest_prefix(name, self.frozen_until) is not None:
                 parameter.requires_grad_(not self._is_frozen(name, epoch))

@@ -49,42 +49,12 @@ from zoo.utils.atomic import remove_leftovers, write_text
 from zoo.utils.regular import check_regular
 
 TRAINING = ("optimizer", "lr_scheduler")  # settings of a recipe that are no arguments of its model
+INEXACT = {  # callbacks of Lightning, and what to take instead
+    EMAWeightAveraging: "until it begins it is the untrained weights; zoo.training.averaging.EMAWeights follows",
+    ModelCheckpoint: "a training is not resumed to the bit; it is with zoo.training.checkpoints.ExactCheckpoints",
+}
 WAIT = 6.0  # seconds for the worker processes of a killed training, which hold its lock a little longer
 PROCESSES_OF_A_CORE = 4  # that may be asked for; more only wait for one another
-
-
-class FollowingAverage(EMAWeightAveraging):
-    """Is the current weights until the average begins (`update_starting_at_step`); keeps frozen weights as they are, to
-    the bit.
-
-    Lightning's own average is the untrained weights so long: they are what it validates, saves, and ends a short
-    training with.
-    """
-
-    state_key = "EMAWeightAveraging"
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        super().setup(trainer, pl_module, stage)
-        if stage == "fit":
-            mean = self._average_model.avg_fn
-            # the mean of equal numbers is not quite that number
-            self._average_model.avg_fn = lambda average, new, n: torch.where(average == new, new, mean(average, new, n))
-
-    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._follow(pl_module)
-        super().on_validation_epoch_start(trainer, pl_module)
-
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._follow(pl_module)
-        super().on_save_checkpoint(trainer, pl_module, checkpoint)
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._follow(pl_module)
-        super().on_train_end(trainer, pl_module)
-
-    def _follow(self, pl_module: LightningModule) -> None:
-        if self._average_model is not None and not self._average_model.n_averaged:
-            self._average_model.module.load_state_dict(pl_module.state_dict())
 
 
 class ConfigOfRun(SaveConfigCallback):
@@ -202,7 +172,7 @@ class TrainingCLI(LightningCLI):
         """
         super().instantiate_classes()
         if self.checkpoint:
-            self.model.on_load_checkpoint(self.checkpoint)
+            self.model.restore_assets(self.checkpoint)
             self.datamodule.changes_model = False
             self.checkpoint = None
         elif name := self._get(self.config, "weights"):
@@ -218,9 +188,6 @@ class TrainingCLI(LightningCLI):
         config = self._get(self.config_init, "trainer")
         run = ConfigOfRun.folder = self.run_folder
         plugins, callbacks = _listed(config.plugins), _listed(config.callbacks)
-        for callback in callbacks:
-            if type(callback) is EMAWeightAveraging:
-                callback.__class__ = FollowingAverage
         reader = next((plugin for plugin in plugins if isinstance(plugin, CheckpointIO)), AtomicCheckpointIO())
         if reader not in plugins:
             plugins.append(reader)
@@ -229,11 +196,11 @@ class TrainingCLI(LightningCLI):
         if config.enable_checkpointing is not False and not config.fast_dev_run:
             if not any(isinstance(callback, Checkpoint) for callback in callbacks):
                 callbacks.append(
-                    ModelCheckpoint(filename="best", monitor="val/loss", save_last=True, enable_version_counter=False)
+                    ExactCheckpoints(filename="best", monitor="val/loss", save_last=True, enable_version_counter=False)
                 )
             for callback in callbacks:
-                if type(callback) is ModelCheckpoint:
-                    callback.__class__ = ExactCheckpoints
+                if type(callback) in INEXACT:
+                    rank_zero_info(f"{type(callback).__name__}: {INEXACT[type(callback)]}")
                 if isinstance(callback, ModelCheckpoint):
                     callback.dirpath = str(callback.dirpath or run / "checkpoints")
                     folders.add(Path(callback.dirpath))

@@ -1,4 +1,4 @@
-"""How a training ends by a signal: soon, in all its processes, with the exit code that shells expect."""
+"""How training ends on a signal: soon, in all its processes, with the exit code that shells expect."""
 
 import os
 import select
@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-GRACE = 3.0  # seconds for cleaning up, and for a process's own message after the one that started it ended
+GRACE = 3.0  # seconds for cleaning up, and for a process's own message after its parent ended
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-LAUNCHER = "ZOO_LAUNCHER"  # process that started this one for the same run
+LAUNCHER = "ZOO_LAUNCHER"  # parent process of the same run
 
 _listening = False
 
 
 class Stopped(BaseException):
-    """A signal asked for the end. No `Exception`, so that nothing on the way takes it for a failure."""
+    """A signal requested the end. Not an `Exception`, so that nothing on the way handles it as a failure."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -28,7 +28,7 @@ class Stopped(BaseException):
 
 
 def _forget_in_fork() -> None:
-    if _listening:  # else a signal to a worker process would look as one to this process
+    if _listening:  # else a signal to a worker process would look like one to this process
         signal.set_wakeup_fd(-1)
 
 
@@ -40,12 +40,12 @@ if hasattr(os, "register_at_fork"):
 def ending_by_signal(say: Callable[[int], None], children: Callable[[], list[subprocess.Popen]]) -> Iterator[None]:
     """Makes SIGINT, SIGTERM and SIGHUP end this process and its siblings, with the exit code 128 + number.
 
-    The main thread gets a chance to clean up. If it waits in a collective operation that will never end, as Python
-    runs no handler there, another thread ends the process after `GRACE` seconds. A process that was started for a
-    run passes the signal on to the one that started it, which ends all. When that one is gone, it ends as well.
+    The main thread gets a chance to clean up. It may be waiting in a collective operation that never ends, where Python
+    runs no handler; then another thread ends the process after `GRACE` seconds. A child process passes the signal on to
+    its parent, which ends all processes. If the parent is gone, the child ends as well.
 
     Args:
-        say: prints the last message, about a signal.
+        say: prints the final message about a signal.
         children: the processes that this one started for the run.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -60,14 +60,14 @@ def ending_by_signal(say: Callable[[int], None], children: Callable[[], list[sub
     except BaseException:
         if ending.number is None:
             raise
-        ending.end(ending.number)  # what failed, failed by the end
+        ending.end(ending.number)  # the failure was caused by the signal
 
 
 class _Ending:
     def __init__(self, say: Callable[[int], None], children: Callable[[], list[subprocess.Popen]]) -> None:
         self._say, self._children = say, children
         self._process, self._parent = os.getpid(), os.getppid()
-        self._started = "LOCAL_RANK" in os.environ  # by whatever starts the processes of a run
+        self._started = "LOCAL_RANK" in os.environ  # by any launcher
         self._passes_on = os.environ.get(LAUNCHER) == str(self._parent) and os.name == "posix"
         self._done, self._lock = threading.Event(), threading.Lock()
         self.number: int | None = None
@@ -100,7 +100,7 @@ class _Ending:
             theirs.close()
 
     def _handle(self, number: int, frame: Any) -> None:
-        if os.getpid() != self._process:  # a worker process that was forked
+        if os.getpid() != self._process:  # a forked worker process
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
@@ -133,7 +133,7 @@ class _Ending:
 
     def end(self, number: int) -> None:
         """Ends this process, at once if others belong to it."""
-        self._lock.acquire()  # for good: the main thread or the watcher, whoever comes first
+        self._lock.acquire()  # never released: the main thread or the watcher, whichever is first
         if not self._passes_on:
             self._say(number)
         children = self._children()

@@ -80,12 +80,12 @@ class _SameConv(nn.Conv2d):
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1):
         super().__init__(inputs, outputs, kernel, stride, padding=kernel // 2 if stride == 1 else 0, groups=groups)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         (kernel, _), (stride, _) = self.kernel_size, self.stride
         if stride > 1:
-            rows, columns = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in x.shape[-2:])
-            x = pad(x, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
-        return super().forward(x)
+            rows, columns = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in input.shape[-2:])
+            input = pad(input, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
+        return super().forward(input)
 
 
 class _InvertedResidual(nn.Module):
@@ -183,8 +183,8 @@ def statistics(name: str) -> tuple[tuple[float, float, float], tuple[float, floa
     """Mean and standard deviation, of RGB in [0, 1], with which the input of a backbone is normalised."""
     if name not in NETWORKS:
         return IMAGENET
-    network = NETWORKS[name]
-    return (network.mean,) * 3, (network.std,) * 3
+    mean, std = NETWORKS[name].mean, NETWORKS[name].std
+    return (mean, mean, mean), (std, std, std)
 
 
 def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) -> None:

@@ -115,21 +115,21 @@ def test_nothing_is_found(root):
     for data_class, message in [
         (
             Flickr8k,
-            "Flickr8k: no file captions.tsv .*Pass root= or set ZOO_DATA to the folder that holds captions.tsv with",
+            "Flickr8k: no file captions.tsv .*Pass root= or set ZOO_DATA to the folder with captions.tsv with",
         ),
-        (Flickr30k, "Flickr30k: no file dataset_flickr30k.json .*with the images beside it in flickr30k-images or"),
+        (Flickr30k, "Flickr30k: no file dataset_flickr30k.json .*with the images next to it in flickr30k-images or"),
         (COCO, "COCO: no file dataset_coco.json"),
     ]:
         with pytest.raises(FileNotFoundError, match=message):
             data_class().prepare_data()
     (root / "dataset_coco.json").write_text("{}")
     with pytest.raises(
-        FileNotFoundError, match="COCO: there is no folder train2014 or val2014 beside .*dataset_coco.json"
+        FileNotFoundError, match="COCO: there is no folder train2014 or val2014 next to .*dataset_coco.json"
     ):
         COCO().prepare_data()
     (root / "dataset_flickr30k.json").write_text("{}")
     with pytest.raises(
-        FileNotFoundError, match="Flickr30k: there is no folder of images beside .*put them into flickr30k-images"
+        FileNotFoundError, match="Flickr30k: there is no folder of images next to .*put them into flickr30k-images"
     ):
         Flickr30k().prepare_data()
     fakes.invent(Flickr8k, {}, root)
@@ -155,7 +155,7 @@ def test_damaged_archives(root):
     path.write_bytes(whole[:end])
     with images.open("0034.png") as file:
         assert file.read() == fakes.picture(34)
-    with pytest.raises(ImageError, match=r"test.tar: 0035.png: the archive ends within this file; copy it anew"):
+    with pytest.raises(ImageError, match=r"test.tar: 0035.png: the archive ends within this file; copy it again"):
         images.open("0035.png")
     for content in (whole[:end], b"no archive" * 100, gzip.compress(whole), b""):
         path.write_bytes(content)
@@ -221,7 +221,7 @@ def test_images_and_captions_that_do_not_belong_together(root, caplog):
     assert messages[0] == "4 images have no caption and are left out: 10.png, 11.png, 9.png, sub/extra.JPG"
     assert messages[1] == "1 train images have no caption and are left out: 7.png"
     gone = "gone0.png, gone1.png, gone2.png, gone3.png, gone4.png, ..."
-    assert messages[2] == f"7 train images have captions but are not there: {gone}"
+    assert messages[2] == f"7 train images have captions but do not exist: {gone}"
     fault = f"{root}/photos/8.png: not an image in a known format; give one of"
     assert messages[3].startswith(f"1 train images cannot be used and are left out: {fault}")
     assert len(messages) == 4 and len(_all(data.train_dataloader())) == 6

@@ -258,7 +258,7 @@ def test_arrays_are_memory_mapped(tmp_path):
 
 
 def test_a_failed_build_leaves_nothing(tmp_path):
-    with pytest.raises(ValueError, match="made-up text: label 'z' is none of those of the training text, 'x', 'y'"):
+    with pytest.raises(ValueError, match="made-up text: label 'z' is not in the training text, which has 'x', 'y'"):
         _arrays(tmp_path, [("a", None, ("x",)), ("a", None, ("z",))])
     with pytest.raises(ValueError, match=r"made-up text: expected exactly one label for each text; got \['x', 'y'\]"):
         _arrays(tmp_path, [("a", None, ("x", "y"))])
@@ -410,7 +410,7 @@ def test_labels_that_do_not_fit_the_model(tmp_path):
     fails(message, "fit", ["red", "blue"], Invented())
     message = "label 'pink' of the model _Toy is not in the data, which has: 'blue', 'green', 'red'"
     fails(message, "fit", [*NAMES, "pink"], Invented())
-    fails("the test text: label 'green' is none of those", "test", ["red", "blue"], Invented())
+    fails("the test text: label 'green' is not in the training text", "test", ["red", "blue"], Invented())
     labeled_fakes.invent(TREC6, {}, tmp_path)
     message = "label 'DESC' of the data is unknown to the model _Toy; allowed: 'red', 'green', 'blue'"
     fails(message, "test", list(NAMES), TREC6(root=str(tmp_path)))

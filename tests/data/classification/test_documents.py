@@ -74,7 +74,7 @@ def test_unknown_label_of_a_published_file(tmp_path):
     labeled_fakes.table(tmp_path / "imdb_train.tsv", ("id", "label", "rating", "text"), rows)
     labeled_fakes.table(tmp_path / "imdb_test.tsv", ("id", "label", "rating", "text"), rows)
     with pytest.raises(
-        ValueError, match="imdb_train.tsv: label '2' is none of those of the training text, 'negative', 'p"
+        ValueError, match="imdb_train.tsv: label '2' is not in the training text, which has 'negative', 'p"
     ):
         IMDB(root=str(tmp_path)).prepare_data()
 
@@ -189,7 +189,7 @@ def test_imdb_is_made_from_its_archive(monkeypatch):
 
 def test_an_archive_with_other_content(monkeypatch):
     _downloads(monkeypatch, {"aclImdb/README": b""})
-    with pytest.raises(ValueError, match="aclImdb_v1.tar.gz is not what it was: it holds no aclImdb/train/pos/0_9.txt"):
+    with pytest.raises(ValueError, match="aclImdb_v1.tar.gz has changed: it has no aclImdb/train/pos/0_9.txt"):
         IMDB().prepare_data()
 
 
@@ -225,7 +225,7 @@ def test_files_without_an_archive(tmp_path, monkeypatch):
         FileNotFoundError, match="no file imdb_train.tsv .*no network. .* run once on a machine with a net"
     ):
         IMDB(root=str(tmp_path)).prepare_data()
-    with pytest.raises(FileNotFoundError, match="root names the folder /nowhere, which does not exist"):
+    with pytest.raises(FileNotFoundError, match="root is the folder /nowhere, which does not exist"):
         IMDB(root="/nowhere").prepare_data()
 
 
@@ -308,10 +308,12 @@ def _fails(error, match, *arguments, **options):
 def test_bad_paths_and_options(tmp_path):
     train = _table(tmp_path / "a.tsv")
     _fails(FileNotFoundError, "train: there is no file or folder .*nowhere.tsv", tmp_path / "nowhere.tsv")
-    _fails(FileNotFoundError, "root names the folder /nowhere, which does not exist", "a.tsv", root="/nowhere")
-    _fails(ValueError, "encoding must be one that keeps ASCII, .*; got 'utf-16'", train, encoding="utf-16")
-    _fails(ValueError, "encoding must be one that keeps ASCII, .*; got 'latin-99'", train, encoding="latin-99")
-    _fails(ValueError, "split_sentences and text2_column cannot go", train, split_sentences=True, text2_column="b")
+    _fails(FileNotFoundError, "root is the folder /nowhere, which does not exist", "a.tsv", root="/nowhere")
+    _fails(ValueError, "encoding must be a superset of ASCII, .*; got 'utf-16'", train, encoding="utf-16")
+    _fails(ValueError, "encoding must be a superset of ASCII, .*; got 'latin-99'", train, encoding="latin-99")
+    _fails(
+        ValueError, "split_sentences and text2_column exclude each other", train, split_sentences=True, text2_column="b"
+    )
     with pytest.raises(ValueError, match="there is no test text: give test= a file or a folder"):
         data = LabeledText(train)
         data.prepare_data()
@@ -329,14 +331,14 @@ def test_bad_tables(tmp_path):
     )
     for text in ("", "text\tlabel\n"):
         labeled_fakes.write(tmp_path / "c.tsv", text)
-        _fails(ValueError, "c.tsv is empty: there is no text in it", tmp_path / "c.tsv")
+        _fails(ValueError, "c.tsv is empty", tmp_path / "c.tsv")
     _table(tmp_path / "d.tsv", [(" ", "yes")] * 30)
     _fails(ValueError, "d.tsv: there is no text with words in it", tmp_path / "d.tsv", train)
     _table(tmp_path / "e.tsv", [("same text", "yes")] * 30)
-    _fails(ValueError, "e.tsv, val_fraction 0.1 of it: there is no text in it", tmp_path / "e.tsv", split_seed=1)
+    _fails(ValueError, "e.tsv, val_fraction 0.1 of it: it has no text", tmp_path / "e.tsv", split_seed=1)
     _table(tmp_path / "f.tsv", [*ROWS, ("text", "maybe")])
     _fails(
-        ValueError, "f.tsv: label 'maybe' is none of those of the training text, 'no', 'yes'", train, tmp_path / "f.tsv"
+        ValueError, "f.tsv: label 'maybe' is not in the training text, which has 'no', 'yes'", train, tmp_path / "f.tsv"
     )
     _fails(ValueError, "f.tsv: label 'maybe' is none of", train, None, tmp_path / "f.tsv")
 
@@ -346,7 +348,7 @@ def test_bad_json_lines(tmp_path):
         labeled_fakes.write(tmp_path / "a.jsonl", f'{{"text": "a", "label": ["b"]}}\n{line}\n')
         _fails(ValueError, match, tmp_path / "a.jsonl", multi_label=True, **options)
 
-    fails("a.jsonl, line 2: not JSON .*; expected one object a line", '{"text":')
+    fails("a.jsonl, line 2: not JSON .*; expected one object per line", '{"text":')
     fails("a.jsonl, line 2: expected a JSON object; got 3", "3")
     fails("a.jsonl, line 2 has no field 'label'; it has 'text', 'topic'", '{"text": "a", "topic": 1}')
     fails("a.jsonl, line 2: 'label' must be a list of strings; got 'b'", '{"text": "a", "label": "b"}')
@@ -356,11 +358,11 @@ def test_bad_json_lines(tmp_path):
 
 def test_bad_folders(tmp_path):
     (tmp_path / "empty").mkdir()
-    _fails(ValueError, "empty holds no folder for each class; put the texts of each label", tmp_path / "empty")
+    _fails(ValueError, "empty has no class folders; put the texts of each label", tmp_path / "empty")
     folder = _folders(tmp_path / "a")
-    _fails(ValueError, "a: a folder for each class has no text2_column and no multi_label", folder, multi_label=True)
+    _fails(ValueError, "a: folders of classes do not support text2_column or multi_label", folder, multi_label=True)
     (tmp_path / "a" / "maybe").mkdir()
-    _fails(ValueError, "maybe holds no file: put the texts of this class there, or remove the folder", folder)
+    _fails(ValueError, "maybe has no files: put the texts of this class there, or remove the folder", folder)
 
 
 def test_binary_files_and_other_encodings(tmp_path):
@@ -371,7 +373,7 @@ def test_binary_files_and_other_encodings(tmp_path):
     )
     _fails(ValueError, message, path)
     path.write_bytes(bytes(range(256)))
-    _fails(ValueError, "a.tsv, line 1: holds a zero byte, so this is a binary file", path, encoding="latin-1")
+    _fails(ValueError, "a.tsv, line 1: has a zero byte, so this is a binary file", path, encoding="latin-1")
     path.write_bytes("text\tlabel\n".encode("utf-16"))
     _fails(ValueError, "a.tsv, line 1: byte 0xff .* is not utf-8 text", path)
     for name in ("a.tsv.gz", "a.tsv.xz"):

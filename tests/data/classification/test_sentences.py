@@ -252,6 +252,6 @@ def test_label_out_of_range(tmp_path):
         tmp_path / "trec6.tsv", ("split", "label", "text"), [("train", n % 7, f"t {n}") for n in range(70)]
     )
     with pytest.raises(
-        ValueError, match="trec6.tsv.*: label '6' is none of those of the training text, 'DESC', 'ENTY'"
+        ValueError, match="trec6.tsv.*: label '6' is not in the training text, which has 'DESC', 'ENTY'"
     ):
         TREC6(root=str(tmp_path)).prepare_data()

@@ -123,7 +123,9 @@ def test_resume_continues_exactly(arrays, budget, num_workers, given):
 
 def test_resume_with_other_batches(arrays):
     state = TrainLoader(BatchStream(arrays, 16)).state_dict()
-    with pytest.raises(ValueError, match="cannot resume: the checkpoint was made with 63 batches an epoch, now .* 126"):
+    with pytest.raises(
+        ValueError, match="cannot resume: the checkpoint was made with 63 batches per epoch, now .* 126"
+    ):
         TrainLoader(BatchStream(arrays, 8)).load_state_dict(state)
 
 

@@ -79,11 +79,11 @@ def test_wrong_size(tmp_path, name):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "a.bin holds no word vectors: expected a word and its numbers a line, or a word2vec file"),
-        (b"the\nfilm\n", "a.bin holds no word vectors"),
+        (b"", "a.bin has no word vectors: expected a word and its numbers per line, or a word2vec file"),
+        (b"the\nfilm\n", "a.bin has no word vectors"),
         (b"film 1 2 3\nthe 1 2\n", "a.bin, line 2: expected a word and 3 numbers; got 2 numbers"),
         (b"2 3\nfilm 1 2 3\nthe 1 x 3\n", "a.bin, line 3: expected a word and 3 numbers; could not convert"),
-        (_binary()[:-3], "a.bin ends after 4 of its 5 words; fetch it again"),
+        (_binary()[:-3], "a.bin ends after 4 of its 5 words; download it again"),
     ],
 )
 def test_bad_files(tmp_path, content, message):

@@ -118,7 +118,7 @@ def test_the_loader_goes_on_behind_any_batch(text):
         resumed.load_state_dict(interrupted.state_dict())
         found += [batch for _ in range(2) for batch in resumed]
         assert flat(found)[: len(want)] == want, stop
-    with pytest.raises(ValueError, match="made with 4 batches an epoch, now there are 3"):
+    with pytest.raises(ValueError, match="made with 4 batches per epoch, now there are 3"):
         TrainLoader(TextStream(text, 6, 6, seed=4)).load_state_dict(whole.state_dict())
 
 
@@ -165,7 +165,7 @@ def test_the_last_lines_are_held_out(tmp_path):
     assert data.source("val").endswith("a.txt, the last 10.00% of it")
     with pytest.raises(ValueError, match="one line cannot be divided into training and validation; give val= a file"):
         PlainText(write(tmp_path / "b.txt", ["one line"])).prepare_data()
-    with pytest.raises(ValueError, match="b.txt is empty; give a text, a sentence or a paragraph a line"):
+    with pytest.raises(ValueError, match="b.txt is empty; give a text with one sentence or paragraph per line"):
         PlainText(write(tmp_path / "b.txt", [])).prepare_data()
 
 
@@ -203,7 +203,7 @@ def test_mistakes(tmp_path):
         PlainText(file, val_fraction=0.7)
     with pytest.raises(FileNotFoundError, match="train: there is no file"):
         PlainText(str(tmp_path / "none.txt")).prepare_data()
-    with pytest.raises(ValueError, match="blank.txt: there is no word in it"):
+    with pytest.raises(ValueError, match="blank.txt: it has no words"):
         PlainText(file, write(tmp_path / "blank.txt", ["", " "])).prepare_data()
     assert PlainText(file, file)._splits() == ["train", "val"]
     with pytest.raises(ValueError, match="there is no test text: give test= a file"):

@@ -118,7 +118,7 @@ def test_the_official_files_of_cbt(tmp_path):
             "1 A .\n2 B XXXXX\tC\n",
             "line 2: expected a query, its answer, nothing, and candidates between tabs; got 2 fields",
         ),
-        ("1 A .\n2 B .\n", "ends in the middle of a question, after line 2 of it"),
+        ("1 A .\n2 B .\n", "ends in the middle of a question, after its line 2"),
     ],
 )
 def test_damaged_files_of_cbt(tmp_path, text, message):
@@ -215,7 +215,7 @@ def test_mistakes_in_own_files(tmp_path):
     ):
         Cloze("a.jsonl", val="a.jsonl", root=str(tmp_path)).prepare_data()
     json_lines(tmp_path / "b.jsonl", [{**OWN[0], "query": BLANK, "answer": "Zog"}])
-    message = r"b.jsonl: there is no question to learn from in it \(1 have an answer that is not in the document\)"
+    message = r"b.jsonl: it has no question to learn from \(1 have an answer that is not in the document\)"
     with pytest.raises(ValueError, match=message):
         Cloze("b.jsonl", val="b.jsonl", root=str(tmp_path)).prepare_data()
     with pytest.raises(ValueError, match="there is no test set: give test= a file"):

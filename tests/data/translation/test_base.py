@@ -194,10 +194,10 @@ def test_bad_arguments(arguments, message):
 
 
 def test_missing_root(monkeypatch):
-    with pytest.raises(FileNotFoundError, match="root names the folder /nowhere, which does not exist; correct it"):
+    with pytest.raises(FileNotFoundError, match="root is the folder /nowhere, which does not exist; correct it"):
         Multi30k(root="/nowhere").prepare_data()
     monkeypatch.setenv("ZOO_DATA", "/nowhere/else")
-    with pytest.raises(FileNotFoundError, match="ZOO_DATA names the folder /nowhere/else, which does not exist"):
+    with pytest.raises(FileNotFoundError, match="ZOO_DATA is the folder /nowhere/else, which does not exist"):
         Tatoeba().prepare_data()
 
 
@@ -340,7 +340,7 @@ def test_multi30k_without_data_or_network(multi30k, monkeypatch):
     message = str(caught.value)
     assert "no file tok/train.lc.norm.tok.cs" in message and str(multi30k / "multi30k") in message
     assert "data/task1/tok/train.lc.norm.tok.cs: no network" in message
-    assert "Pass root= or set ZOO_DATA to the folder that holds multi30k/, or run once on a machine with a" in message
+    assert "Pass root= or set ZOO_DATA to the folder with multi30k/, or run once on a machine with a" in message
 
 
 def test_multi30k_is_downloaded_once(multi30k, tmp_path, monkeypatch):

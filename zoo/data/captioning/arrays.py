@@ -1,4 +1,4 @@
-"""Tokenised captions of images in memory-mapped files, and the batches made of them."""
+"""Tokenised captions in memory-mapped files, and the batches made from them."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from zoo.data.common.cache import appearing_when_complete, is_intact
 from zoo.data.common.loaders import BatchStream
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
 
-_CHUNK = 1024  # images whose captions are tokenised at a time
+_CHUNK = 1024  # images whose captions are tokenised together
 _PUNCTUATION = frozenset(".,:;!?-–—…'\"`´‘’“”()[]{}")
 _SIDED = re.compile(r"\b(?:left|right)\b", re.IGNORECASE)
 
@@ -28,7 +28,7 @@ class Record(NamedTuple):
 
     Attributes:
         image: name of the image in the data set.
-        captions: as they are in the data set.
+        captions: as in the data set.
     """
 
     image: str
@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _splitter() -> Tokenizer:
-    """Splits text into words; knows none."""
+    """Splits text into words; has no vocabulary."""
     return Tokenizer.train([], "word_punct")
 
 
@@ -47,17 +47,17 @@ def _spoken(word: str) -> str:
 
 
 def without_punctuation(caption: str) -> str:
-    """The words of a caption, punctuation marks left out, as they are when captions are scored."""
+    """The words of a caption without punctuation marks, as in scoring."""
     return " ".join(filter(None, map(_spoken, caption.split())))
 
 
 class CaptionEncoding(NamedTuple):
-    """How captions become numbers.
+    """How captions are turned into ids.
 
     Attributes:
         tokenizer: gives the word ids.
         keep_punctuation: punctuation marks are words.
-        max_words: words of a caption behind so many are dropped.
+        max_words: captions are cut after this many words.
     """
 
     tokenizer: Tokenizer
@@ -70,8 +70,8 @@ class CaptionEncoding(NamedTuple):
         return self.tokenizer.encode(text)[: self.max_words]
 
 
-def pad_captions(captions: Sequence[Sequence[Sequence[int] | np.ndarray]]) -> tuple[Tensor, Tensor]:
-    """Adds BOS and EOS to the captions of `N` images and pads them, also with missing captions.
+def pad_captions(captions: Sequence[Sequence[Sequence[int]]]) -> tuple[Tensor, Tensor]:
+    """Adds BOS and EOS to the captions of `N` images and pads them, with all-PAD rows for missing captions.
 
     Args:
         captions: word ids (lists or integer arrays) of each caption of each image.
@@ -95,10 +95,10 @@ class CaptionArrays:
     """Images with tokenised captions, read from the folder that `build` wrote.
 
     Args:
-        folder: where they are.
-        images: pixels or features of the images, in the order of `read_names(folder)`; None for the captions alone.
-        captions_per_image: captions of an image in a batch, if it has so many.
-        flip: probability that an image is mirrored in training; never one with the word left or right in a caption.
+        folder: that folder.
+        images: source of the images' pixels or features, in the order of `read_names(folder)`.
+        captions_per_image: maximum number of captions per image in a batch.
+        flip: probability that an image is mirrored in training; never if a caption contains the word left or right.
         seed: selects which images are mirrored in an epoch and which captions are drawn.
 
     Attributes:
@@ -132,7 +132,7 @@ class CaptionArrays:
         return self.texts
 
     def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Words of the longest caption of the images `index`, (N,) int64, twice."""
+        """Length of the longest caption of the images `index`, (N,) int64, twice."""
         rows = self._lengths.rows(index)
         longest = np.fromiter((row.max(initial=0) for row in rows), np.int64, len(rows))
         return longest, longest
@@ -141,9 +141,9 @@ class CaptionArrays:
         """The images `index` as one batch.
 
         Args:
-            index: (N,) numbers of images.
-            epoch: of the training data: images are mirrored, and captions drawn where an image has too many, depending
-                on nothing but the seed, the epoch and the image; None: the first captions, nothing mirrored.
+                index: (N,) indices of images.
+                epoch: epoch of the training data: mirroring, and the captions drawn if an image has too many, depend
+                    only on the seed, the epoch and the image; None: the first captions, no mirroring.
         """
         if self._images is None:
             raise ValueError("there are no batches of captions alone; give CaptionArrays the images too")
@@ -185,15 +185,15 @@ class CaptionArrays:
         """Tokenises `records` into `folder`, which appears only when it is complete.
 
         Args:
-            folder: where to write; nothing is done if it is there, intact.
-            records: images and captions, read once.
-            encoding: how captions become numbers.
-            source: what to call them in messages.
-            training: leave out captions without words, and images without other captions; else their captions are
-                kept as references.
+                folder: target; nothing is done if it already exists and is intact.
+                records: images and captions, read once.
+                encoding: how captions are turned into ids.
+                source: name of the data in messages.
+                training: leave out captions without words, and images without any other captions; else their captions
+                    are kept as references.
 
         Raises:
-            ValueError: there is nothing left.
+            ValueError: nothing is left.
         """
         if is_intact(folder):
             return
@@ -219,7 +219,7 @@ def _write(folder: Path, records: Iterable[Record], encoding: CaptionEncoding, s
         words.close()
         lengths.close()
     if not names:
-        raise ValueError(f"{source}: there is no image with a caption in it")
+        raise ValueError(f"{source}: it has no image with a caption")
     np.array(sided, np.bool_).tofile(folder / "sided")
     (folder / "names.json").write_text(json.dumps(names))
     if not training:
@@ -229,12 +229,12 @@ def _write(folder: Path, records: Iterable[Record], encoding: CaptionEncoding, s
 
 
 def read_names(folder: Path) -> list[str]:
-    """Names of the images that `CaptionArrays.build` wrote to `folder`, in the order of their numbers."""
+    """Names of the images that `CaptionArrays.build` wrote to `folder`, by index."""
     return json.loads((folder / "names.json").read_text())
 
 
-class CaptionStream(BatchStream[CaptionArrays]):
-    """Training batches of images: which captions are drawn, and which images mirrored, changes from epoch to epoch."""
+class CaptionStream(BatchStream):
+    """Training batches of images; the captions drawn and the images mirrored change from epoch to epoch."""
 
     def _batch(self, index: np.ndarray, epoch: int) -> CaptionBatch:
         return self.arrays.batch(index, epoch)

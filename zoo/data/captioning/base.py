@@ -1,4 +1,4 @@
-"""What every data module of images with captions shares: tokenizer, transform, cache, features, loaders."""
+"""What all data modules of images with captions share: tokenizer, transform, cache, features, loaders."""
 
 import json
 import logging
@@ -33,8 +33,8 @@ from zoo.data.common.loaders import SortedLoader, TrainLoader
 from zoo.text import Tokenizer
 from zoo.vision.images import ImageError, ImageTransform, check_header
 
-_FORMAT = 2  # part of every cache key: raise it when tokenisation, the transform or the files change
-_CHUNK = 32  # images at a time that are decoded, or given to the encoder, for the cache
+_FORMAT = 2  # part of every cache key: increase it when tokenisation, the transform or the files change
+_CHUNK = 32  # images that are decoded or encoded together for the cache
 _LISTED = 5  # names in a warning
 
 log = logging.getLogger(__name__)
@@ -43,39 +43,39 @@ log = logging.getLogger(__name__)
 class CaptionData(DataModule):
     """Base class of the data sets of images with captions.
 
-    A subclass gives the `records` of each split, the `images` of them and a `signature` of what they depend on. Images
-    that are missing, damaged (as far as `check_images` sees) or without caption are listed and left out.
+    A subclass implements the `records` of each split, their `images`, and a `signature` of what they depend on. Images
+    that are missing, damaged (as far as `check_images` detects) or without caption are listed and left out.
 
-    The image transform and the tokenizer are those of the model, where it has them (`model.transform`,
-    `model.tokenizer`). Where its encoder is frozen when a loader is made (`model.feature_key()` is not None), batches
-    hold its features, which are computed once (`model.extract_features`).
+    The image transform and the tokenizer are the model's, if it has them (`model.transform`, `model.tokenizer`). If its
+    encoder is frozen when a loader is made (`model.feature_key()` is not None), batches hold its features, which are
+    computed once (`model.extract_features`).
 
     Args:
-        root: folder that holds the data; else the environment's `ZOO_DATA`.
+        root: folder of the data; else the environment variable `ZOO_DATA`.
         cache_dir: folder for tokenizers, tokenised captions and features; else `ZOO_CACHE`, else
             `~/.cache/attention-zoo`.
-        vocab_size: most words in the vocabulary.
-        min_frequency: words seen less often in training become UNK.
-        keep_punctuation: punctuation marks are words; else they are dropped from captions, as they are in scores.
-        batch_size: images a batch and process.
-        captions_per_image: captions of an image in a batch. Where it has more, some are drawn for each epoch.
-        max_words: training captions are cut to so many words; None never cuts.
-        extend_vocabulary: so many words are added to the vocabulary of a pretrained model when a training begins: the
-            most frequent ones of the training captions that it lacks, of those seen `min_frequency` times; 0 for none.
-        flip: probability that an image is mirrored in training; never one with the word left or right in a caption.
-        size: pixels of a side of the images, if the model has no transform.
-        resize: "squash" the whole frame to a square, or "crop" the middle of it, if the model has no transform.
-        check_images: before training look at the "header" of each image, or "decode" it, which finds all damage and
-            takes as long as an epoch of reading.
+        vocab_size: maximum number of words in the vocabulary.
+        min_frequency: words less frequent in training become UNK.
+        keep_punctuation: punctuation marks are words; else they are dropped from captions, as in scoring.
+        batch_size: images per batch and process.
+        captions_per_image: captions per image in a batch. If it has more, some are drawn in each epoch.
+        max_words: training captions are cut after this many words; None: never.
+            extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
+                frequent unknown words of the training captions, seen at least `min_frequency` times; 0 for none.
+            flip: probability that an image is mirrored in training; never if a caption contains the word left or right.
+        size: side of the images in pixels, if the model has no transform.
+        resize: "squash" the whole frame to a square, or "crop" its centre, if the model has no transform.
+            check_images: before training read the "header" of each image, or "decode" it, which finds all damage and
+                takes as long as reading an epoch.
         cache_features: store the features of a frozen encoder.
         cache_pixels: store decoded images: 150 kB each at size 224.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
-        num_workers: processes that load batches ahead.
-        seed: order of the images, captions drawn, images mirrored.
+        num_workers: worker processes that load batches.
+        seed: seed for the order of the images, the captions drawn and the images mirrored.
 
     Attributes:
         test_names: names of the test sets.
-        tokenizer: set by `setup`: that of the model, if it has one, else of kind "word_punct", lowercase.
+        tokenizer: set by `setup`: the model's, if it has one, else one of kind "word_punct", lowercase.
     """
 
     task = "captioning"
@@ -128,7 +128,7 @@ class CaptionData(DataModule):
         self._own_transform = ImageTransform(size, resize)
         self.tokenizer: Tokenizer | None = None
 
-    # What a data set must give
+    # To be implemented by a data set
 
     def signature(self, split: Split) -> list[object]:
         """What `records(split)` and their images depend on: JSON-able values and file paths."""
@@ -143,17 +143,17 @@ class CaptionData(DataModule):
         raise NotImplementedError
 
     def source(self, split: Split) -> str:
-        """What messages call a split, best its file."""
+        """Name of a split in messages, preferably its file."""
         return f"the {split} captions"
 
     def locate(self, name: str) -> Path:
-        """A file that a model names, such as ready weights of its encoder.
+        """A file that a model names, such as pretrained weights of its encoder.
 
         Args:
-            name: a path as it is, or one below the root (`root`, else `ZOO_DATA`) or the folder captioning there.
+            name: a path, taken as given or relative to the root (`root`, else `ZOO_DATA`) or to its folder captioning.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: no such file.
         """
         path, root = Path(name).expanduser(), data_root(self.root)
         paths = [path, *([] if root is None else [root / path, root / "captioning" / path])]
@@ -163,17 +163,17 @@ class CaptionData(DataModule):
         raise FileNotFoundError(f"there is no file {' nor '.join(map(str, paths))}; correct the name, or pass root=")
 
     def training_captions(self) -> list[list[list[int]]]:
-        """Token ids of all captions of each training image, EOS at the end, after `setup`; for rewards."""
-        return CaptionArrays(self._folder("train", self._ready(self.tokenizer, "tokenizer")), None, 1).captions()
+        """Token ids of all captions of each training image, with EOS, after `setup`; for rewards."""
+        return CaptionArrays(self._folder("train", self.tokenizer), None, 1).captions()
 
     def without_captions(self) -> list[str]:
-        """Images of no split: those that no caption names."""
+        """Images that no caption names."""
         return []
 
-    # What Lightning calls
+    # Called by Lightning
 
     def prepare_data(self) -> None:
-        """Checks the images, learns the tokenizer and tokenises the captions, each only if it is not in the cache."""
+        """Checks the images, learns the tokenizer and tokenises the captions, unless they are in the cache."""
         if unused := self.without_captions():
             log.warning(f"{len(unused):,} images have no caption and are left out: {_listed(unused)}")
         for split in self._splits():
@@ -188,7 +188,7 @@ class CaptionData(DataModule):
             self._report_unknown(train.unknown(), train.tokens)
 
     def setup(self, stage: str) -> None:
-        """Finds what `prepare_data` made; afterwards `tokenizer` is set."""
+        """Opens the files of `prepare_data`; afterwards `tokenizer` is set."""
         self.tokenizer = self._tokenizer()
         self._adapt_model(stage)
         splits: dict[str, list[Split]] = {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}
@@ -213,7 +213,7 @@ class CaptionData(DataModule):
         return self._eval_loader("val")
 
     def test_dataloader(self) -> list[SortedLoader]:
-        """One loader for each of `test_names`."""
+        """One loader per name in `test_names`."""
         return [self._eval_loader("test")]
 
     # Helpers
@@ -233,12 +233,12 @@ class CaptionData(DataModule):
                 yield Record(record.image, [caption for caption in record.captions if caption.strip()])
 
     def _unusable(self, split: Split) -> dict[str, Any]:
-        """Names of the images without caption and of those that are missing; name and fault of the damaged ones."""
+        """Names of the images without caption and of the missing ones; name and fault of the damaged ones."""
         key = fingerprint(_FORMAT, self.signature(split), split, self.check_images)
         return json.loads(cached_text(self.cache / "images" / f"{key}.json", lambda: json.dumps(self._checked(split))))
 
     def _checked(self, split: Split) -> dict[str, Any]:
-        """What `_unusable` gives, found by looking at each image."""
+        """Computes `_unusable` by looking at each image."""
         files = self.images(split)
         uncaptioned, missing, damaged, usable = [], [], {}, 0
         for image, captions in tqdm(self.records(split), desc=f"Checking {split} images", unit="img", disable=None):
@@ -274,14 +274,13 @@ class CaptionData(DataModule):
         if names := unusable["uncaptioned"]:
             log.warning(f"{len(names):,} {split} images have no caption and are left out: {_listed(names)}")
         if names := unusable["missing"]:
-            log.warning(f"{len(names):,} {split} images have captions but are not there: {_listed(names)}")
+            log.warning(f"{len(names):,} {split} images have captions but do not exist: {_listed(names)}")
         if faults := unusable["damaged"]:
             listed = _listed(list(faults.values()), "; ")
             log.warning(f"{len(faults):,} {split} images cannot be used and are left out: {listed}")
 
     def _tokenizer(self) -> Tokenizer:
-        """That of a pretrained model, with the words of `extend_vocabulary`, as its weights mean nothing with others;
-        else learnt from the training captions."""
+        """The model's tokenizer with the words of `extend_vocabulary`; without one, learnt from the captions."""
         tokenizer = self._of_model("tokenizer")
         if tokenizer is not None and not self._adds_words():
             return tokenizer
@@ -296,7 +295,7 @@ class CaptionData(DataModule):
         )
 
     def _captions(self) -> Iterator[str]:
-        """All training captions, punctuation marks left out if they are no words."""
+        """All training captions, without punctuation marks unless they are words."""
         captions = (caption for record in self._usable("train") for caption in record.captions)
         return captions if self.keep_punctuation else map(without_punctuation, captions)
 
@@ -343,8 +342,8 @@ class CaptionData(DataModule):
         return StoredImages(folder)
 
     def _build_features(self, split: Split, images: BatchImages, count: int, folders: Sequence[Path]) -> None:
-        """Runs the encoder. In `setup` the model would not have all its weights yet, nor be on its device."""
-        model = self._model
+        """Runs the encoder. In `setup` the model would not yet have all its weights, nor be on its device."""
+        model = self.trainer.lightning_module
         was_training = {module: module.training for module in model.modules()}
         model.eval()
         try:
@@ -356,7 +355,7 @@ class CaptionData(DataModule):
                 module.training = training
 
     def _builds(self) -> bool:
-        """One process of each machine, as they may have no disk in common."""
+        """Whether this process prepares data: one per machine, as machines may not share a disk."""
         return self.trainer is None or self.trainer.local_rank == 0
 
     def _wait(self) -> None:

@@ -1,4 +1,4 @@
-"""What the images of a batch are: decoded pixels, or rows of a memory-mapped file (pixels or features) made once."""
+"""The images of a batch: decoded pixels, or rows of a memory-mapped file (pixels or features) computed once."""
 
 import json
 import mmap
@@ -27,23 +27,23 @@ _META, _VALUES, _PARTIAL, _PROGRESS, _LOCK = "meta.json", "values", "partial", "
 
 
 class BatchImages(Protocol):
-    """Where a batch gets its images from; an `index` is an array of image numbers, (N,)."""
+    """Source of a batch's images; an `index` is an array of image indices, (N,)."""
 
     def get(self, index: np.ndarray, flips: np.ndarray) -> Tensor:
         """The images `index`, those with `flips`, (N,) bool, mirrored."""
         ...
 
     def release(self) -> None:
-        """Lets the system drop the pages read so far."""
+        """Releases the pages read so far."""
 
 
 class DecodedImages:
-    """Images decoded when they are needed.
+    """Images that are decoded when needed.
 
     Args:
         files: image files.
-        names: their names, in the order of the image numbers.
-        transform: how they become pixels.
+        names: their names, by image index.
+        transform: transform to pixels.
     """
 
     def __init__(self, files: ImageFiles, names: Sequence[str], transform: ImageTransform) -> None:
@@ -62,7 +62,7 @@ class DecodedImages:
         return _mirrored(torch.stack(pixels), flips)
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no memory is held."""
 
 
 class StoredImages:
@@ -70,7 +70,7 @@ class StoredImages:
 
     Args:
         folder: written by `build_rows`.
-        flipped: the same for the mirrored images, where a row cannot be mirrored itself.
+        flipped: the same for the mirrored images, if a row cannot be mirrored itself.
     """
 
     def __init__(self, folder: Path, flipped: Path | None = None) -> None:
@@ -90,7 +90,7 @@ class StoredImages:
         return torch.from_numpy(rows)
 
     def release(self) -> None:
-        """Lets the system drop the pages read so far."""
+        """Releases the pages read so far."""
         self._rows.release()
         if self._flipped is not None:
             self._flipped.release()
@@ -117,13 +117,13 @@ class StoredRows:
         return self._values[index]
 
     def release(self) -> None:
-        """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
+        """Releases the pages read so far, which would otherwise count as this process's memory."""
         if hasattr(self._map, "madvise"):  # not on every system
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
 def is_complete(folder: Path, count: int) -> bool:
-    """Whether `folder` holds `count` rows, intact; said in one line if they are damaged."""
+    """Whether `folder` holds `count` intact rows; logs one line if they are damaged."""
     if not (folder / _VALUES).exists() or not is_intact(folder):
         return False
     return (folder / _VALUES).stat().st_size == count * _row_bytes(json.loads((folder / _META).read_text()))
@@ -132,14 +132,14 @@ def is_complete(folder: Path, count: int) -> bool:
 def build_rows(
     folder: Path, count: int, rows: Callable[[np.ndarray], np.ndarray], chunk: int, description: str
 ) -> None:
-    """Computes `count` rows into a file; what an interrupted run has done is kept, and done by no other again.
+    """Computes `count` rows into a file; continues an interrupted run, and excludes other processes.
 
     Args:
-        folder: where to write; nothing is done if it is complete.
+        folder: target; nothing is done if it is complete.
         count: number of rows, at least 1.
-        rows: gives the rows of some numbers, (chunk,) -> (chunk, ...), always of the same shape and type.
-        chunk: numbers at a time.
-        description: what the progress bar says.
+        rows: computes rows by index, (chunk,) -> (chunk, ...), always of the same shape and dtype.
+        chunk: rows per call.
+        description: text of the progress bar.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / _LOCK):
@@ -162,7 +162,7 @@ def build_rows(
                     write_atomically(folder / _META, json.dumps(meta))
                 file.write(values.data)
                 file.flush()
-                os.fsync(file.fileno())  # the progress must never be ahead of the rows
+                os.fsync(file.fileno())  # the recorded progress must never be ahead of the rows
                 done += len(index)
                 write_atomically(folder / _PROGRESS, str(done))
                 progress.update(len(index))
@@ -172,7 +172,7 @@ def build_rows(
 
 
 def _done(folder: Path, count: int) -> int:
-    """Rows that an interrupted run has written."""
+    """Number of rows that an interrupted run has written."""
     try:
         meta = json.loads((folder / _META).read_text())
         done = int((folder / _PROGRESS).read_text())
@@ -188,7 +188,7 @@ def _row_bytes(meta: dict) -> int:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keeps other processes out; the lock of one that dies is gone."""
+    """Excludes other processes; the lock of a process that dies is released."""
     with path.open("wb") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -198,13 +198,13 @@ def _locked(path: Path) -> Iterator[None]:
 def feature_rows(
     images: BatchImages, extract: Callable[[Tensor], Tensor], device: torch.device, flipped: bool
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """What `build_rows` needs to store the features of images.
+    """Arguments of `build_rows` that store the features of images.
 
     Args:
         images: their pixels.
         extract: (B, 3, S, S) uint8 -> (B, L, D) floating point.
-        device: where `extract` wants the pixels.
-        flipped: of the mirrored images.
+        device: device of the pixels given to `extract`.
+        flipped: store those of the mirrored images.
     """
 
     def rows(index: np.ndarray) -> np.ndarray:

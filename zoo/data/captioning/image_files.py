@@ -1,4 +1,4 @@
-"""Image files where they lie: in a folder, or in tar archives that are read without being unpacked."""
+"""Image files in a folder, or in tar archives that are read without unpacking."""
 
 import io
 import os
@@ -14,21 +14,19 @@ from zoo.vision.images import ImageError, open_file, open_image
 
 
 class ImageFiles(Protocol):
-    """Image files by name. They are opened anew each time, so that processes do not disturb one another."""
+    """Image files by name. Each access opens them again, so that processes do not disturb one another."""
 
     def __contains__(self, image: str) -> bool: ...
 
     def open(self, image: str) -> BinaryIO:
-        """The file of an image, to be read; an `ImageError` if that cannot be."""
-        ...
+        """Opens the file of an image for reading; raises `ImageError` if that fails."""
 
     def where(self, image: str) -> str:
-        """What messages call the image."""
-        ...
+        """Name of the image in messages."""
 
 
 def decode(files: ImageFiles, image: str) -> PIL.Image.Image:
-    """An image, upright and RGB; an `ImageError` that names the file if it is damaged."""
+    """An image, upright and RGB; raises `ImageError` with the file's name if it is damaged."""
     with files.open(image) as file:
         return open_image(file.read(), files.where(image))
 
@@ -37,7 +35,7 @@ class FolderImages:
     """Images in folders; the name is the path below one of them.
 
     Args:
-        folders: the first one that has the file is taken.
+        folders: searched in order; the first that has the file is used.
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
@@ -46,7 +44,7 @@ class FolderImages:
     def __contains__(self, image: str) -> bool:
         try:
             return self._path(image).is_file()
-        except (OSError, ValueError):  # too long for a name, or no name at all
+        except (OSError, ValueError):  # too long for a file name, or not a file name
             return False
 
     def open(self, image: str) -> BinaryIO:
@@ -61,13 +59,13 @@ class FolderImages:
 
 
 class TarImages:
-    """Images in plain tar archives; the name is the one they have there.
+    """Images in uncompressed tar archives; names are those in the archive.
 
     Args:
-        paths: the archives; their tables of contents are read at once.
+        paths: the archives; their tables of contents are read immediately.
 
     Raises:
-        ValueError: a file is no tar archive, a compressed one, or a damaged one.
+        ValueError: a file is not a tar archive, is compressed or is damaged.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -90,7 +88,7 @@ class TarImages:
             archive.seek(offset)
             content = archive.read(size)
         if len(content) < size:
-            raise ImageError(f"{self.where(image)}: the archive ends within this file; copy it anew")
+            raise ImageError(f"{self.where(image)}: the archive ends within this file; copy it again")
         return io.BytesIO(content)
 
     def where(self, image: str) -> str:
@@ -99,7 +97,7 @@ class TarImages:
 
 
 def state_of(folder: Path) -> str:
-    """A short hash of the names and the state of all files below a folder, those behind links too."""
+    """A short hash of the names and the state of all files below a folder, including linked ones."""
     seen: set[tuple[int, int]] = set()
 
     def walk(directory: str) -> list[tuple[str, tuple[int, ...]]]:
@@ -111,7 +109,7 @@ def state_of(folder: Path) -> str:
             for entry in entries:
                 if entry.is_dir():
                     found += walk(entry.path)
-                else:  # a link to nothing counts as it is
+                else:  # a broken link is hashed as a link
                     found.append(
                         (
                             os.path.relpath(entry.path, folder),

@@ -18,10 +18,10 @@ _SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", 
 
 
 class _PublishedCaptions(Published, CaptionData):
-    """A published data set of images with captions, found below the root; it has no address to be downloaded from.
+    """A published data set of images with captions, found below the root; it cannot be downloaded automatically.
 
     Attributes:
-        image_folders: what the folder of images may be called; the first that exists, beside the captions, is taken.
+        image_folders: possible names of the image folder next to the captions; the first that exists is used.
     """
 
     places = ("{}", "captioning/{}", "captioning", "")
@@ -44,7 +44,7 @@ class _PublishedCaptions(Published, CaptionData):
                 return captions.parent / name
         folders = ", ".join(self.image_folders)
         raise FileNotFoundError(
-            f"{type(self).__name__}: there is no folder of images beside {captions}; put them into {folders}"
+            f"{type(self).__name__}: there is no folder of images next to {captions}; put them into {folders}"
         )
 
     @cached_property
@@ -57,10 +57,10 @@ class Flickr8k(_PublishedCaptions):
 
     Two forms are read:
 
-    - `captions.tsv` (columns image, split, caption_id, caption) and beside it plain archives `train-*.tar` (or
-      `train.tar`), `val.tar`, `test.tar` of the images, which are not unpacked;
-    - the authors' files: `Flickr8k.token.txt`, `Flickr_8k.{train,dev,test}Images.txt`, and the images in a folder
-      `Flicker8k_Dataset` (or `Images`) beside them.
+    - `captions.tsv` (columns image, split, caption_id, caption) with uncompressed archives of the images, `train-*.tar`
+      (or `train.tar`), `val.tar`, `test.tar`, next to it, which are not unpacked;
+    - the authors' files: `Flickr8k.token.txt`, `Flickr_8k.{train,dev,test}Images.txt`, with the images in a folder
+      `Flicker8k_Dataset` (or `Images`) next to them.
 
     Args:
         **options: see `CaptionData`.
@@ -120,9 +120,7 @@ class Flickr8k(_PublishedCaptions):
 
 
 class _Karpathy(_PublishedCaptions):
-    """A data set with the captions and the split of Karpathy and Fei-Fei 2015, `dataset_<name>.json`; "restval" is
-    training.
-    """
+    """A data set with captions and split of Karpathy and Fei-Fei 2015, `dataset_<name>.json`; "restval" is training."""
 
     def files(self, split: Split) -> list[str]:
         return [f"dataset_{self.folder}.json"]
@@ -132,7 +130,7 @@ class _Karpathy(_PublishedCaptions):
 
     @cached_property
     def _records(self) -> dict[Split, list[Record]]:
-        """Only this little of the file is kept."""
+        """Keeps only the needed part of the file."""
         path = self.path(self.files("train")[0])
         records: dict[Split, list[Record]] = {"train": [], "val": [], "test": []}
         try:
@@ -141,7 +139,7 @@ class _Karpathy(_PublishedCaptions):
                 split = "train" if image["split"] == "restval" else image["split"]
                 records[split].append(Record(name, [sentence["raw"] for sentence in image["sentences"]]))
         except json.JSONDecodeError as error:
-            raise ValueError(f"{path}: not JSON ({error}); copy the file anew") from error
+            raise ValueError(f"{path}: not JSON ({error}); copy the file again") from error
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path}: expected images with filename, split (train, restval, val or test) and sentences with raw; "
@@ -151,7 +149,7 @@ class _Karpathy(_PublishedCaptions):
 
     def _advice(self, name: str) -> str:
         return (
-            f"{name} with the images beside it in {' or '.join(self.image_folders)}. It is in caption_datasets.zip of "
+            f"{name} with the images next to it in {' or '.join(self.image_folders)}. It is in caption_datasets.zip of "
             "https://cs.stanford.edu/people/karpathy/deepimagesent/"
         )
 
@@ -159,7 +157,7 @@ class _Karpathy(_PublishedCaptions):
 class Flickr30k(_Karpathy):
     """Flickr30k: 29,000 / 1,014 / 1,000 photos with five captions each (Young et al. 2014), Karpathy's split.
 
-    Read from `dataset_flickr30k.json` and the folder `flickr30k-images` (or `images`) beside it.
+    Read from `dataset_flickr30k.json` and the folder `flickr30k-images` (or `images`) next to it.
 
     Args:
         **options: see `CaptionData`.
@@ -175,7 +173,7 @@ class Flickr30k(_Karpathy):
 class COCO(_Karpathy):
     """COCO 2014: 113,287 / 5,000 / 5,000 photos with five captions or more each (Lin et al. 2014), Karpathy's split.
 
-    Read from `dataset_coco.json` and the folders `train2014` and `val2014` beside it, or in `images` beside it.
+    Read from `dataset_coco.json` and the folders `train2014` and `val2014` next to it, or in `images` next to it.
 
     Args:
         **options: see `CaptionData`.
@@ -197,7 +195,7 @@ class COCO(_Karpathy):
         found = [path for path in paths if path.is_dir()]
         if not found:
             raise FileNotFoundError(
-                f"{type(self).__name__}: there is no folder train2014 or val2014 beside {captions}, nor in images "
+                f"{type(self).__name__}: there is no folder train2014 or val2014 next to {captions}, nor in images "
                 "beside it"
             )
         return found
@@ -208,20 +206,20 @@ class COCO(_Karpathy):
 
 
 class ImageCaptions(CaptionData):
-    """Your own images: a folder, and a tab-separated table with the columns image, caption and, if you like, split.
+    """Your own images: a folder, and a tab-separated table with the columns image, caption and, optionally, split.
 
-    The first line of the table names the columns; there is no quoting. An image is named by its path below the folder
-    and has as many lines as it has captions. The split is train, val or test. Without that column some of the images
-    are held out, the same ones each time.
+    The first line of the table names the columns; there is no quoting. An image is named by its path relative to the
+    folder and has one line per caption. The split is train, val or test. Without that column a fixed part of the images
+    is held out.
 
     Args:
         folder: the images, also in folders below it.
         captions: the table, which can be .gz or .xz.
         val_fraction: share of the images held out for validation, if there is no column split.
         test_fraction: share held out for the test; 0 for none.
-        split_seed: selects what is held out.
+        split_seed: selects the images that are held out.
         encoding: of the table.
-        **options: see `CaptionData`; relative paths are looked for in `root` (else `ZOO_DATA`), if there is one.
+        **options: see `CaptionData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
 
     def __init__(
@@ -251,8 +249,8 @@ class ImageCaptions(CaptionData):
     def records(self, split: Split) -> Iterator[Record]:
         if not self._records[split]:
             raise ValueError(
-                f"{self._table}: there is no {split} image; give some lines the split {split}, or leave the column out "
-                f"(and {split}_fraction above 0) to have some images held out"
+                f"{self._table}: there is no {split} image; give some lines the split {split}, or remove the column "
+                f"(and {split}_fraction above 0) to hold out some images"
             )
         return iter(self._records[split])
 
@@ -279,10 +277,10 @@ class ImageCaptions(CaptionData):
 
     @cached_property
     def _names(self) -> list[str]:
-        """Paths below the folder of what is called like an image."""
+        """Relative paths of all files with an image's extension."""
         paths = sorted(path for path in self._images.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
         if not paths:
-            raise ValueError(f"{self._images} holds no image (no file {', '.join(sorted(_SUFFIXES))})")
+            raise ValueError(f"{self._images} has no image (no file {', '.join(sorted(_SUFFIXES))})")
         return [path.relative_to(self._images).as_posix() for path in paths]
 
     @cached_property
@@ -311,8 +309,8 @@ class ImageCaptions(CaptionData):
             records[splits[image]].append(Record(image, texts))
         return records
 
-    def _held_out(self, images: list[str]) -> dict[str, Split]:
-        """Of few images at least one is held out, so the share is one of the number and not a probability."""
+    def _held_out(self, images: list[str]) -> dict[str, str]:
+        """Holds out at least one of few images: a share of their number, not a probability."""
         order = sorted(images, key=lambda image: draw(image, self.split_seed))
         counts = [
             max(1, round(share * len(images))) if share else 0 for share in (self.val_fraction, self.test_fraction)

@@ -18,7 +18,7 @@ from zoo.data.common.cache import appearing_when_complete, is_intact
 from zoo.text import UNK, Tokenizer
 from zoo.text.sentences import split_sentences
 
-_CHUNK = 1024  # examples tokenised at a time
+_CHUNK = 1024  # examples tokenised together
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +27,10 @@ class Example(NamedTuple):
     """A text with its labels.
 
     Attributes:
-        text: as it is in the corpus.
+        text: as in the corpus.
         text2: the second text of a pair; None if there are no pairs.
-        labels: names of its labels: exactly one, or any number if a text can have several.
-        score: a number that it has beside them, if it has one.
+        labels: names of its labels: exactly one, or any number for multi-label data.
+        score: an additional number, if it has one.
     """
 
     text: str
@@ -40,23 +40,23 @@ class Example(NamedTuple):
 
 
 def quoted(names: Iterable[str]) -> str:
-    """Names for a message: in quotes, the first twenty of them."""
+    """At most twenty quoted names, for a message."""
     listed = list(map(repr, names))
     return ", ".join(listed[:20] + ["..."] * (len(listed) > 20))
 
 
 class Encoding(NamedTuple):
-    """How examples become numbers.
+    """How examples are turned into ids.
 
     Attributes:
         tokenizer: gives the word ids.
-        label_ids: number of each label name.
-        structure: "document" keeps the sentences apart, "text" does not.
+        label_ids: id of each label name.
+        structure: "document" keeps the sentences separate, "text" does not.
         pair: examples have two texts.
-        multi_label: a text can have any number of labels, not exactly one.
-        max_words: words of a text behind so many are dropped.
-        max_sentences: sentences of a document behind so many are dropped.
-        scored: the scores of the examples are kept; of texts only.
+        multi_label: a text may have any number of labels.
+            max_words: texts are cut after this many words.
+            max_sentences: documents are cut after this many sentences.
+        scored: keep the scores of the examples; for texts only.
     """
 
     tokenizer: Tokenizer
@@ -73,7 +73,7 @@ class Encoding(NamedTuple):
         return self.tokenizer.encode(text)[: self.max_words]
 
     def sentences(self, text: str) -> tuple[list[int], list[int]]:
-        """Word ids of a document, and the number of words of each of its sentences, at least 1."""
+        """Word ids of a document, and the number of words in each of its sentences, at least 1."""
         sentences = [ids for ids in self.tokenizer.encode_batch(split_sentences(self.tokenizer.clean(text))) if ids][
             : self.max_sentences
         ]
@@ -87,7 +87,7 @@ class Encoding(NamedTuple):
         unknown = next((name for name in names if name not in self.label_ids), None)
         if unknown is not None:
             raise ValueError(
-                f"{source}: label {unknown!r} is none of those of the training text, {quoted(self.label_ids)}"
+                f"{source}: label {unknown!r} is not in the training text, which has {quoted(self.label_ids)}"
             )
         if not self.multi_label and len(names) != 1:
             raise ValueError(f"{source}: expected exactly one label for each text; got {list(names)}")
@@ -103,7 +103,7 @@ class LabeledArrays:
         texts: number of texts, two for each pair.
     """
 
-    special = 0  # nothing is added to a text
+    special = 0  # no tokens are added to a text
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -124,16 +124,16 @@ class LabeledArrays:
         return self._size
 
     def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Words of the first and of the second text of the examples `index`, (N,) int32; the same if there is one."""
+        """Word counts of first and second text of the examples `index`, (N,) int32; twice the same for single texts."""
         lengths = [part.lengths(index) for part in self._texts]
         return lengths[0], lengths[-1]
 
     def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
-        """Words of each text of the examples `index`."""
+        """Word counts of each text of the examples `index`."""
         return tuple(part.rows(index) for part in self._texts)
 
     def sentences(self, index: np.ndarray) -> list[list[np.ndarray]]:
-        """Words of each sentence of the examples `index`; a text that is no document is one sentence."""
+        """Word counts of each sentence of the examples `index`; a text that is not a document is one sentence."""
         if "sentences" not in self._parts:
             return [list(texts) for texts in zip(*self.rows(index), strict=True)]
         documents = zip(self.rows(index)[0], self._parts["sentences"].rows(index), strict=True)
@@ -153,7 +153,7 @@ class LabeledArrays:
         return DocumentBatch(_joined(words[0]), _joined(lengths), torch.tensor(list(map(len, lengths))), labels)
 
     def release(self) -> None:
-        """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
+        """Releases the pages read so far, which would otherwise count as this process's memory."""
         for part in self._parts.values():
             part.release()
 
@@ -174,11 +174,11 @@ class LabeledArrays:
         """Tokenises `examples` into `folder`, which appears only when it is complete.
 
         Args:
-            folder: where to write; nothing is done if it is there, intact.
-            examples: read once and never held in memory together.
-            encoding: how they become numbers.
-            source: what to call the text in messages.
-            keep_empty: keep examples with a text without words, which else are left out and counted.
+                folder: target; nothing is done if it already exists and is intact.
+                examples: read once and never held in memory together.
+                encoding: how they are turned into ids.
+                source: name of the text in messages.
+                keep_empty: keep examples with a text without words, which are otherwise left out and counted.
 
         Raises:
             ValueError: a label is unknown, or there is no example with words.
@@ -217,7 +217,7 @@ def _write(folder: Path, examples: Iterable[Example], encoding: Encoding, source
         for writer in writers.values():
             writer.close()
     if not size:
-        raise ValueError(f"{source}: there is no text{'' if keep_empty else ' with words'} in it")
+        raise ValueError(f"{source}: it has no text{'' if keep_empty else ' with words'}")
     tokens = sum(writer.end for name, writer in writers.items() if name.startswith("words"))
     classes = len(encoding.label_ids) if encoding.multi_label else None
     meta = {"examples": size, "empty": empty, "tokens": tokens, "classes": classes, "parts": parts}

@@ -1,4 +1,4 @@
-"""What every data module of labelled texts shares: tokenizer, label names, hold-out, cache, loaders."""
+"""What all data modules of labelled texts share: tokenizer, label names, hold-out, cache, loaders."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from zoo.data.common.published import Published
 from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.text import Tokenizer
 
-_FORMAT = 2  # part of every cache key: raise it when tokenisation, sentence splitting or the files change
+_FORMAT = 2  # part of every cache key: increase it when tokenisation, sentence splitting or the files change
 
 log = logging.getLogger(__name__)
 
@@ -26,44 +26,45 @@ log = logging.getLogger(__name__)
 class LabeledData(SortedData[LabeledArrays]):
     """Base class of the data sets of labelled texts.
 
-    A subclass gives the `examples` of each split, a `signature` of what they depend on, and downloads in `fetch` where
-    it can. Texts without words are left out of training and kept in validation and test.
+    A subclass implements the `examples` of each split, a `signature` of what they depend on, and, if it can download,
+    `fetch`. Texts without words are left out of training and kept in validation and test.
 
     Args:
-        root: folder that holds the data; else the environment's `ZOO_DATA`; else downloads go to the cache.
+        root: folder of the data; else the environment variable `ZOO_DATA`; else downloads go to the cache.
         cache_dir: folder for downloads, tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
-        vocab_size: most words in the vocabulary.
-        min_frequency: words seen less often in training become UNK.
+        vocab_size: maximum number of words in the vocabulary.
+        min_frequency: words less frequent in training become UNK.
         lowercase: lowercase the text.
-        batch_size: texts a batch and process.
-        batch_tokens: budget of words a batch and process (texts times longest text), instead of `batch_size`.
-        max_words: texts are cut to so many words, in training and evaluation; None never cuts.
-        max_sentences: documents are cut to so many sentences; None never cuts.
-        word_vectors: ready word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or binary), or
-            "word2vec": skip-gram vectors are learnt from the training text; None for none.
+        batch_size: texts per batch and process.
+        batch_tokens: words per batch and process (number of texts times longest text), instead of `batch_size`.
+            max_words: texts are cut after this many words, in training and evaluation; None: never.
+            max_sentences: documents are cut after this many sentences; None: never.
+            word_vectors: pretrained word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or
+                binary), or "word2vec": skip-gram vectors learnt from the training text; None for none.
         word2vec_epochs: passes of word2vec over the training text.
-        extra_text: names of further data sets of this package, e.g. ["IMDB"]: the vocabulary is learnt from their
-            training texts too, and so are the vectors of word2vec. Their labels are not looked at.
-        extend_vocabulary: so many words are added to the vocabulary of a pretrained model when a training begins: the
-            most frequent ones of the training text that it lacks, of those seen `min_frequency` times; 0 for none.
+            extra_text: names of further data sets of this package, e.g. ["IMDB"], whose training texts the vocabulary
+                and the word2vec vectors are also learnt from. Their labels are not used.
+            extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
+                frequent unknown words of the training text, seen at least `min_frequency` times; 0 for none.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
-        val_fraction: share of the training texts held out for validation where the data set has no validation split.
-            Repeated texts are never on both sides.
-        split_seed: selects what is held out.
-        num_workers: processes that load batches ahead.
-        seed: order of the training texts.
+            val_fraction: share of the training texts held out for validation if the data set has no validation split.
+                Repeated texts are never on both sides.
+            split_seed: selects the texts that are held out.
+            num_workers: worker processes that load batches.
+        seed: seed for the order of the training texts.
 
     Attributes:
         structure: "document": batches are `DocumentBatch`; "text": they are `TextBatch`.
         pair: each example has two texts.
-        multi_label: a text can have any number of labels, not exactly one.
-        holds_out: the data set has no validation split, so a part of the training texts serves as one.
-        cleaning: what is done to a text before it is cut into words (`Tokenizer.clean`), in this data set and with any
-            model that learns from it.
-        known_labels: names of the labels in the order of their ids, if they are known without reading the data.
+        multi_label: a text may have any number of labels.
+        scored: some examples have a score besides the label (`TextBatch.scores`).
+        holds_out: the data set has no validation split, so a part of the training texts is held out.
+            cleaning: how texts are cleaned before they are split into words (`Tokenizer.clean`), in this data set and
+                in any model that learns from it.
+        known_labels: names of the labels by id, if known without reading the data.
         test_names: names of the test sets.
-        tokenizer: set by `setup`: that of the model, if it has one, else of kind "word_punct".
-        labels: set by `setup`: names of the labels in the order of their ids.
+        tokenizer: set by `setup`: the model's, if it has one, else one of kind "word_punct".
+        labels: set by `setup`: names of the labels by id.
     """
 
     task = "classification"
@@ -98,7 +99,7 @@ class LabeledData(SortedData[LabeledArrays]):
     ) -> None:
         super().__init__()
         if not batch_size and not batch_tokens:
-            raise ValueError("give batch_size (texts) or batch_tokens (budget of words); got neither")
+            raise ValueError("give batch_size (texts) or batch_tokens (words); got neither")
         self._check_at_least(
             vocab_size=(vocab_size, 5),
             min_frequency=(min_frequency, 1),
@@ -131,38 +132,39 @@ class LabeledData(SortedData[LabeledArrays]):
         return False
 
     def is_pretrained(self) -> bool:
-        """Whether the model that is trained or tested brings its tokenizer."""
+        """Whether the model that is trained or tested has its own tokenizer."""
         return self._of_model("tokenizer") is not None
 
-    # What a data set must give
+    # To be implemented by a data set
 
     def fetch(self) -> None:
-        """Downloads what is missing; called in one process only."""
+        """Downloads missing files; called in one process only."""
 
     def signature(self, split: Split) -> list[object]:
         """What `examples(split)` depends on: JSON-able values and file paths."""
         raise NotImplementedError
 
     def examples(self, split: Split) -> Iterator[Example]:
-        """Examples, streamed; "val" is not asked for if the data set `holds_out`."""
+        """Examples, streamed; "val" is never requested if the data set `holds_out`."""
         raise NotImplementedError
 
     def once(self) -> "LabeledData":
-        """What vocabulary and word2vec are learnt from: a data set that has each training text once; else they count
-        repeated ones.
-        """
+        """Data set for vocabulary and word2vec, with each training text once, so that none counts more."""
         return self
 
     def source(self, split: Split) -> str:
-        """What messages call the text of a split, best its file."""
+        """Name of a split in messages, preferably its file."""
         return f"the {split} text"
 
-    # What Lightning calls
+    # Called by Lightning
 
     def prepare_data(self) -> None:
-        """Downloads, learns the tokenizer and tokenises the texts, each only if it is not in the cache."""
+        """Downloads, learns the tokenizer and tokenises the texts, unless they are in the cache."""
+        size = (self._of_model("config") or {}).get("embedding_size")
         self._check_model()
-        size = self._wanted_vectors()  # what is missing is better known before the long work than after it
+        wants_vectors = self.word_vectors and size and "train" in self._splits() and self._has_new_words()
+        if wants_vectors:  # report missing files before the long work
+            check_word_vectors(self.word_vectors)
         self.fetch()
         if not self.is_pretrained():
             for data in self._extra:
@@ -178,7 +180,7 @@ class LabeledData(SortedData[LabeledArrays]):
             self._report_unknown(train.unknown(), train.tokens)
 
     def setup(self, stage: str) -> None:
-        """Opens what `prepare_data` made; afterwards `tokenizer` and `labels` are set."""
+        """Opens the files of `prepare_data`; afterwards `tokenizer` and `labels` are set."""
         self.tokenizer, self.labels = self._tokenizer(), self._label_names()
         self._adapt_model(stage)
         if stage == "fit":
@@ -190,19 +192,19 @@ class LabeledData(SortedData[LabeledArrays]):
         if stage == "test":
             self._test = self._arrays("test")
 
-    # What a model asks for
+    # Used by models
 
     def vectors(self, size: int) -> tuple[Tensor, Tensor] | None:
-        """Ready word vectors for the vocabulary, after `setup`; None if `word_vectors` is None.
+        """Pretrained word vectors of the vocabulary, after `setup`; None if `word_vectors` is None.
 
         Args:
-            size: numbers a vector.
+            size: dimension of the vectors.
 
         Returns:
-            (V, size) float32, and (V,) bool: whether there is a vector for the word; if not, its row is 0.
+            (V, size) float32, and (V,) bool: whether the word has a vector; if not, its row is 0.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: no such file.
             ValueError: the vectors of the file have another size, or word2vec is not installed.
         """
         if self.word_vectors is None:
@@ -253,8 +255,7 @@ class LabeledData(SortedData[LabeledArrays]):
         return [*self.signature("train"), split, self.val_fraction, self.split_seed]
 
     def _tokenizer(self) -> Tokenizer:
-        """That of a pretrained model, with the words of `extend_vocabulary`, as its weights mean nothing with others;
-        else learnt from the training text."""
+        """The model's tokenizer with the words of `extend_vocabulary`; without one, learnt from the training text."""
         tokenizer = self._of_model("tokenizer")
         if tokenizer is not None and self._may_change_model():
             tokenizer = tokenizer.cleaning_also(self.cleaning)
@@ -277,7 +278,7 @@ class LabeledData(SortedData[LabeledArrays]):
         return (text for example in examples for text in example[:2] if text is not None)
 
     def _check_model(self) -> None:
-        """Says early if the model reads another kind of text."""
+        """Raises early if the model reads another kind of text."""
         wanted, pair = self._of_model("structure"), (self._of_model("config") or {}).get("pair", False)
         if wanted is None:
             return
@@ -285,21 +286,19 @@ class LabeledData(SortedData[LabeledArrays]):
         if wanted != self.structure:
             raise ValueError(
                 f"{model} reads {wanted}s, the data are {self.structure}s; set split_sentences of the data to "
-                f"{str(wanted == 'document').lower()}, or take another model"
+                f"{str(wanted == 'document').lower()}, or use another model"
             )
         if pair != self.pair:
             kinds = {True: "pairs of texts", False: "single texts"}
             raise ValueError(
-                f"this {model} reads {kinds[pair]}, the data are {kinds[self.pair]}; take another model or other data"
+                f"this {model} reads {kinds[pair]}, the data are {kinds[self.pair]}; use another model or other data"
             )
 
     def _has_new_words(self) -> bool:
         return not self.is_pretrained() or self._adds_words()
 
     def _label_names(self) -> list[str]:
-        """In the order of the model, if it has label names; if they are not those of the data, a training gives it
-        those.
-        """
+        """The model's labels, if it has any, else the data's; training gives the model the data's if they differ."""
         of_model = self._of_model("label_names")
         if of_model is None:
             return self._own_label_names()
@@ -321,7 +320,7 @@ class LabeledData(SortedData[LabeledArrays]):
         return list(of_model)
 
     def _own_label_names(self) -> list[str]:
-        """Those known beforehand; else those of the whole training text, in natural order."""
+        """The known labels, else those of the whole training text, in natural order."""
         if self.known_labels is not None:
             return list(self.known_labels)
         path = self.cache / "labels" / f"{fingerprint(_FORMAT, self.signature('train'))}.json"
@@ -330,7 +329,7 @@ class LabeledData(SortedData[LabeledArrays]):
     def _labels_of_training(self) -> str:
         names = {name for example in self.examples("train") for name in example.labels}
         if not names:
-            raise ValueError(f"{self.source('train')}: there is no text with a label")
+            raise ValueError(f"{self.source('train')}: it has no text with a label")
         return json.dumps(sorted(names, key=_natural))
 
     def _extra_data(self, names: Sequence[str]) -> list["LabeledData"]:
@@ -344,7 +343,7 @@ class LabeledData(SortedData[LabeledArrays]):
         return found
 
     def _build(self, split: Split, tokenizer: Tokenizer, labels: list[str]) -> Path:
-        """Tokenises a split, if that is not in the cache, and returns the folder."""
+        """Tokenises a split, unless it is in the cache, and returns the folder."""
         folder = self._folder(split, tokenizer, labels)
         label_ids = {name: i for i, name in enumerate(labels)}
         encoding = Encoding(
@@ -382,11 +381,11 @@ def _natural(name: str) -> list[str | int]:
 class PublishedTexts(Published, LabeledData):
     """A published data set of labelled text.
 
-    The files are tables with a header, or JSON lines: the form into which the authors' own, all different, forms are
-    brought. Those tables have no address; where `archive` is given they are made from it.
+    The files are tables with a header, or JSON lines, a common form for the authors' different ones. They cannot be
+    downloaded themselves; if `archive` is given, they are made from it.
 
     Attributes:
-        upstream: address of the authors' page or archive.
+        upstream: URL of the authors' page or archive.
         archive: the authors' archive.
     """
 
@@ -401,14 +400,14 @@ class PublishedTexts(Published, LabeledData):
             cls.named[cls.__name__] = cls
 
     def fetch(self) -> None:
-        """Downloads and unpacks the archive, if there is one and a file that is needed is nowhere to be found.
+        """Downloads and unpacks the archive, if there is one and a needed file is missing.
 
         Raises:
-            FileNotFoundError: a file is neither here nor could it be downloaded.
+            FileNotFoundError: a file is missing and could not be downloaded.
             ValueError: the download has the wrong checksum or content.
         """
-        learning: list[Split] = [] if self.is_pretrained() else ["train"]  # the vocabulary comes from the training text
-        for split in dict.fromkeys(learning + self._splits()):
+        learning = [] if self.is_pretrained() else ["train"]  # the vocabulary is learnt from the training text
+        for split in dict.fromkeys([*learning, *self._splits()]):
             for name in self.files(split):
                 if self._find(name) is None:
                     self._fetch_archive(name)

@@ -11,7 +11,7 @@ from zoo.data.common.base import Split
 
 
 class _FlickrCaptions(PublishedTexts):
-    """Texts read from the files of `Flickr8k`, of which no image is needed."""
+    """Texts read from the files of `Flickr8k`; no image is needed."""
 
     folder = Flickr8k.folder
     places = Flickr8k.places
@@ -26,7 +26,7 @@ class _FlickrCaptions(PublishedTexts):
         return self._photos.files(split) if authors else ["captions.tsv"]
 
     def captions(self, split: Split) -> list[list[str]]:
-        """Those of each photo."""
+        """The captions of each photo."""
         return [list(record.captions) for record in self._photos.records(split)]
 
     def _advice(self, name: str) -> str:
@@ -46,17 +46,16 @@ class _Captions(_FlickrCaptions):
 
 
 class CaptionPairs(_FlickrCaptions):
-    """Pairs of captions of the same photo, or of different photos, of Flickr8k: 60,000 / 10,000 / 10,000, half of them
-    of each label.
+    """Pairs of Flickr8k captions, of the same or of different photos: 60,000 / 10,000 / 10,000, half of each label.
 
-    Each caption comes once with another caption of its photo and once with a caption of another photo of its split. No
-    image is read. A model that tells them apart has learnt how people say the same thing in other words: a first stage
-    for `SICK`.
+    Each caption occurs once with another caption of its photo and once with a caption of another photo of its split. No
+    image is read. A model that separates these pairs has learnt paraphrases: a first training stage for `SICK`.
 
     Vocabulary and word2vec are learnt from each caption once.
 
     Args:
-        draws: each training caption comes so many times, with other partners: those of its own photo in turn.
+        draws: number of times that each training caption occurs, each time with other partners; those of its own photo
+            in turn.
         draw_seed: selects the partners.
         **options: see `LabeledData`.
     """

@@ -31,7 +31,7 @@ class IMDB(PublishedTexts):
 
     folder = "imdb"
     upstream = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
-    archive = RemoteFile(upstream)  # its authors give no checksum
+    archive = RemoteFile(upstream)  # the authors publish no checksum
     cleaning = ("invisible", "html")
     holds_out = True
 
@@ -51,8 +51,8 @@ class IMDB(PublishedTexts):
         (name,) = self.files(split)
         names = {"0": "negative", "1": "positive"}
         for label, rating, text in read_table(self.path(name), ["label", "rating", "text"]):
-            text = re.sub(r"<br\s*/?>", "\n", text)  # two in a row make a blank line, so a new paragraph
-            yield Example(text, None, (rating if self.rating else names.get(label) or label,))
+            text = re.sub(r"<br\s*/?>", "\n", text)  # two in a row make a blank line: a new paragraph
+            yield Example(text, None, (rating if self.rating else names.get(label, label),))
 
     def unpack(self, archive: Path, folder: Path) -> None:
         rows: dict[str, list[tuple[int, int, str, str]]] = {"train": [], "test": []}
@@ -63,9 +63,7 @@ class IMDB(PublishedTexts):
                 rows[part].append((int(label == "pos"), int(number), rating, text))
         for part, reviews in rows.items():
             if not reviews:
-                raise ValueError(
-                    f"{self.upstream} is not what it was: it holds no aclImdb/{part}/pos/0_9.txt and so on"
-                )
+                raise ValueError(f"{self.archive.url} has changed: it has no aclImdb/{part}/pos/0_9.txt and so on")
             lines = [f"{number}\t{label}\t{rating}\t{text}\n" for label, number, rating, text in sorted(reviews)]
             write_atomically(folder / f"imdb_{part}.tsv", "".join(["id\tlabel\trating\ttext\n", *lines]))
 
@@ -81,7 +79,7 @@ def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
 class Reuters(PublishedTexts):
     """Reuters-21578, ModApte split, the 90 topics with training and test documents; a document has one or more of them.
 
-    7,770 / 3,019 documents with such a topic, title and body together; validation is held out of training. Read from
+    7,770 / 3,019 documents with such a topic, title and body joined; validation is held out of training. Read from
     `reuters_modapte.jsonl` (fields split, topics, title, text). Topics are in natural order.
 
     Args:
@@ -134,8 +132,8 @@ class TwentyNewsgroups(PublishedTexts):
     Read from `20news_bydate.jsonl` (fields id, split, label, text: the whole message), which is made from the archive.
 
     Args:
-        strip: drop what gives the group away and says nothing: header lines, the last paragraph (mostly a signature),
-            and quoted lines with their introduction; of some messages nothing is left.
+            strip: drop text that reveals the group without being about it: header lines, the last paragraph (mostly a
+                signature), and quoted lines with their introduction; some messages become empty.
         split_sentences: documents of sentences; False gives plain texts.
         **options: see `LabeledData`.
     """
@@ -198,17 +196,18 @@ _DOMAINS = (
 
 
 class FDUMTL(PublishedTexts):
-    """Reviews of one of 16 domains, positive or negative: 14 kinds of goods, films, and sentences about films (Liu et
-    al. 2017).
+    """Reviews of one of 16 domains, positive or negative (Liu et al. 2017).
 
-    About 1,600 / 400 reviews a domain, tokenised and in lower case; validation is held out of training, whatever
-    `train_examples` is, and training reviews that also occur in the test are left out. Read from `fdu_mtl16.tsv`
+    The domains are 14 kinds of goods, films, and sentences about films.
+
+    About 1,600 / 400 reviews per domain, tokenised and in lower case; validation is held out of training, independently
+    of `train_examples`, and training reviews that also occur in the test set are left out. Read from `fdu_mtl16.tsv`
     (columns domain, split, label 0 or 1, text).
 
     Args:
         domain: e.g. "books", "electronics", "kitchen_housewares".
-        train_examples: train on so many reviews only; None: on all.
-        sample_seed: which ones; smaller samples are parts of larger ones.
+            train_examples: number of reviews to train on; None: all.
+            sample_seed: selects them; smaller samples are subsets of larger ones.
         split_sentences: documents of sentences; False gives plain texts.
         **options: see `LabeledData`.
     """
@@ -277,7 +276,7 @@ class FDUMTL(PublishedTexts):
 
     @cached_property
     def _reviews(self) -> dict[str, list[tuple[str, str]]]:
-        """Label and text of the reviews of the domain in each part of the file."""
+        """Label and text of the domain's reviews in each part of the file."""
         reviews: dict[str, list[tuple[str, str]]] = {"train": [], "test": []}
         for domain, part, label, text in read_table(self.path("fdu_mtl16.tsv"), ["domain", "split", "label", "text"]):
             if domain == self.domain:
@@ -298,23 +297,23 @@ def _stripped(message: str) -> str:
 
 
 class LabeledText(LabeledData):
-    """Your own labelled text: tab-separated tables with a header, JSON lines, or folders with a folder for each class.
+    """Your own labelled text: tab-separated tables with a header, JSON lines, or folders with one folder per class.
 
-    What a path names says what it is: a folder holds a folder for each class with one text a file; a file .jsonl holds
-    one JSON object a line; any other file is a table whose first line names the columns, without quoting. Files can
-    also be .gz or .xz. The labels are those of the training text, in natural order.
+    The kind is seen from the path: a folder holds one folder per class with one text per file; a .jsonl file holds one
+    JSON object per line; any other file is a table whose first line names the columns, without quoting. Files may also
+    be .gz or .xz. The labels are those of the training text, in natural order.
 
     Args:
         train: training texts.
         val: validation texts; if left out, `val_fraction` of the training texts is held out.
         test: test texts.
         text_column: column or field of the text.
-        text2_column: that of the second text, for pairs; None if there are no pairs.
+        text2_column: that of the second text of pairs; None if there are no pairs.
         label_column: that of the label.
-        multi_label: a text can have any number of labels, joined by "|" in a table, a list in JSON.
+        multi_label: a text may have any number of labels, joined by "|" in a table, as a list in JSON.
         split_sentences: documents of sentences (English); False gives plain texts.
         encoding: of the files.
-        **options: see `LabeledData`; relative paths are looked for in `root` (else `ZOO_DATA`), if there is one.
+        **options: see `LabeledData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
 
     def __init__(
@@ -332,7 +331,7 @@ class LabeledText(LabeledData):
     ) -> None:
         super().__init__(**options)
         if split_sentences and text2_column:
-            raise ValueError("split_sentences and text2_column cannot go together: documents have no second text")
+            raise ValueError("split_sentences and text2_column exclude each other: documents have no second text")
         _check_encoding(encoding)
         self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}
         self.text_columns = [text_column, *([text2_column] if text2_column else [])]
@@ -360,16 +359,14 @@ class LabeledText(LabeledData):
 
     def _folder_examples(self, folder: Path) -> Iterator[Example]:
         if self.pair or self.multi_label:
-            raise ValueError(f"{folder}: a folder for each class has no text2_column and no multi_label; give a file")
+            raise ValueError(f"{folder}: folders of classes do not support text2_column or multi_label; give a file")
         classes = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
         if not classes:
-            raise ValueError(
-                f"{folder} holds no folder for each class; put the texts of each label into one of its name"
-            )
+            raise ValueError(f"{folder} has no class folders; put the texts of each label into a folder of its name")
         for label in classes:
             files = [path for path in sorted(label.iterdir()) if path.is_file() and not path.name.startswith(".")]
             if not files:
-                raise ValueError(f"{label} holds no file: put the texts of this class there, or remove the folder")
+                raise ValueError(f"{label} has no files: put the texts of this class there, or remove the folder")
             for path in files:
                 yield Example("\n".join(read_lines(path, self.encoding)), None, (label.name,))
 
@@ -387,7 +384,7 @@ class LabeledText(LabeledData):
 
 
 def _files_below(folder: Path) -> list[tuple[str, Path]]:
-    """The files of the classes, each with the name of its class."""
+    """The files of the classes, each with the class name."""
     classes = [path for path in sorted(folder.iterdir()) if path.is_dir()]
     return [(label.name, path) for label in classes for path in sorted(label.iterdir()) if path.is_file()]
 
@@ -398,4 +395,4 @@ def _check_encoding(encoding: str) -> None:
     except (LookupError, UnicodeDecodeError, TypeError):
         fits = False
     if not fits:
-        raise ValueError(f"encoding must be one that keeps ASCII, as 'utf-8', 'latin-1', 'cp1252'; got {encoding!r}")
+        raise ValueError(f"encoding must be a superset of ASCII, e.g. 'utf-8', 'latin-1', 'cp1252'; got {encoding!r}")

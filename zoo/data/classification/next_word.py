@@ -1,4 +1,4 @@
-"""Which word comes next? Windows of a user's own plain text, as a task for a many-to-one model."""
+"""Next-word prediction on windows of a user's own plain text, as a task for a many-to-one model."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,20 +14,19 @@ from zoo.text import Tokenizer
 
 
 class NextWord(LabeledData):
-    """Each word of a plain text as the label of the words before it on its line.
+    """Each word of a plain text as the label of the previous words on its line.
 
-    The labels are the words that occur at least `min_frequency` times in the training text, most frequent first. Words
-    that are none are context, but never asked for. A text file has a sentence or a paragraph a line; it can be .gz or
-    .xz.
+    The labels are the words that occur at least `min_frequency` times in the training text, most frequent first. Other
+    words are context but never labels. A text file has one sentence or paragraph per line; it may be .gz or .xz.
 
     Args:
         train: training text.
         val: validation text; if left out, `val_fraction` of the training lines is held out.
         test: test text.
-        context: words before the one that is asked for, at most.
-        num_labels: most words to choose from.
+            context: maximum number of previous words.
+            num_labels: maximum number of labels.
         encoding: of the files.
-        **options: see `LabeledData`; relative paths are looked for in `root` (else `ZOO_DATA`), if there is one.
+        **options: see `LabeledData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
 
     def __init__(
@@ -91,5 +90,5 @@ class NextWord(LabeledData):
 
 @lru_cache(maxsize=1)
 def _splitter() -> Tokenizer:
-    """Splits text into words; knows none."""
+    """Splits text into words; has no vocabulary."""
     return Tokenizer.train([], "word_punct")

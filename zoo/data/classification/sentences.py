@@ -18,12 +18,12 @@ class SST(PublishedTexts):
     """Stanford Sentiment Treebank: sentences of film reviews (Socher et al. 2013), 8,544 / 1,101 / 2,210.
 
     Read from `sst5.tsv` or `sst2.tsv` (columns split, label, text) and, for the phrases, `sst_trees.train.txt` (one
-    bracketed tree a line, as in the authors' archive).
+    bracketed tree per line, as in the authors' archive).
 
     Args:
         classes: 5, very negative to very positive; or 2, without the neutral sentences: 6,920 / 872 / 1,821.
-        phrases: train also on the labelled phrases inside the training sentences, each different one once; for 2
-            classes without the neutral ones.
+            phrases: train also on the labelled phrases inside the training sentences, each distinct one once; with 2
+                classes without the neutral ones.
         **options: see `LabeledData`.
     """
 
@@ -59,14 +59,14 @@ class SST(PublishedTexts):
                         yield Example(text, None, names)
 
     def _phrase_labels(self, label: int) -> tuple[str, ...]:
-        """Name of the class of a phrase with one of the five labels; none for a neutral one of two classes."""
+        """Class name for one of the five labels; none for a neutral one with two classes."""
         if self.classes == 5:
             return (self._names[label],)
         return () if label == 2 else (self._names[label > 2],)
 
 
 def _phrases(tree: str) -> Iterator[tuple[int, str]]:
-    """Label 0..4 and text of each phrase inside a tree like `(3 (2 It) (4 works))`, the whole sentence left out."""
+    """Label 0..4 and text of each phrase inside a tree like `(3 (2 It) (4 works))`, without the whole sentence."""
     words: list[str] = []
     open_phrases: list[tuple[int, int]] = []  # label, number of words before it
     for label, word, close in re.findall(r"\((\d) ?|([^()\s]+)|(\))", tree):
@@ -81,12 +81,12 @@ def _phrases(tree: str) -> Iterator[tuple[int, str]]:
 
 
 def _named(names: tuple[str, ...], label: str) -> str:
-    """The name of a numbered label; the label itself, which is then reported as unknown, if there is none."""
+    """The name of a numbered label; an unknown label itself, which is then reported."""
     return names[int(label)] if label.isdecimal() and int(label) < len(names) else label
 
 
 class TREC6(PublishedTexts):
-    """Questions by what they ask for: description, entity, abbreviation, human, location, number (Li and Roth 2002).
+    """Questions by type of answer: description, entity, abbreviation, human, location, number (Li and Roth 2002).
 
     5,452 / 500 questions; validation is held out of training. Read from `trec6.tsv` (columns split, label 0..5, text).
 
@@ -113,14 +113,14 @@ class TREC6(PublishedTexts):
 class SICK(PublishedTexts):
     """Sentences Involving Compositional Knowledge: does the first entail the second? (Marelli et al. 2014).
 
-    4,500 / 500 / 4,927 pairs. Read from `sick.tsv` (columns split, gold_label, sentence1, sentence2 and, if it is
-    there, relatedness, how much the two have to do with each other, 1 to 5, which becomes the score of the pair).
+    4,500 / 500 / 4,927 pairs. Read from `sick.tsv` (columns split, gold_label, sentence1, sentence2 and, optionally,
+    relatedness, 1 to 5, which becomes the score of the pair).
 
     Args:
         extra_snli: train also on the 19,666 pairs of the development and test part of SNLI (Bowman et al. 2015), read
             from `snli_dev.tsv` and `snli_test.tsv` (columns gold_label, sentence1, sentence2); they have no score.
-        swapped: train on each pair that is no entailment once as it is and once with its texts swapped (neutral and
-            contradiction hold, nearly always, both ways), and on each entailment twice: an epoch is twice as long.
+            swapped: train on each pair that is not an entailment once as it is and once with its texts swapped (neutral
+                and contradiction are nearly always symmetric), and on each entailment twice: an epoch is twice as long.
         **options: see `LabeledData`.
     """
 

@@ -1,4 +1,4 @@
-"""Tokenised text in memory-mapped files: a corpus of any size costs no resident memory."""
+"""Tokenised text in memory-mapped files: a corpus of any size needs no resident memory."""
 
 import json
 import mmap
@@ -13,11 +13,11 @@ from zoo.batches.translation import PairBatch, pad_batch
 from zoo.data.common.cache import appearing_when_complete, is_intact
 from zoo.text import UNK, Tokenizer
 
-_CHUNK = 8192  # pairs tokenised at a time
+_CHUNK = 8192  # pairs tokenised together
 
 
 class Ragged:
-    """Rows of numbers of different lengths: one flat file of numbers and one of `rows + 1` offsets."""
+    """Rows of integers of different lengths: one flat file of the integers and one of `rows + 1` offsets."""
 
     def __init__(self, folder: Path, side: str, dtype: str) -> None:
         self._maps = [_map(folder / f"{side}.{suffix}") for suffix in ("tokens", "offsets")]
@@ -35,12 +35,12 @@ class Ragged:
         return [tokens[start:end] for start, end in bounds]
 
     def count(self, number: int) -> int:
-        """How often a number occurs."""
+        """How often each integer occurs."""
         parts = (self._tokens[i : i + _CHUNK**2] for i in range(0, len(self._tokens), _CHUNK**2))
         return sum(int(np.count_nonzero(part == number)) for part in parts)
 
     def release(self) -> None:
-        """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
+        """Releases the pages read so far, which would otherwise count as this process's memory."""
         for mapped in self._maps:
             if hasattr(mapped, "madvise"):  # not on every system
                 mapped.madvise(mmap.MADV_DONTNEED)
@@ -49,7 +49,7 @@ class Ragged:
 def _map(path: Path) -> Any:
     with path.open("rb") as file:
         if not path.stat().st_size:
-            return b""  # the system maps no empty file
+            return b""  # an empty file cannot be mapped
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
@@ -62,8 +62,8 @@ class RaggedWriter:
         self._tokens, self._offsets = ((folder / f"{side}.{suffix}").open("wb") for suffix in ("tokens", "offsets"))
         self._offsets.write(np.zeros(1, np.int64).tobytes())
 
-    def write(self, rows: Sequence[Sequence[float]]) -> None:
-        """Appends some rows."""
+    def write(self, rows: Sequence[Sequence[int]]) -> None:
+        """Appends rows."""
         offsets = self.end + np.cumsum(list(map(len, rows)), dtype=np.int64)
         self.end = int(offsets[-1]) if rows else self.end
         self._offsets.write(offsets.tobytes())
@@ -81,12 +81,12 @@ def as_lists(rows: list[np.ndarray]) -> Sequence[Sequence[int]]:
 
 
 def token_type(tokenizer: Tokenizer) -> str:
-    """Name of the smallest number type that holds the tokenizer's ids."""
+    """Name of the smallest integer dtype that holds the tokenizer's ids."""
     return "uint16" if len(tokenizer) <= 2**16 else "uint32"
 
 
 class PairArrays:
-    """Tokenised sentence pairs, read from the folder that `build` wrote; tokens carry no special tokens.
+    """Tokenised sentence pairs without special tokens, read from the folder that `build` wrote.
 
     Attributes:
         too_long: number of pairs left out because a side was longer than `max_length`.
@@ -96,7 +96,7 @@ class PairArrays:
     """
 
     noun = "pairs"
-    special = 1  # tokens that are added to a sentence and count in its length
+    special = 1  # tokens added to a sentence that count in its length
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -134,7 +134,7 @@ class PairArrays:
         return pad_batch(as_lists(src), as_lists(tgt))
 
     def release(self) -> None:
-        """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
+        """Releases the pages read so far, which would otherwise count as this process's memory."""
         for side in self._sides:
             side.release()
 
@@ -149,14 +149,14 @@ class PairArrays:
         """Tokenises `pairs` into `folder`, which appears only when it is complete.
 
         Args:
-            folder: where to write; nothing is done if it is there, intact.
+            folder: target; nothing is done if it already exists and is intact.
             pairs: source and target sentences, read once and never held in memory together.
             src_tokenizer: tokenizer of the source side.
             tgt_tokenizer: tokenizer of the target side.
             max_length: pairs with a side of more tokens are left out (and counted), as are pairs with an empty side.
 
         Raises:
-            ValueError: no pair, or none that is short enough.
+            ValueError: there is no pair, or none is short enough.
         """
         if is_intact(folder):
             return
@@ -194,7 +194,7 @@ def _write(
                 f"no training pair is within max_length={max_length} tokens "
                 f"({counts['too_long']:,} pairs are longer); raise max_length"
             )
-        raise ValueError("the training text is empty: it holds no pair with words on both sides")
+        raise ValueError("the training text is empty: it has no pair with words on both sides")
     tokens = sum(writer.end for writer in writers)
     (folder / "meta.json").write_text(json.dumps({**counts, "tokens": tokens, "dtypes": dtypes}))
 

@@ -1,6 +1,4 @@
-"""What the data modules of all tasks share: what the trainer is about to do, with which model, and words that it
-lacks.
-"""
+"""What the data modules of all tasks share: the trainer's next stage, its model, and words that the model lacks."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -27,9 +25,9 @@ class DataModule(pl.LightningDataModule):
     """Base class of the data modules.
 
     Attributes:
-        task: name of the task that it is data for (`zoo.tasks.task.Task`).
-        changes_model: a training may give a pretrained model the words and labels of the data; one that is resumed may
-            not.
+        task: name of the task that the data is for (`zoo.tasks.task.Task`).
+            changes_model: training may give a pretrained model the words and labels of the data; a resumed training may
+                not.
     """
 
     task: ClassVar[str]
@@ -37,7 +35,7 @@ class DataModule(pl.LightningDataModule):
     cache: Path
     extend_vocabulary: int
     num_workers: int
-    _resumed: dict[str, Any] | None = None  # where a checkpoint was in the training batches
+    _resumed: dict[str, Any] | None = None  # position in the training batches, from a checkpoint
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,20 +43,20 @@ class DataModule(pl.LightningDataModule):
 
     @staticmethod
     def _check_at_least(**limits: tuple[int | None, int]) -> None:
-        """Raises ValueError for an argument, given with its least value, that is smaller; None is always allowed."""
+        """Raises ValueError if an argument, given with its minimum, is smaller; None is always allowed."""
         for name, (value, least) in limits.items():
             if value is not None and value < least:
                 raise ValueError(f"{name} must be at least {least}; got {value}")
 
     def _splits(self) -> list[Split]:
-        """Those that the trainer is about to use; all of them without a trainer."""
+        """The splits that the trainer is about to use; all of them without a trainer."""
         return OF_STAGE.get(self.trainer.state.fn if self.trainer else None, self._all_splits())
 
     def _all_splits(self) -> list[Split]:
         return ["train", "val", "test"]
 
     def _of_model(self, name: str) -> Any:
-        """An attribute of the model that is trained or tested; None if there is no such thing."""
+        """An attribute of the model that is trained or tested; None if it does not exist."""
         return getattr(self.trainer.lightning_module if self.trainer else None, name, None)
 
     @property
@@ -86,24 +84,26 @@ class DataModule(pl.LightningDataModule):
         return self.changes_model and self.trainer is not None and self.trainer.state.fn == "fit"
 
     def _adds_words(self) -> bool:
-        """Whether a pretrained model is to get more words now."""
+        """Whether a pretrained model should get more words now."""
         if not self.extend_vocabulary or not self._may_change_model():
             return False
         if self._of_model("extend_vocabulary") is None:
-            raise ValueError(f"{type(self._model).__name__} takes no new words; set extend_vocabulary to 0")
+            raise ValueError(
+                f"{type(self.trainer.lightning_module).__name__} does not support new words; set extend_vocabulary to 0"
+            )
         return True
 
     def _adapt_model(self, stage: str) -> None:
-        """Tells the model, before any callback looks at it, that vocabulary and labels are set.
+        """Tells the model that vocabulary and labels are set, before any callback uses it.
 
         Raises:
-            ValueError: it is a model for another task.
+            ValueError: the model is for another task.
         """
         if task := self._of_model("task"):
             if task.name != self.task:
                 model = type(self._model).__name__
                 raise ValueError(
-                    f"{type(self).__name__} is data for {self.task}; {model} is a model for {task.name}: give other "
+                    f"{type(self).__name__} is data for {self.task}; {model} is a model for {task.name}: use other "
                     "data or another model"
                 )
             self._of_model("adapt")(self, stage)
@@ -111,16 +111,16 @@ class DataModule(pl.LightningDataModule):
     def _extended(
         self, tokenizer: Tokenizer, texts: Callable[[], Iterable[str]], signature: object, min_frequency: int = 1
     ) -> Tokenizer:
-        """The tokenizer of a pretrained model with `extend_vocabulary` more words, from the cache if it is there.
+        """The tokenizer of a pretrained model with `extend_vocabulary` more words, from the cache if possible.
 
         Args:
-            tokenizer: that of the model.
+            tokenizer: the model's.
             texts: the training texts.
-            signature: what they depend on.
-            min_frequency: words seen less often are not added.
+            signature: of what they depend on.
+            min_frequency: less frequent words are not added.
         """
         text = tokenizer.to_json()
-        if text in self._extended_by_us:  # a second training would add the next words
+        if text in self._extended_by_us:  # a second training would add further words
             return tokenizer
         key = fingerprint("extended", text, self.extend_vocabulary, min_frequency, signature)
 
@@ -137,30 +137,28 @@ class DataModule(pl.LightningDataModule):
             log.warning(
                 f"{unknown:,} of the {total:,} tokens of the training text ({unknown / total:.1%}) are words that "
                 "the model does not know, "
-                f"and are read as UNK; extend_vocabulary (now {self.extend_vocabulary:,}) adds so many of the most "
+                f"and are read as UNK; extend_vocabulary (now {self.extend_vocabulary:,}) adds that many of the most "
                 "frequent ones"
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the training is in its batches. Lightning would ask the loader itself only amid an epoch."""
+        """Position of the training in its batches. Lightning itself asks the loader only within an epoch."""
         loader = self.trainer.train_dataloader if self.trainer else None
         return {"train": loader.state_dict()} if isinstance(loader, TrainLoader) else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Lets the next training loader continue there, if a training is resumed."""
+        """Lets the next training loader continue from there, if training is resumed."""
         if self.trainer is not None and self.trainer.state.fn == "fit":
             self._resumed = state_dict.get("train")
 
-    def _train_loader(self, stream: Stream) -> TrainLoader:
-        """The training batches of a stream: from where the loader before stopped, in this process or in one that was
-        killed.
-        """
+    def _train_loader(self, stream: BatchStream) -> TrainLoader:
+        """The training batches of a stream, from where the previous loader stopped, in this or a killed process."""
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         loader = TrainLoader(
             stream, self.trainer.current_epoch if self.trainer else 0, self.num_workers, pin_memory=on_gpu
         )
         if state := self.state_dict().get("train") or self._resumed:
-            loader.load_state_dict({**state, "given": 0})  # the trainer counts the batches of an epoch itself
+            loader.load_state_dict({**state, "given": 0})  # the trainer itself counts the batches of an epoch
         self._resumed = None
         return loader
 
@@ -195,7 +193,7 @@ class SortedData(DataModule, Generic[ItemsT]):
         return self._eval_loader(self._val)
 
     def test_dataloader(self) -> list[SortedLoader]:
-        """One loader for each of `test_names`."""
+        """One loader per name in `test_names`."""
         return [self._eval_loader(self._test)]
 
     def _eval_loader(self, items: ItemsT) -> SortedLoader:

@@ -1,7 +1,7 @@
-"""What is prepared once and used again: written aside, complete or not there at all, and checked before it is used.
+"""The cache: files and folders that are written atomically and verified before use.
 
-A folder of the cache holds checksums of its files, a file of the cache begins with its own. What does not fit them is
-damaged, is named in one line, and is made again.
+A folder of the cache holds checksums of its files; a file of the cache begins with its own. If they do not match, it is
+damaged: one line of the log says so, and it is made again.
 """
 
 import errno
@@ -31,9 +31,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def appearing_when_complete(folder: Path) -> Iterator[Path]:
-    """Gives a temporary folder to write into, which takes the place of `folder` if all goes well and is removed if
-    not.
-    """
+    """Context: a temporary folder to write into, which replaces `folder` on success and is removed on failure."""
     with _aside(folder) as aside:
         new = aside / "new"
         new.mkdir()
@@ -46,12 +44,12 @@ def appearing_when_complete(folder: Path) -> Iterator[Path]:
                 if not folder.exists():
                     raise
             else:
-                with suppress(OSError):  # not every file system can
+                with suppress(OSError):  # not every file system supports it
                     flush_folder(folder.parent)
                 return
             if is_intact(folder, quiet=True):
-                return  # another process was quicker; its content is the same
-            with suppress(OSError):  # another process took the damaged one away
+                return  # another process was faster; its content is the same
+            with suppress(OSError):  # another process removed the damaged one
                 os.rename(folder, aside / "damaged")
         raise FileExistsError(
             errno.EEXIST, "another process writes the same folder of the cache; try again", str(folder)
@@ -64,7 +62,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes a file that other processes see either whole or not at all."""
+    """Writes a file atomically."""
     with _aside(path) as aside:
         with (aside / "new").open("wb") as file:
             file.write(content)
@@ -72,12 +70,12 @@ def replace_file(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(aside / "new", 0o644)
         os.replace(aside / "new", path)
-        with suppress(OSError):  # not every file system can
+        with suppress(OSError):  # not every file system supports it
             flush_folder(path.parent)
 
 
 def read_file(path: Path) -> bytes | None:
-    """What `write_file` wrote; None if it is not there, or is damaged, which is said in one line."""
+    """Content that `write_file` wrote; None if missing or, with a line in the log, damaged."""
     try:
         checksum, _, content = path.read_bytes().partition(b"\n")
     except FileNotFoundError:
@@ -89,7 +87,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def cached_text(path: Path, make: Callable[[], str]) -> str:
-    """A text of the cache; if it is not there, or damaged, `make()` gives it."""
+    """A text from the cache; if it is missing or damaged, `make()` computes it."""
     content = read_file(path)
     if content is not None:
         return content.decode()
@@ -99,7 +97,7 @@ def cached_text(path: Path, make: Callable[[], str]) -> str:
 
 
 def write_checksums(folder: Path, names: Iterable[str]) -> None:
-    """Writes files of a folder to the disk, and beside them their checksums, for `is_intact`."""
+    """Flushes the files of a folder to the disk and adds their checksums, for `is_intact`."""
     sums = {}
     for name in names:
         sums[name] = file_digest(folder / name)
@@ -107,15 +105,15 @@ def write_checksums(folder: Path, names: Iterable[str]) -> None:
     text = json.dumps(sums)
     (folder / _CHECKSUMS).write_text(f"{_digest(text.encode())}\n{text}")
     _sync(folder / _CHECKSUMS)
-    os.chmod(folder, 0o755)  # mkdtemp makes private ones
+    os.chmod(folder, 0o755)  # mkdtemp makes private folders
 
 
 def is_intact(folder: Path, quiet: bool = False) -> bool:
-    """Whether a folder is there and its files are as they were written; what is damaged is said in one line.
+    """Whether a folder exists and its files are as written; logs one line if something is damaged.
 
     Args:
-        folder: one with checksums.
-        quiet: say nothing.
+        folder: folder with checksums.
+        quiet: log nothing.
     """
     if not folder.is_dir():
         return False
@@ -159,16 +157,15 @@ def file_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-# ---- written aside ----
+# ---- temporary folders ----
 
 
 @contextmanager
 def _aside(path: Path) -> Iterator[Path]:
-    """A private folder beside `path`, removed afterwards; it is locked as long as this process lives, so that others
-    know a leftover.
+    """Context: a private folder next to `path`, removed afterwards, and locked so that others can recognise leftovers.
 
     Raises:
-        OSError: there is no room, or no permission; names `path`.
+        OSError: no space or no permission; names `path`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -198,16 +195,14 @@ def _new_aside(parent: Path) -> tuple[Path, int | None]:
         lock = _lock(folder)
         if lock is not None and folder.exists():
             return folder, lock
-        if lock is not None:  # another process took it for a leftover before it was locked
+        if lock is not None:  # another process removed it as a leftover before it was locked
             os.close(lock)
         shutil.rmtree(folder, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=_ASIDE, dir=parent)), None  # no locks on this system or disk
 
 
 def _lock(folder: Path) -> int | None:
-    """Locks a folder; None if it is gone, another process has it, or this system has no locks."""
-    if fcntl is None:
-        return None
+    """Locks a folder; None if it is gone, or locked by another process."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -221,7 +216,7 @@ def _lock(folder: Path) -> int | None:
 
 
 def _remove_leftovers(parent: Path) -> None:
-    """Removes what processes left behind that were killed; what a running process holds cannot be locked, and stays."""
+    """Removes the leftovers of killed processes; the folders of running processes are locked, and stay."""
     if fcntl is None:
         return
     for folder in parent.glob(f"{_ASIDE}*"):

@@ -1,4 +1,4 @@
-"""Downloads that survive a cut connection and never leave a half-written or wrong file behind."""
+"""Downloads that resume after a broken connection and never leave an incomplete or wrong file."""
 
 import hashlib
 import http.client
@@ -27,8 +27,8 @@ class RemoteFile:
     """A file at a fixed address.
 
     Attributes:
-        url: where it is.
-        sha256: its checksum (of the member, if it is taken out of an archive); None if not known.
+        url: its address.
+        sha256: its checksum (of the member, for an archive); None if unknown.
         member: name of the file inside a zip archive at `url`.
     """
 
@@ -38,30 +38,30 @@ class RemoteFile:
 
 
 def fetch(remote: RemoteFile, path: Path) -> None:
-    """Downloads `remote` to `path`, which appears only when it is complete and its checksum is right.
+    """Downloads `remote` to `path`, which appears only when it is complete and its checksum matches.
 
-    A partial download is continued, in this call after a cut connection or in a later one after a crash. Of several
-    processes one downloads, and the others wait for it.
+    A partial download is resumed, in this call after a broken connection or in a later one after a crash. If several
+    processes call this, one downloads and the others wait.
 
     Raises:
-        ConnectionError: it could not be downloaded; says the address and the reason.
-        ValueError: the content is not what it should be.
+        ConnectionError: it could not be downloaded; the message has the address and the reason.
+        ValueError: the content is wrong.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     was_there = path.exists()
     with _locked(path):
-        if was_there or not path.exists():  # else another process has brought it meanwhile
+        if was_there or not path.exists():  # else another process has downloaded it in the meantime
             _fetch(remote, path)
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keeps other processes from the same file; the lock of one that dies is gone, its empty file stays."""
+    """Excludes other processes from the same file; the lock of one that dies is released, its empty file stays."""
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        log.warning(f"another process downloads {path}; waiting for it")
+        log.warning(f"another process is downloading {path}; waiting for it")
         lock.acquire()
     except NotImplementedError:
         log.warning(f"{path.parent} is on a file system without locks: let no other process download {path.name}")
@@ -80,7 +80,7 @@ def _fetch(remote: RemoteFile, path: Path) -> None:
             with zipfile.ZipFile(archive) as opened:
                 part.write_bytes(opened.read(remote.member))
         except (zipfile.BadZipFile, KeyError) as error:
-            raise ValueError(f"{remote.url} is not a zip archive that holds {remote.member}: {error}") from error
+            raise ValueError(f"{remote.url} is not a zip archive with {remote.member}: {error}") from error
         finally:
             archive.unlink()
     if remote.sha256 and (found := file_sha256(part)) != remote.sha256:
@@ -99,8 +99,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _download(url: str, part: Path) -> None:
-    """Brings `part` to full length, starting again where it ends as long as every attempt gets further."""
-    reason: object = "no attempt was made"
+    """Completes `part`; resumes after a break as long as every attempt makes progress."""
     for _ in range(_ATTEMPTS):
         start = part.stat().st_size if part.exists() else 0
         request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
@@ -108,10 +107,10 @@ def _download(url: str, part: Path) -> None:
             with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
                 if _receive(response, part, start):
                     return
-            reason = "the connection was cut"
+            reason = "the connection was broken"
         except urllib.error.HTTPError as error:
             if start and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                part.unlink()  # left over from another file: begin again
+                part.unlink()  # left over from another file: start again
                 reason = error.reason
                 continue
             raise ConnectionError(f"cannot download {url}: HTTP {error.code} {error.reason}") from error

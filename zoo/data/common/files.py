@@ -1,4 +1,4 @@
-"""Where data and caches live, and plain text files read line by line."""
+"""Locations of data and caches, and plain text files read line by line."""
 
 import gzip
 import hashlib
@@ -17,15 +17,15 @@ from zoo.utils.regular import check_regular
 
 
 def cache_folder(cache_dir: str | None) -> Path:
-    """`cache_dir`, else the environment's `ZOO_CACHE`, else `~/.cache/attention-zoo`."""
+    """`cache_dir`, else the environment variable `ZOO_CACHE`, else `~/.cache/attention-zoo`."""
     return Path(cache_dir or os.environ.get("ZOO_CACHE") or "~/.cache/attention-zoo").expanduser()
 
 
 def data_root(root: str | None) -> Path | None:
-    """`root`, else the environment's `ZOO_DATA`, else None; a root that is named must exist.
+    """`root`, else the environment variable `ZOO_DATA`, else None; a given root must exist.
 
     Raises:
-        FileNotFoundError: the named folder does not exist.
+        FileNotFoundError: the given folder does not exist.
         NotADirectoryError: it is a file.
     """
     named = root or os.environ.get("ZOO_DATA")
@@ -35,21 +35,19 @@ def data_root(root: str | None) -> Path | None:
     if not folder.is_dir():
         source = "root" if root else "ZOO_DATA"
         if folder.exists():
-            raise NotADirectoryError(
-                f"{source} names {folder}, which is no folder; give the folder that holds the data"
-            )
+            raise NotADirectoryError(f"{source} is {folder}, which is not a folder; give the folder of the data")
         raise FileNotFoundError(
-            f"{source} names the folder {folder}, which does not exist; "
+            f"{source} is the folder {folder}, which does not exist; "
             "correct it, or leave it out to download the data on a connected machine"
         )
     return folder
 
 
 def named_file(root: str | None, argument: str, name: str) -> Path:
-    """A user's own file, looked for in `root` (else `ZOO_DATA`) if there is one.
+    """A user's own file; a relative path starts from `root` (else `ZOO_DATA`) if there is one.
 
     Raises:
-        FileNotFoundError: it is not there; the message starts with `argument`.
+        FileNotFoundError: it does not exist; the message starts with `argument`.
         ValueError: it is a folder or a pipe.
     """
     path = (data_root(root) or Path()) / Path(name).expanduser()
@@ -63,14 +61,14 @@ def named_file(root: str | None, argument: str, name: str) -> Path:
 
 
 def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
-    r"""Lines of a file, plain, .gz or .xz, without their line end; only "\n" and "\r\n" end a line.
+    r"""Lines of a file, plain, .gz or .xz, without line ends; only "\n" and "\r\n" end a line.
 
     Args:
         path: the file.
-        encoding: one in which a line end is one byte, if the user can choose it; else UTF-8.
+        encoding: a user's choice, in which a line end must be one byte; UTF-8 if None.
 
     Raises:
-        ValueError: the file is no text in this encoding, or is damaged.
+        ValueError: the file is not text in this encoding, or is damaged.
     """
     with decompressed(path) as file:
         for number, line in enumerate(file, 1):
@@ -83,7 +81,7 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, plain, .gz or .xz.
 
     Raises:
-        ValueError: it is no file, or is damaged, which may show while it is read.
+        ValueError: it is not a file, or is damaged, which may be found only while reading.
     """
     check_regular(path)
     opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
@@ -108,7 +106,7 @@ def _decode(line: bytes, encoding: str | None, where: str) -> str:
             )
         ) from error
     if "\0" in text:
-        raise ValueError(f"{where}: holds a zero byte, so this is a binary file, or text in an encoding like utf-16")
+        raise ValueError(f"{where}: has a zero byte, so this is a binary file, or text in an encoding like utf-16")
     return text.rstrip("\r\n")
 
 
@@ -144,19 +142,19 @@ def _unequal(src: Path, src_count: int, tgt: Path, tgt_count: int) -> ValueError
 
 
 def draw(text: str, seed: int) -> float:
-    """A number in [0, 1) that depends on nothing but the text and the seed, to hold out repeated texts together."""
+    """A number in [0, 1) that depends only on the text and the seed, so that repeated texts are held out together."""
     digest = hashlib.blake2b(f"{seed}\t{text}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
 def check_fraction(name: str, value: float) -> None:
-    """Refuses a share of the data that cannot be held out."""
+    """Raises ValueError for a share of the data that cannot be held out."""
     if not 0 < value < 0.5:
         raise ValueError(f"{name} must be between 0 and 0.5; got {value}")
 
 
 def fingerprint(*parts: object) -> str:
-    """Short hash of JSON-able values; a `Path` counts with its name and its content, so a changed file is noticed."""
+    """Short hash of JSON-able values; a `Path` counts with its name and its content, so that changes are noticed."""
 
     def describe(value: object) -> object:
         if isinstance(value, Path):
@@ -168,7 +166,7 @@ def fingerprint(*parts: object) -> str:
 
 
 def state(status: os.stat_result) -> tuple[int, ...]:
-    """What changes when a file does, even if its size and its time of change are set back."""
+    """State of a file that changes when the file does, even if its size and modification time are restored."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
@@ -178,5 +176,5 @@ def _content(path: Path, state: tuple[int, ...]) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file that other processes see either whole or not at all."""
+    """Writes a text file atomically."""
     replace_file(path, text.encode())

@@ -1,9 +1,8 @@
-"""Batches of texts of similar length, in an order that can be resumed and shared out to processes.
+"""Batches of texts of similar length, in an order that can be resumed and sharded over processes.
 
-The training data is an endless stream of batches. Epoch e of the data visits the texts (or pairs of texts) in a
-pseudo-random order that is computed, not stored; consecutive positions of it form pools; a pool is sorted by length,
-cut into batches, and the batches are shuffled. So a position in the stream is three numbers, and memory is that of one
-pool.
+The training data is an endless stream of batches. Epoch e visits the texts (or pairs of texts) in a pseudo-random order
+that is computed, not stored. Consecutive positions form pools; each pool is sorted by length and cut into batches, and
+the batches are shuffled. So a position in the stream is three numbers, and only one pool is in memory.
 """
 
 import os
@@ -21,16 +20,15 @@ _FEISTEL_ROUNDS = 6
 
 
 class Items(Protocol):
-    """What is put into batches: pairs of sentences, texts, documents. An `index` is an array of item numbers, (N,)."""
+    """The items of batches: pairs of sentences, texts, documents. An `index` is an array of item indices, (N,)."""
 
-    noun: str  # what the items are called in messages
-    special: int  # tokens that are added to a text and count in its length
+    noun: str  # name of the items in messages
+    special: int  # tokens added to a text that count in its length
 
     def __len__(self) -> int: ...
 
     def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Token counts of the two texts of each item, (N,) integers each, the same array twice for single texts."""
-        ...
+        """Token counts of the two texts of each item, (N,) integers each; the same array twice for single texts."""
 
     def batch(self, index: np.ndarray) -> Any:
         """A batch of the items."""
@@ -40,10 +38,13 @@ class StoredItems(Items, Protocol):
     """Items in memory-mapped files, such as `CaptionArrays`."""
 
     tokens: int  # in all texts together
-    texts: int  # number of texts, so 2 for each pair
+    texts: int  # number of texts; a pair counts 2
+
+    def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
+        """Tokens of the first and of the second text of each item."""
 
     def release(self) -> None:
-        """Lets the system drop the pages read so far."""
+        """Releases the pages read so far."""
 
 
 @runtime_checkable
@@ -83,7 +84,7 @@ class Stream(Protocol):
 
 
 def permuted(positions: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """Images of `positions` under a pseudo-random permutation of range(size), without storing the permutation.
+    """Images of `positions` under a pseudo-random permutation of range(size), which is not stored.
 
     A Feistel network permutes the smallest range(4^k) that covers `size`; images outside are permuted again until
     they fall inside ("cycle walking"; Black and Rogaway 2002).
@@ -110,15 +111,15 @@ def permuted(positions: np.ndarray, size: int, seed: int) -> np.ndarray:
 
 
 def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int | None, world_size: int) -> list[int]:
-    """End positions of the batches into which sentences, already sorted, are cut.
+    """End positions of the batches into which sorted sentences are cut.
 
-    A batch is later shared out to `world_size` processes, so it never has fewer sentences than that, if there are so
-    many.
+    A batch is later sharded over `world_size` processes, so it never has fewer sentences than that, if there are
+    enough.
 
     Args:
-        lengths: (N,) the longer text of each item, special tokens counted, at least 1.
-        batch_size: sentences a batch and process; batches are cut evenly, so none is much smaller than the others.
-        batch_tokens: sentences times the longest side, padding counted, a batch and process (if `batch_size` is None).
+        lengths: (N,) length of the longer text of each item with special tokens, at least 1.
+        batch_size: sentences per batch and process; batches are cut evenly, so none is much smaller than the others.
+        batch_tokens: sentences times the longest side, with padding, per batch and process (if `batch_size` is None).
         world_size: number of processes.
     """
     total = len(lengths)
@@ -127,8 +128,8 @@ def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int |
         return [total * (i + 1) // count for i in range(count)]
     ends, start, budget = [], 0, _budget(batch_tokens)
     while start < total:
-        # The shortest sentence of the window bounds how many can fit, the widest how many surely fit.
-        window = max(1, budget // int(lengths[start])) * world_size
+        # The shortest sentence of the window bounds how many may fit, the longest how many certainly fit.
+        window = max(1, batch_tokens // int(lengths[start])) * world_size
         widths = np.maximum.accumulate(lengths[start : start + window])
         rows = -(-np.arange(1, len(widths) + 1) // world_size)
         end = start + max(int(np.searchsorted(rows * widths, budget, side="right")), world_size)
@@ -146,7 +147,7 @@ def _budget(batch_tokens: int | None) -> int:
 
 
 def _by_length(src: np.ndarray, tgt: np.ndarray) -> np.ndarray:
-    # By target length; source lengths rise and fall in turn, so they do not jump where the target length changes.
+    # By target length; source lengths alternately rise and fall, so they do not jump where the target length changes.
     return np.lexsort((np.where(tgt % 2, src, -src), tgt))
 
 
@@ -155,14 +156,14 @@ class BatchStream(Generic[ItemsT]):
 
     Args:
         arrays: the tokenised items.
-        batch_size: sentences a batch and process; None to use `batch_tokens`.
-        batch_tokens: token budget a batch and process, see `cut_batches`.
+            batch_size: sentences per batch and process; None to use `batch_tokens`.
+            batch_tokens: tokens per batch and process, see `cut_batches`.
         pool_batches: batches in a pool: more means less padding, fewer means more varied batches.
         seed: selects the order.
-        rank: number of this process.
-        world_size: number of processes. All of them together take the batches that one process with
-            `world_size` times the batch size would take; no pair is repeated or left out.
-        dropouts: BPE-dropout of the source and of the target side, if wanted; only of `TokenItems`.
+        rank: rank of this process.
+            world_size: number of processes. Together they take the batches that one process with `world_size` times the
+                batch size would take; no pair is repeated or left out.
+            dropouts: BPE-dropout of the source and target side, if any.
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class BatchStream(Generic[ItemsT]):
         dropouts: tuple[BpeDropout, BpeDropout] | None = None,
     ) -> None:
         if len(arrays) < world_size:
-            raise ValueError(f"cannot share {len(arrays)} training {arrays.noun} out to {world_size} processes")
+            raise ValueError(f"cannot shard {len(arrays)} training {arrays.noun} over {world_size} processes")
         self.arrays = arrays
         self._batch_size, self._batch_tokens = batch_size, batch_tokens
         self._seed, self._rank, self._world_size = seed, rank, world_size
@@ -195,9 +196,9 @@ class BatchStream(Generic[ItemsT]):
         pairs = self._pairs(epoch, pool)
         rng = np.random.default_rng((self._seed, epoch, pool))
         rows = None
-        if self._dropouts:  # before sorting: it changes the lengths
-            arrays, dropouts = self._dropouts
-            rows = [dropout(side, rng) for dropout, side in zip(dropouts, arrays.rows(pairs), strict=True)]
+        if self._dropouts:  # before sorting, because it changes the lengths
+            sides = self.arrays.rows(pairs)
+            rows = [dropout(side, rng) for dropout, side in zip(self._dropouts, sides, strict=True)]
             src, tgt = (np.fromiter(map(len, side), np.int32, len(pairs)) for side in rows)
         else:
             src, tgt = self.arrays.lengths(pairs)
@@ -217,10 +218,10 @@ class BatchStream(Generic[ItemsT]):
         return batch
 
     def batches_per_epoch(self) -> int:
-        """Number of batches in an epoch of the data.
+        """Number of batches in an epoch.
 
-        It is exact for a sentence budget. For a token budget it is that of epoch 0 without BPE-dropout; other epochs
-        have some batches more or less.
+        Exact for `batch_size`. For `batch_tokens` it is the number in epoch 0 without BPE-dropout; other epochs have
+        slightly more or fewer.
         """
         return sum(self._count(pool) for pool in range(self.pools))
 
@@ -251,10 +252,10 @@ class Pool(NamedTuple):
     """Items that are sorted by length together.
 
     Attributes:
-        epoch: of the data.
-        pairs: (N,) numbers of the items.
-        rows: their source and target tokens, if they are not those of the arrays.
-        batches: positions in `pairs` of the sentences of each batch, of all processes together.
+            epoch: epoch of the data.
+            pairs: (N,) indices of the items.
+            rows: their source and target tokens, if they differ from those of the arrays.
+            batches: for each batch of all processes together, positions of its sentences in `pairs`.
     """
 
     epoch: int
@@ -264,7 +265,7 @@ class Pool(NamedTuple):
 
 
 class _Worker(IterableDataset):
-    """Loads the stream from a position on; of several worker processes each takes its turn."""
+    """Loads the stream from a position on; several worker processes take turns."""
 
     def __init__(self, stream: Stream, epoch: int, pool: int, batch: int, count: int) -> None:
         self._stream, self._start, self._count = stream, (epoch, pool, batch), count
@@ -276,8 +277,8 @@ class _Worker(IterableDataset):
             if item % workers == turn:
                 yield following, self._stream.load(pool, number)
 
-    def _positions(self) -> Iterator[tuple[Batches, int, tuple[int, int, int]]]:
-        """Each batch as its pool, its number there, and the position that follows it."""
+    def _positions(self) -> Iterator[tuple[Pool, int, tuple[int, int, int]]]:
+        """Each batch as its pool, its index there, and the position after it."""
         epoch, number, first = self._start
         left = self._count
         while left:
@@ -297,13 +298,13 @@ def _identity(item: Any) -> Any:
 class TrainLoader:
     """Training batches; each iteration gives the next `len(loader)` batches of the stream.
 
-    `state_dict` taken after any batch resumes exactly behind it; Lightning stores it in its checkpoints.
+    `state_dict` taken after any batch resumes exactly after it; Lightning stores it in its checkpoints.
 
     Args:
         stream: the batches of this process.
         epoch: data epoch to start with.
-        num_workers: processes that load ahead; 0 loads in this process. The batches are the same.
-        pin_memory: put the batches into page-locked memory (for copies to an accelerator).
+        num_workers: worker processes; 0 loads in this process. The batches are the same.
+        pin_memory: load the batches into page-locked memory (for copies to an accelerator).
     """
 
     def __init__(self, stream: Stream, epoch: int = 0, num_workers: int = 0, pin_memory: bool = False) -> None:
@@ -323,7 +324,7 @@ class TrainLoader:
         self._resumed = False
         count = self._length - self._given
         if self._num_workers:
-            # Workers fork and never tokenise; unset, the tokenizers library would warn about it in each of them.
+            # Workers fork and never tokenise; without this the tokenizers library warns in each of them.
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         loader = DataLoader(
             _Worker(self.stream, *self._position, count),
@@ -331,28 +332,27 @@ class TrainLoader:
             collate_fn=_identity,
             num_workers=min(self._num_workers, count),
             pin_memory=self._pin_memory,
-            generator=torch.Generator(),  # else it draws from the global one, and a resumed run would differ
+            generator=torch.Generator(),  # else it draws from the global generator, and a resumed run would differ
         )
         for position, batch in loader:
-            # Lightning stops after `len` batches without exhausting the iterator: all is noted before the batch leaves.
-            epoch, pool, number = position
-            self._position = (epoch, pool, number)
+            # Lightning stops after `len` batches without exhausting the iterator: record all state before each yield.
+            self._position = tuple(position)
             self._given = (self._given + 1) % self._length
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """Position in the stream, and batches given since the iteration began."""
+        """Position in the stream, and number of batches given since the iteration began."""
         return {"position": list(self._position), "given": self._given, "length": self._length}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues behind the batch after which `state` was taken.
+        """Continues after the batch at which `state` was taken.
 
         Raises:
-            ValueError: the batches are not the same any more.
+            ValueError: the batches have changed.
         """
         if state["length"] != self._length:
             raise ValueError(
-                f"cannot resume: the checkpoint was made with {state['length']:,} batches an epoch, now there are "
+                f"cannot resume: the checkpoint was made with {state['length']:,} batches per epoch, now there are "
                 f"{self._length:,}; use the same data, batch size and number of processes, or start a new training "
                 "from the checkpoint's weights"
             )
@@ -364,13 +364,13 @@ class TrainLoader:
 class SortedLoader:
     """Validation or test batches, the longest first; every item exactly once over all processes.
 
-    All processes get equally many batches. Of fewer items than processes some get none: their one batch is None.
+    All processes get equally many batches. With fewer items than processes, some get a single batch None.
 
     Args:
-        items: what to evaluate on.
-        batch_size: items a batch and process; None to use `batch_tokens`.
-        batch_tokens: token budget a batch and process, see `cut_batches`.
-        rank: number of this process.
+        items: the items to evaluate on.
+            batch_size: items per batch and process; None to use `batch_tokens`.
+            batch_tokens: tokens per batch and process, see `cut_batches`.
+        rank: rank of this process.
         world_size: number of processes.
     """
 

@@ -1,4 +1,4 @@
-"""What the data modules of published data sets share: files in a local folder, or in the cache of downloads."""
+"""What the data modules of published data sets share: files in a local folder, or in the download cache."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -8,13 +8,13 @@ from zoo.data.common.files import data_root
 
 
 class Published:
-    """What data modules of published data sets share; a subclass says which files it has and which a split needs.
+    """Base class of published data sets; a subclass says which files it has and which of them a split needs.
 
-    A file is looked for, plain, .gz or .xz, in `places` below the root (`root` or else `ZOO_DATA`) and in the cache.
+    A file, plain, .gz or .xz, is searched in `places` below the root (`root`, else `ZOO_DATA`) and in the cache.
 
     Attributes:
-        folder: name of the folder that holds the data set.
-        places: folders below the root; "{}" stands for `folder`.
+        folder: name of the data set's folder.
+        places: folders below the root; "{}" means `folder`.
     """
 
     folder: str
@@ -27,10 +27,10 @@ class Published:
         raise NotImplementedError
 
     def path(self, name: str) -> Path:
-        """Where the file `name` lies.
+        """The path of the file `name`.
 
         Raises:
-            FileNotFoundError: nowhere.
+            FileNotFoundError: it is nowhere.
         """
         found = self._find(name)
         if found is None:
@@ -53,9 +53,9 @@ class Published:
         folders = ", ".join(str(folder) for folder in self._folders())
         return FileNotFoundError(
             f"{type(self).__name__}: no file {name} (or .gz, .xz) in {folders}{reason}. Pass root= or set ZOO_DATA "
-            f"to the folder that holds {self._advice(name)}"
+            f"to the folder with {self._advice(name)}"
         )
 
     def _advice(self, name: str) -> str:
-        """What the folder must hold, and what else to do, if the file `name` is missing."""
+        """What the folder must contain, and what else to do, if the file `name` is missing."""
         raise NotImplementedError

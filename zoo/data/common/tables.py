@@ -1,4 +1,4 @@
-"""Texts with labels as people keep them: tab-separated tables, JSON lines, a folder for each class."""
+"""Labelled texts in common formats: tab-separated tables, JSON lines, one folder per class."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo.data.common.files import read_lines
 
-Bounds = Mapping[str, tuple[float, float]]  # column of numbers -> the least and the greatest
+Bounds = Mapping[str, tuple[float, float]]  # numeric column -> minimum and maximum
 
 
 def has_column(path: Path, column: str) -> bool:
@@ -27,15 +27,16 @@ def read_table(
     """The named columns of a table, row by row.
 
     Args:
-        path: its name says what it is: .jsonl (one JSON object a line), or else a tab-separated table with a header and
-            no quoting; both also .gz or .xz.
+            path: its extension gives the format: .jsonl (one JSON object per line), or else a tab-separated table with
+                a header and no quoting; both also .gz or .xz.
         columns: names in the header, or keys of the objects; their values are strings.
         encoding: of the text.
-        lists: those of the columns that hold lists of strings: JSON lists, or strings joined by "|" in a table.
-        numbers: those of the columns that hold numbers.
+            lists: the columns with lists of strings: JSON lists, or strings joined by "|" in a table.
+            numbers: the columns with numbers.
 
     Raises:
-        ValueError: a column is missing, a line does not fit, or the file cannot be read; says the line.
+        ValueError: a column is missing, a line is malformed, or the file cannot be read; the message has the line
+            number.
     """
     lines = read_lines(path, encoding)
     compressed = path.suffix in (".gz", ".xz")
@@ -43,7 +44,7 @@ def read_table(
     rows = (_json_rows if is_json else _tab_rows)(path, lines, columns, lists, numbers or {})
     first = next(rows, None)
     if first is None:
-        raise ValueError(f"{path} is empty: there is no text in it")
+        raise ValueError(f"{path} is empty")
     return chain([first], rows)
 
 
@@ -99,7 +100,7 @@ def _json_rows(
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{where}: not JSON ({error}); expected one object a line") from error
+            raise ValueError(f"{where}: not JSON ({error}); expected one object per line") from error
         if not isinstance(row, dict):
             raise ValueError(f"{where}: expected a JSON object; got {row!r:.50}")
         for column in columns:

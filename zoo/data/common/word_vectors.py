@@ -1,4 +1,4 @@
-"""Ready word vectors: read from a file, or learnt from the training text by word2vec."""
+"""Pretrained word vectors: read from a file, or learnt from the training text by word2vec."""
 
 import io
 import logging
@@ -18,18 +18,18 @@ from zoo.text import EOS, Tokenizer
 from zoo.utils.extras import require
 from zoo.utils.regular import check_regular
 
-_CHUNK = 1024  # examples read at a time
-_LONGEST = 10_000  # words of a sentence that word2vec looks at
+_CHUNK = 1024  # examples read together
+_LONGEST = 10_000  # words of a sentence that word2vec uses
 
 log = logging.getLogger(__name__)
 
 
 def check_word_vectors(word_vectors: str) -> None:
-    """Refuses a `word_vectors` that cannot work, before any work is done.
+    """Raises early if `word_vectors` cannot work.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: word2vec is asked for and not installed, or there is a folder or a pipe.
+        FileNotFoundError: no such file.
+        ValueError: word2vec is requested but not installed, or the path is a folder or a pipe.
     """
     if word_vectors == "word2vec":
         require("word2vec", 'word_vectors "word2vec"')
@@ -50,19 +50,19 @@ def cached_vectors(
     epochs: int,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
-    """The vectors of a vocabulary of V words, from the cache or made now.
+    """The vectors of a vocabulary of V words, from the cache or computed now.
 
     Args:
-        path: file of the cache.
+        path: file in the cache.
         word_vectors: "word2vec", or a file of word vectors.
-        tokenizer: has the vocabulary.
-        size: numbers a vector.
+        tokenizer: tokenizer with the vocabulary.
+        size: dimension of the vectors.
         training_text: what word2vec learns from.
         epochs: passes of word2vec over it.
         seed: initial vectors and samples of word2vec.
 
     Returns:
-        (V, size) float32, 0 where there is no vector, and (V,) bool: whether there is one.
+        (V, size) float32, 0 for a word without a vector, and (V,) bool: whether it has one.
     """
     content = read_file(path)
     if content is not None:
@@ -82,16 +82,16 @@ def cached_vectors(
 def read_vectors(path: Path, tokenizer: Tokenizer, size: int) -> np.ndarray:
     """Vectors of the words of a vocabulary, (V, size) float32, rows of NaN for words that the file lacks.
 
-    A word that is not in the file as it is takes the first vector whose word differs only in upper and lower case.
+    A word that is not in the file takes the first vector whose word differs only in case.
 
     Args:
-        path: GloVe text (a word and its numbers a line), word2vec or fastText text (a line with the number of words and
-            the size first), plain, .gz or .xz; or word2vec binary.
-        tokenizer: has the vocabulary.
-        size: numbers a vector.
+            path: GloVe text (a word and its numbers per line), word2vec or fastText text (the first line has the number
+                of words and the dimension), plain, .gz or .xz; or word2vec binary.
+            tokenizer: tokenizer with the vocabulary.
+            size: dimension of the vectors.
 
     Raises:
-        ValueError: the vectors have another size, or the file is not in one of these formats.
+        ValueError: the vectors have another dimension, or the file is not in one of these formats.
     """
     vectors = np.full((len(tokenizer), size), np.nan, np.float32)
     ids = {word: i for i, word in enumerate(tokenizer.tokens(range(len(tokenizer)))) if i > EOS}
@@ -105,19 +105,19 @@ def read_vectors(path: Path, tokenizer: Tokenizer, size: int) -> np.ndarray:
 
 
 def _entries(path: Path, size: int) -> Iterator[tuple[str, Callable[[], np.ndarray | None]]]:
-    """Each word of a file of vectors, with a function that reads its vector; valid until the next entry is taken."""
+    """Each word of a vector file, with a function that reads its vector; valid until the next word."""
     with decompressed(path) as file:
         fields = file.readline(1 << 16).split()
         header = len(fields) == 2 and all(field.isdigit() for field in fields)
         found = int(fields[1]) if header else len(fields) - 1
         if found < 1:
             raise ValueError(
-                f"{path} holds no word vectors: expected a word and its numbers a line, or a word2vec file"
+                f"{path} has no word vectors: expected a word and its numbers per line, or a word2vec file"
             )
         if found != size:
             raise ValueError(
                 f"the vectors in {path} have {found} numbers each, the model's embedding has {size}; "
-                "use vectors of that size, or change the size of the embedding"
+                "use vectors of that size, or change the embedding size"
             )
         if header and _is_binary(file, size):
             yield from _binary_entries(file, path, int(fields[0]), size)
@@ -130,7 +130,7 @@ def _entries(path: Path, size: int) -> Iterator[tuple[str, Callable[[], np.ndarr
 
 
 def _is_binary(file: BinaryIO, size: int) -> bool:
-    """Whether raw numbers follow the first word, not written ones."""
+    """Whether the first word is followed by binary numbers, not by text."""
     start = file.tell()
     fields = file.readline(1 << 16).split()[1:]
     file.seek(start)
@@ -138,7 +138,7 @@ def _is_binary(file: BinaryIO, size: int) -> bool:
 
 
 def _numbers(line: bytes, word: bytes, size: int, where: str) -> np.ndarray | None:
-    """The vector of a line; None if it belongs to a longer word, with spaces in it."""
+    """The vector of a line; None if it belongs to a word with spaces."""
     fields = line.rstrip().rsplit(b" ", size)
     try:
         numbers = np.array(fields[1:]).astype(np.float32)
@@ -157,7 +157,7 @@ def _binary_entries(
         while (space := block.find(b" ", start)) < 0 or len(block) <= space + 4 * size:
             more = file.read(1 << 20)
             if not more:
-                raise ValueError(f"{path} ends after {number:,} of its {count:,} words; fetch it again")
+                raise ValueError(f"{path} ends after {number:,} of its {count:,} words; download it again")
             block, start = block[start:] + more, 0
         word = block[start:space].lstrip(b"\n").decode("utf-8", "replace")
         yield word, partial(np.frombuffer, block, "<f4", size, space + 1)
@@ -165,7 +165,7 @@ def _binary_entries(
 
 
 class _Sentences:
-    """The sentences of the training text as lists of word ids in letters, which word2vec reads again in each epoch."""
+    """The sentences of the training text as lists of word ids as strings, which word2vec reads again in each epoch."""
 
     def __init__(self, training_text: list[LabeledArrays]) -> None:
         self._training_text = training_text
@@ -182,10 +182,10 @@ class _Sentences:
 
 
 def _word2vec(training_text: list[LabeledArrays], vocab_size: int, size: int, epochs: int, seed: int) -> np.ndarray:
-    """Skip-gram vectors of all words of the training text, UNK included (Mikolov et al. 2013)."""
+    """Skip-gram vectors of all words of the training text, including UNK (Mikolov et al. 2013)."""
     from gensim.models import Word2Vec  # an optional dependency
 
-    # With more than one worker the vectors would be other ones each time.
+    # With more than one worker the vectors would not be reproducible.
     model = Word2Vec(
         _Sentences(training_text), vector_size=size, sg=1, min_count=1, epochs=epochs, seed=seed, workers=1
     )

@@ -1,4 +1,4 @@
-"""Running text for language models: the Penn Treebank, Brown, the children's books, WikiText-2, the user's own."""
+"""Running text for language models: Penn Treebank, Brown, children's books, WikiText-2, your own text."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -17,38 +17,38 @@ from zoo.data.common.tables import read_table
 from zoo.data.language_modelling.streams import TextArray, TextLoader, TextStream
 from zoo.text import KINDS, Tokenizer
 
-_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
-_UNKNOWN = "<unk>"  # how tokenised corpora write a word that they left out
+_FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
+_UNKNOWN = "<unk>"  # unknown word in tokenised corpora
 
 
 class RunningText(DataModule):
     """Base class of the data sets of running text, read in parallel streams.
 
-    A subclass gives the `lines` of each split and a `signature` of what they depend on. The end of a line counts as a
-    word.
+    A subclass implements the `lines` of each split and a `signature` of what they depend on. The end of a line counts
+    as a word.
 
     Args:
-        root: folder that holds the data; else the environment's `ZOO_DATA`.
+        root: folder of the data; else the environment variable `ZOO_DATA`.
         cache_dir: folder for tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
-        tokenizer: "word" (split at spaces: for tokenised text, in which `<unk>` is the unknown word), "word_punct"
-            (words and punctuation marks of plain text), "bpe" subwords or "char".
-        vocab_size: most words in the vocabulary, the four special tokens included.
-        min_frequency: words seen less often in training become the unknown word.
+            tokenizer: "word" (split at spaces: for tokenised text, in which `<unk>` is UNK), "word_punct" (words and
+                punctuation marks of plain text), "bpe" subwords or "char".
+        vocab_size: maximum number of words in the vocabulary, including the four special tokens.
+        min_frequency: words less frequent in training become UNK.
         lowercase: lowercase the text.
-        extend_vocabulary: so many words are added to the vocabulary of a pretrained model when a training begins: the
-            most frequent ones of the training text that it lacks, of those seen `min_frequency` times; 0 for none.
-        batch_size: streams a process in training.
-        segment: words of each stream in a batch, through which training propagates back.
-        val_streams: streams of the validation text, of all processes together. Each begins without a memory, so 1 gives
-            the perplexity of the text as it stands; more are faster and hardly differ. Neither `batch_size` nor
-            `segment` nor the number of processes changes it.
-        test_streams: the same of the test text.
-        num_workers: processes that load batches ahead.
-        seed: where in the text each epoch begins.
+            extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
+                frequent unknown words of the training text, seen at least `min_frequency` times; 0 for none.
+            batch_size: streams per process in training.
+            segment: words of each stream in a batch, through which training propagates back.
+            val_streams: streams of the validation text over all processes. Each starts without memory, so 1 gives the
+                perplexity of the text as it is; more are faster and hardly differ. Independent of `batch_size`,
+                `segment` and the number of processes.
+            test_streams: the same for the test text.
+        num_workers: worker processes that load batches.
+        seed: seed for where in the text each epoch begins.
 
     Attributes:
         test_names: names of the test sets.
-        tokenizer: set by `setup`: that of the model, if it has one.
+        tokenizer: set by `setup`: the model's, if it has one.
     """
 
     task = "language modelling"
@@ -92,24 +92,24 @@ class RunningText(DataModule):
         self.num_workers, self.seed = num_workers, seed
         self.tokenizer: Tokenizer | None = None
 
-    # What a data set must give
+    # To be implemented by a data set
 
     def signature(self, split: Split) -> list[object]:
         """What `lines(split)` depends on: JSON-able values and file paths."""
         raise NotImplementedError
 
     def lines(self, split: Split) -> Iterator[str]:
-        """Lines of the text, in their order, streamed."""
+        """Lines of the text, in order, streamed."""
         raise NotImplementedError
 
     def source(self, split: Split) -> str:
-        """What messages call the text of a split, best its file."""
+        """Name of a split in messages, preferably its file."""
         raise NotImplementedError
 
-    # What Lightning calls
+    # Called by Lightning
 
     def prepare_data(self) -> None:
-        """Learns the tokenizer and tokenises the text, each only if it is not in the cache."""
+        """Learns the tokenizer and tokenises the text, unless they are in the cache."""
         tokenizer = self._tokenizer()
         for split in self._splits():
             TextArray.build(self._folder(split, tokenizer), self.lines(split), tokenizer, self.source(split))
@@ -118,7 +118,7 @@ class RunningText(DataModule):
             self._report_unknown(train.unknown, len(train))
 
     def setup(self, stage: str) -> None:
-        """Opens what `prepare_data` made; afterwards `tokenizer` is set."""
+        """Opens the files of `prepare_data`; afterwards `tokenizer` is set."""
         self.tokenizer = self._tokenizer()
         if stage == "fit":
             self._train = self._text("train")
@@ -150,8 +150,8 @@ class RunningText(DataModule):
         return self._loader(self._test, "test")
 
     def word_counts(self) -> Tensor:
-        """How often each word of the vocabulary occurs in the training text, (V,) int64; after `setup("fit")`."""
-        return torch.from_numpy(self._train.counts(len(self._ready(self.tokenizer, "tokenizer"))))
+        """Frequency of each vocabulary word in the training text, (V,) int64; after `setup("fit")`."""
+        return torch.from_numpy(self._train.counts(len(self.tokenizer)))
 
     # Helpers
 
@@ -161,8 +161,7 @@ class RunningText(DataModule):
         )
 
     def _tokenizer(self) -> Tokenizer:
-        """That of a pretrained model, with the words of `extend_vocabulary`, as its weights mean nothing with others;
-        else learnt from the training text."""
+        """The model's tokenizer with the words of `extend_vocabulary`; without one, learnt from the training text."""
         tokenizer = self._of_model("tokenizer")
         if tokenizer is not None:
             return self._extended(tokenizer, self._vocabulary_lines, self.signature("train"), self.min_frequency)
@@ -175,7 +174,7 @@ class RunningText(DataModule):
     def _vocabulary_lines(self) -> Iterator[str]:
         if self.kind != "word":
             return self.lines("train")
-        # in the vocabulary the unknown word would be a word like any other
+        # in the vocabulary it would be a word like any other
         return (" ".join(word for word in line.split() if word != _UNKNOWN) for line in self.lines("train"))
 
     def _folder(self, split: Split, tokenizer: Tokenizer) -> Path:
@@ -192,8 +191,8 @@ class PublishedText(Published, RunningText):
     """A published data set of running text, read from a local folder.
 
     Attributes:
-        names: for each split the names that its file may have.
-        upstream: where the text comes from.
+        names: possible file names of each split.
+        upstream: origin of the text.
     """
 
     places = ("{}", "text/{}", "", "text")
@@ -226,8 +225,7 @@ class PublishedText(Published, RunningText):
 
 
 class PTB(PublishedText):
-    """Penn Treebank as prepared by Mikolov: 929,589 / 73,760 / 82,430 words with the ends of lines, 10,000 different
-    ones.
+    """Penn Treebank as prepared by Mikolov: 929,589 / 73,760 / 82,430 words with line ends, 10,000 distinct ones.
 
     The text is in lower case, has no punctuation marks, N for each number and `<unk>` for each rare word. Read from
     `ptb.train.txt`, `ptb.valid.txt` and `ptb.test.txt`.
@@ -242,8 +240,9 @@ class PTB(PublishedText):
 
 
 class WikiText2(PublishedText):
-    """WikiText-2: good and featured articles of Wikipedia (Merity et al. 2017), 2,088,628 / 217,646 / 245,569 words
-    with the ends of lines.
+    """WikiText-2: good and featured articles of Wikipedia (Merity et al. 2017).
+
+    2,088,628 / 217,646 / 245,569 words with line ends.
 
     Read from `wiki.train.tokens`, `wiki.valid.tokens` and `wiki.test.tokens`, or `wikitext2.train.txt` and so on. Its
     vocabulary has 33,278 words: set vocab_size to 33_281 (here and in the model) to have them all.
@@ -262,8 +261,9 @@ class WikiText2(PublishedText):
 
 
 class ChildrensBooks(PublishedText):
-    """The running text of the Children's Book Test (Hill et al. 2016); a line `_BOOK_TITLE_ : name` stands before each
-    book.
+    """The running text of the Children's Book Test (Hill et al. 2016).
+
+    A line `_BOOK_TITLE_ : name` precedes each book.
 
     Read from `cbt_train.txt`, `cbt_valid.txt` and `cbt_test.txt`, or `cbt_books_train.txt` and so on.
 
@@ -281,11 +281,10 @@ class ChildrensBooks(PublishedText):
 
 
 class Brown(PublishedText):
-    """The Brown corpus: 500 texts of 15 kinds, in their order, a sentence a line.
+    """The Brown corpus: 500 texts of 15 genres, in order, one sentence per line.
 
-    There is no official split: the texts whose number ends in 0 are the test text, those that end in 5 the validation
-    text. Read from
-    `brown.tsv` (columns file, category, sentence; tokenised).
+    There is no official split: texts whose number ends in 0 are the test text, those ending in 5 the validation text.
+    Read from `brown.tsv` (columns file, category, sentence; tokenised).
 
     Args:
         **options: see `RunningText`.
@@ -302,16 +301,16 @@ class Brown(PublishedText):
 
 
 class PlainText(RunningText):
-    """Your own text: a file for training, and others for validation and testing; plain, .gz or .xz.
+    """Your own text: one file for training, optionally others for validation and testing; plain, .gz or .xz.
 
     Args:
         train: training text.
-        val: validation text; if left out, the last lines of the training text serve as it.
+        val: validation text; if left out, the last lines of the training text are held out.
         test: test text.
         val_fraction: share of the training lines held out if there is no `val`.
         encoding: of the files.
-        tokenizer: see `RunningText`; "word_punct" suits a text as people write it.
-        **options: see `RunningText`; relative paths are looked for in `root` (else `ZOO_DATA`), if there is one.
+        tokenizer: see `RunningText`; "word_punct" suits plain text.
+        **options: see `RunningText`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
 
     def __init__(
@@ -343,7 +342,7 @@ class PlainText(RunningText):
         total = sum(1 for _ in read_lines(self._path(split), self.encoding))
         held_out = max(1, round(total * self.val_fraction))
         if not total:
-            raise ValueError(f"{self._path(split)} is empty; give a text, a sentence or a paragraph a line")
+            raise ValueError(f"{self._path(split)} is empty; give a text with one sentence or paragraph per line")
         if total < 2:
             raise ValueError(
                 f"{self._path(split)}: one line cannot be divided into training and validation; give val= a file"

@@ -1,4 +1,4 @@
-"""A running text as parallel streams, each read on and on, a segment of it in each batch (continuous batching)."""
+"""Running text as parallel streams; each batch continues every stream by a segment (continuous batching)."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -14,12 +14,12 @@ from zoo.data.common.arrays import chunks, token_type
 from zoo.data.common.cache import appearing_when_complete, is_intact
 from zoo.text import EOS, PAD, UNK, Tokenizer
 
-_CHUNK = 8192  # lines tokenised at a time
-_COUNTED = 1 << 22  # words counted at a time
+_CHUNK = 8192  # lines tokenised together
+_COUNTED = 1 << 22  # words counted together
 
 
 class TextArray:
-    """The words of a text in a memory-mapped file, EOS behind each line, read from the folder that `build` wrote.
+    """The words of a text in a memory-mapped file, with EOS after each line, read from the folder that `build` wrote.
 
     Attributes:
         ids: (N,) the words.
@@ -39,7 +39,7 @@ class TextArray:
         return len(self.ids)
 
     def counts(self, vocab_size: int) -> np.ndarray:
-        """How often each word of a vocabulary occurs, (vocab_size,) int64."""
+        """Frequency of each word of a vocabulary, (vocab_size,) int64."""
         found = np.zeros(vocab_size, np.int64)
         for first in range(0, len(self), _COUNTED):
             found += np.bincount(self.ids[first : first + _COUNTED], minlength=vocab_size)
@@ -47,11 +47,10 @@ class TextArray:
 
     @staticmethod
     def build(folder: Path, lines: Iterable[str], tokenizer: Tokenizer, source: str) -> None:
-        """Tokenises lines into `folder`, which appears only when it is complete; nothing is done if it is there,
-        intact.
+        """Tokenises lines into `folder`, which appears only when complete; does nothing if it exists and is intact.
 
         Raises:
-            ValueError: there is no word in any line; the message starts with `source`.
+            ValueError: no line has a word; the message starts with `source`.
         """
         if is_intact(folder):
             return
@@ -64,7 +63,7 @@ class TextArray:
                     words, unknown = words + len(ids) - len(rows), unknown + int((ids == UNK).sum())
                     file.write(ids.tobytes())
             if not words:
-                raise ValueError(f"{source}: there is no word in it")
+                raise ValueError(f"{source}: it has no words")
             (temporary / "meta.json").write_text(json.dumps({"dtype": dtype, "unknown": unknown}))
 
 
@@ -74,18 +73,18 @@ class _Epoch(NamedTuple):
 
 
 class TextStream:
-    """The batches of one process, as `TrainLoader` asks for them.
+    """The batches of one process, in the form that `TrainLoader` expects.
 
-    A text of N words is cut into equal streams (some are a word longer). Every word is asked for once an epoch. What
-    precedes the first word of the text is the end of a line: its last word.
+    A text of N words is cut into equal streams (some are a word longer). Every word is a label once per epoch. The
+    first word of the text follows the text's last word, which is a line end.
 
     Args:
         text: the words.
-        streams: read side by side, by all processes together.
+        streams: number of parallel streams over all processes.
         segment: words of each stream in a batch.
-        seed: each epoch begins elsewhere in the text and goes on at its beginning behind its end; None: all begin at
-            its beginning.
-        rank: number of this process.
+            seed: each epoch begins at another place in the text and wraps around at its end; None: all begin at the
+                beginning.
+        rank: rank of this process.
         world_size: number of processes; each has its own streams.
     """
 
@@ -96,14 +95,14 @@ class TextStream:
     ) -> None:
         self.text, self._segment, self._seed = text, segment, seed
         bounds = len(text) * np.arange(streams + 1) // streams
-        self._steps = int(np.diff(bounds).max())  # of the longest stream of all processes
+        self._steps = int(np.diff(bounds).max())  # steps of the longest stream of all processes
         mine = np.array_split(np.arange(streams), world_size)[rank]
         if len(mine):
             self._starts, self._lengths = bounds[mine], bounds[mine + 1] - bounds[mine]
         else:
             self._starts, self._lengths = np.zeros(
                 (2, 1), np.int64
-            )  # as many batches as the others have, without a word
+            )  # as many batches as the other processes, without words
 
     def batches_per_epoch(self) -> int:
         """Number of batches in an epoch."""

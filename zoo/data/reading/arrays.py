@@ -24,7 +24,7 @@ class Question(NamedTuple):
         document: its lines.
         query: a sentence with `BLANK` in place of a word.
         answer: that word.
-        candidates: words to choose from; an empty list for all words of the document.
+        candidates: candidate answers; an empty list means all words of the document.
     """
 
     document: list[str]
@@ -34,13 +34,13 @@ class Question(NamedTuple):
 
 
 def overlap(before: Sequence[str], lines: Sequence[str]) -> int:
-    """How many of the first of the `lines` are the last ones of the document before, in their order."""
+    """How many of the first `lines` are the last lines of the previous document, in order."""
     longest = min(len(before), len(lines))
     return next(n for n in range(longest, -1, -1) if before[len(before) - n :] == lines[:n])
 
 
 def fresh_text(questions: Iterable[Question]) -> Iterator[str]:
-    """Documents and queries line by line, without the lines that a document shares with the one before it."""
+    """Documents and queries line by line, without the lines that a document shares with the previous one."""
     before: list[str] = []
     for question in questions:
         yield from question.document[overlap(before, question.document) :]
@@ -49,8 +49,7 @@ def fresh_text(questions: Iterable[Question]) -> Iterator[str]:
 
 
 class _Lexicon(dict[str, list[int]]):
-    """Numbers of the words of what stands between two spaces; all different words of the text are numbered as they
-    come.
+    """Numbers words, split at spaces, in order of first occurrence in the whole text.
 
     Attributes:
         ids: vocabulary id of each word.
@@ -73,7 +72,7 @@ class _Lexicon(dict[str, list[int]]):
         return [number for chunk in unicodedata.normalize("NFC", text).split() for number in self[chunk]]
 
     def word(self, word: str) -> int:
-        """Number of an answer; of a new word, which occurs in no text, if it is more than one word."""
+        """Number of an answer; a new number, which occurs in no text, if it has several words."""
         numbers = self.text(word)
         return numbers[0] if len(numbers) == 1 else self._number(word, UNK)
 
@@ -85,16 +84,15 @@ class _Lexicon(dict[str, list[int]]):
 
 
 class _DocumentWriter:
-    """Writes documents as a `Ragged` in which document n is row 2 n: its offsets are start and end of each document in
-    turn.
+    """Writes documents as a `Ragged` in which document n is row 2 n: its offsets alternate start and end of documents.
 
-    Lines that a document shares with the end of the one before are stored once, as windows of a book overlap.
+    Lines shared with the end of the previous document are stored once, because windows of a book overlap.
     """
 
     def __init__(self, folder: Path) -> None:
         self._tokens, self._offsets = ((folder / f"documents.{suffix}").open("wb") for suffix in ("tokens", "offsets"))
         self._lines: list[str] = []
-        self._starts = [0]  # of each line of the last document, and its end
+        self._starts = [0]  # start of each line of the last document, and its end
 
     def write(self, lines: list[str], lexicon: _Lexicon) -> int:
         """Appends a document and returns the number of its words."""
@@ -120,12 +118,12 @@ class ClozeArrays:
     Attributes:
         absent: number of questions left out because their answer is not in the document.
         empty: number of questions left out because their document or query has no words.
-        tokens: number of words of all documents, those that share lines counted as often.
+        tokens: number of words of all documents, shared lines counted repeatedly.
         texts: number of documents.
     """
 
     noun = "questions"
-    special = 0  # nothing is added to a text
+    special = 0  # no tokens are added to a text
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -146,7 +144,7 @@ class ClozeArrays:
         return self.texts
 
     def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Words of the documents `index`, (N,) int32, twice: the queries are short."""
+        """Word counts of the documents `index`, (N,) int32, twice: the queries are short."""
         lengths = self._documents.lengths(2 * index)
         return lengths, lengths
 
@@ -159,7 +157,7 @@ class ClozeArrays:
         )
 
     def release(self) -> None:
-        """Lets the system drop the pages read so far: they would count as this process's memory otherwise."""
+        """Releases the pages read so far, which would otherwise count as this process's memory."""
         for part in (self._documents, self._queries, self._choices):
             part.release()
 
@@ -168,15 +166,15 @@ class ClozeArrays:
         """Tokenises `questions` into `folder`, which appears only when it is complete.
 
         Args:
-            folder: where to write; nothing is done if it is there, intact.
-            questions: read once; memory grows with the number of different words, not with the text.
+            folder: target; nothing is done if it already exists and is intact.
+            questions: read once; memory grows with the number of distinct words, not with the text.
             tokenizer: of kind "word" or "word_punct".
-            source: what to call the text in messages.
-            keep_all: keep questions that teach nothing (without words, or without the answer in the document), which
-                else are left out and counted.
+                source: name of the data in messages.
+                keep_all: keep questions that cannot be trained on (without words, or without the answer in the
+                    document), which are otherwise left out and counted.
 
         Raises:
-            ValueError: a query has no blank, or there is no question.
+            ValueError: a query has no blank, or there are no questions.
         """
         if is_intact(folder):
             return
@@ -212,6 +210,6 @@ def _write(folder: Path, questions: Iterable[Question], tokenizer: Tokenizer, so
             writer.close()
     if not counts["questions"]:
         left_out = f" ({counts['absent']:,} have an answer that is not in the document)" if counts["absent"] else ""
-        raise ValueError(f"{source}: there is no question {'' if keep_all else 'to learn from '}in it{left_out}")
+        raise ValueError(f"{source}: it has no question{'' if keep_all else ' to learn from'}{left_out}")
     np.save(folder / "ids.npy", np.array(lexicon.ids, np.int64))
     (folder / "meta.json").write_text(json.dumps(counts))

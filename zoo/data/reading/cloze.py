@@ -19,39 +19,40 @@ from zoo.data.reading.arrays import ClozeArrays, Question, fresh_text
 from zoo.text import Tokenizer
 from zoo.text.words import BLANK
 
-_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
+_FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
 _OFFICIAL: dict[Split, str] = {"train": "train", "val": "valid", "test": "test"}  # names of the splits in file names
 
 log = logging.getLogger(__name__)
 
 
-class ClozeData(SortedData[ClozeArrays]):
-    """Base class of the data sets of documents and queries with one word left out.
+class ClozeData(SortedData):
+    """Base class of the data sets of documents, and queries with one word left out.
 
-    A subclass gives the `examples` of each split and a `signature` of what they depend on. Training questions that
-    teach nothing (no words, or an answer that is not in the document) are left out and counted; validation and test
+    A subclass implements the `examples` of each split and a `signature` of what they depend on. Training questions that
+    cannot be learnt (no words, or an answer that is not in the document) are left out and counted; validation and test
     keep them.
 
     Args:
-        root: folder that holds the data; else the environment's `ZOO_DATA`.
+        root: folder of the data; else the environment variable `ZOO_DATA`.
         cache_dir: folder for tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
-        tokenizer: "word": words stand between spaces, for text that is tokenised already; "word_punct": for plain text.
-        vocab_size: most words in the vocabulary; the others are unknown words, which can be answers all the same.
-        min_frequency: words seen less often in training are unknown.
-        lowercase: the vocabulary knows no capitals. Answers are compared as they are written even so.
-        batch_size: questions a batch and process.
-        batch_tokens: budget of words a batch and process (questions times longest document), instead of `batch_size`.
-        word_vectors: ready word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or binary), or
-            "word2vec": skip-gram vectors are learnt from the training text; None for none.
+            tokenizer: "word": split at spaces, for tokenised text; "word_punct": for plain text.
+            vocab_size: maximum number of words in the vocabulary; others are unknown, but can still be answers.
+            min_frequency: words less frequent in training are unknown.
+            lowercase: the vocabulary is in lower case. Answers are compared as strings all the same.
+            batch_size: questions per batch and process.
+            batch_tokens: words per batch and process (number of questions times longest document), instead of
+                `batch_size`.
+            word_vectors: pretrained word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or
+                binary), or "word2vec": skip-gram vectors learnt from the training text; None for none.
         word2vec_epochs: passes of word2vec over the training text.
-        pool_batches: batches sorted by length together: more means more even lengths, fewer means more varied batches.
-        num_workers: processes that load batches ahead.
-        seed: order of the training questions.
+        pool_batches: batches sorted by length together: more means more equal lengths, fewer means more varied batches.
+        num_workers: worker processes that load batches.
+        seed: seed for the order of the training questions.
 
     Attributes:
-        cleaning: what is done to a text before it is cut into words, see `Tokenizer.clean`.
+        cleaning: how texts are cleaned before they are split into words, see `Tokenizer.clean`.
         test_names: names of the test sets.
-        tokenizer: set by `setup`: that of the model, if it has one.
+        tokenizer: set by `setup`: the model's, if it has one.
     """
 
     task = "reading"
@@ -78,7 +79,7 @@ class ClozeData(SortedData[ClozeArrays]):
         if tokenizer not in ("word", "word_punct"):
             raise ValueError(f"tokenizer must be one of 'word', 'word_punct'; got {tokenizer!r}")
         if not batch_size and not batch_tokens:
-            raise ValueError("give batch_size (questions) or batch_tokens (budget of words); got neither")
+            raise ValueError("give batch_size (questions) or batch_tokens (words); got neither")
         self._check_at_least(
             vocab_size=(vocab_size, 5),
             min_frequency=(min_frequency, 1),
@@ -96,7 +97,7 @@ class ClozeData(SortedData[ClozeArrays]):
         self.pool_batches, self.num_workers, self.seed = pool_batches, num_workers, seed
         self.tokenizer: Tokenizer | None = None
 
-    # What a data set must give
+    # To be implemented by a data set
 
     def signature(self, split: Split) -> list[object]:
         """What `examples(split)` depends on: JSON-able values and file paths."""
@@ -107,18 +108,21 @@ class ClozeData(SortedData[ClozeArrays]):
         raise NotImplementedError
 
     def training_text(self) -> Iterator[str]:
-        """What the vocabulary (and word vectors) are learnt from, line by line."""
+        """The text that vocabulary and word vectors are learnt from, line by line."""
         return fresh_text(self.examples("train"))
 
     def source(self, split: Split) -> str:
-        """What messages call the text of a split, best its file."""
+        """Name of a split in messages, preferably its file."""
         return f"the {split} questions"
 
-    # What Lightning calls
+    # Called by Lightning
 
     def prepare_data(self) -> None:
-        """Learns the tokenizer and tokenises the questions, each only if it is not in the cache."""
-        size = self._wanted_vectors()  # what is missing is better known before the long work than after it
+        """Learns the tokenizer and tokenises the questions, unless they are in the cache."""
+        size = (self._of_model("config") or {}).get("embedding_size")
+        wants_vectors = self.word_vectors and size and "train" in self._splits() and self._of_model("tokenizer") is None
+        if wants_vectors:  # report missing files before the long work
+            check_word_vectors(self.word_vectors)
         tokenizer = self._tokenizer()
         for split in self._splits():
             folder = self._folder(split, tokenizer)
@@ -128,7 +132,7 @@ class ClozeData(SortedData[ClozeArrays]):
             self.vectors(size)
 
     def setup(self, stage: str) -> None:
-        """Opens what `prepare_data` made; afterwards `tokenizer` is set."""
+        """Opens the files of `prepare_data`; afterwards `tokenizer` is set."""
         self.tokenizer = self._tokenizer()
         if stage == "fit":
             self._train = self._arrays("train")
@@ -144,19 +148,19 @@ class ClozeData(SortedData[ClozeArrays]):
             self._test = self._arrays("test")
         self._adapt_model(stage)
 
-    # What a model asks for
+    # Used by models
 
     def vectors(self, size: int) -> tuple[Tensor, Tensor] | None:
-        """Ready word vectors for the vocabulary, after `setup`; None if `word_vectors` is None.
+        """Pretrained word vectors of the vocabulary, after `setup`; None if `word_vectors` is None.
 
         Args:
-            size: numbers a vector.
+            size: dimension of the vectors.
 
         Returns:
-            (V, size) float32, and (V,) bool: whether there is a vector for the word; if not, its row is 0.
+            (V, size) float32, and (V,) bool: whether the word has a vector; if not, its row is 0.
 
         Raises:
-            FileNotFoundError: there is no such file.
+            FileNotFoundError: no such file.
             ValueError: the vectors of the file have another size, or word2vec is not installed.
         """
         if self.word_vectors is None:
@@ -189,7 +193,7 @@ class ClozeData(SortedData[ClozeArrays]):
         return size
 
     def _tokenizer(self) -> Tokenizer:
-        """That of a pretrained model, as its weights mean nothing with others; else learnt from the training text."""
+        """The model's tokenizer; without one, learnt from the training text."""
         tokenizer = self._of_model("tokenizer")
         if tokenizer is not None:
             return tokenizer
@@ -209,7 +213,7 @@ class ClozeData(SortedData[ClozeArrays]):
 
 
 class _PublishedCloze(Published, ClozeData):
-    """A published data set in files of fixed names."""
+    """A published data set in files with fixed names."""
 
     upstream: ClassVar[str]
 
@@ -224,14 +228,13 @@ class _PublishedCloze(Published, ClozeData):
 
 
 class CBT(_PublishedCloze):
-    """Children's Book Test (Hill et al. 2016): 20 sentences of a book, and the 21st with a word left out, 10
-    candidates.
+    """Children's Book Test (Hill et al. 2016): 20 sentences of a book, the 21st with a word left out, 10 candidates.
 
     Read from the official files `cbtest_NE_train.txt`, `cbtest_NE_valid_2000ex.txt`, `cbtest_NE_test_2500ex.txt` (and
     so on).
 
     Args:
-        kind: what is left out: "NE" names, "CN" common nouns, "V" verbs, "P" prepositions.
+        kind: the type of word left out: "NE" names, "CN" common nouns, "V" verbs, "P" prepositions.
         **options: see `ClozeData`.
     """
 
@@ -270,23 +273,21 @@ class CBT(_PublishedCloze):
             document = []
         if document:
             raise ValueError(
-                f"{path} ends in the middle of a question, after line {len(document)} of it; fetch it again"
+                f"{path} ends in the middle of a question, after its line {len(document)}; download it again"
             )
 
 
 class CBTLike(_PublishedCloze):
-    """Questions in the manner of the Children's Book Test, **not the official ones**: scores on them are not
-    comparable.
+    """Questions in the style of the Children's Book Test, **not the official ones**: scores are not comparable.
 
-    43,473 / 2,000 / 2,500 names, 60,000 / 2,000 / 2,500 common nouns. Read from `cbt_books_train.txt` (a tokenised
-    sentence a line, a line `_BOOK_TITLE_ : name` before each book) and `cbtlike_NE_train.tsv` (columns start, pos,
-    answer, candidates), likewise for valid
-    and test and for CN: the document is lines start to start + 19, counted from 0, the query line start + 20 without
-    its word pos.
-    Brackets written as in the Penn Treebank (-LRB-), which only some of the books have, become brackets.
+    43,473 / 2,000 / 2,500 names, 60,000 / 2,000 / 2,500 common nouns. Read from `cbt_books_train.txt` (one tokenised
+    sentence per line, a line `_BOOK_TITLE_ : name` before each book) and `cbtlike_NE_train.tsv` (columns start, pos,
+    answer, candidates), likewise for valid and test and for CN. The document is lines start to start + 19, counted from
+    0; the query is line start + 20 without its word pos. Brackets in Penn Treebank form (-LRB-), which only some of the
+    books have, are converted to brackets.
 
     Args:
-        kind: what is left out: "NE" names, "CN" common nouns.
+        kind: the type of word left out: "NE" names, "CN" common nouns.
         **options: see `ClozeData`.
     """
 
@@ -325,12 +326,11 @@ class CBTLike(_PublishedCloze):
 
 
 class CNNDailyMail(ClozeData):
-    """News stories with names made anonymous, and a sentence of their summary without one of the names (Hermann et al.
-    2015).
+    """Anonymised news stories, and a sentence of their summary with one name left out (Hermann et al. 2015).
 
     Read from the official folders `cnn/questions/training/*.question` (validation, test), likewise `dailymail`. The
-    text is tokenised and in lower case; the blank @placeholder becomes that of this package. Candidates are all names
-    of the story.
+    text is tokenised and in lower case; the blank @placeholder is replaced by the one of this package. Candidates are
+    all names of the story.
 
     Args:
         part: "cnn" or "dailymail".
@@ -373,7 +373,7 @@ class CNNDailyMail(ClozeData):
             if not files:
                 raise FileNotFoundError(
                     f"CNNDailyMail: there are no files *.question in {places[0]}. Pass root= or set ZOO_DATA to the "
-                    "folder that holds "
+                    "folder with "
                     f"{self.part}/questions; see https://github.com/google-deepmind/rc-data"
                 )
             self._found[split] = files
@@ -390,14 +390,14 @@ class Cloze(ClozeData):
         document_column: column or field of the document.
         query_column: that of the query.
         answer_column: that of the answer.
-        candidates_column: that of the candidates, joined by "|" in a table, a list in JSON; None: any word of the
-            document.
-        blank: what stands for the missing word in the queries.
+            candidates_column: that of the candidates, joined by "|" in a table, as a list in JSON; None: any word of
+                the document.
+        blank: mark of the missing word in the queries.
         val_fraction: share of the documents held out; repeated documents are never on both sides.
-        split_seed: selects what is held out.
+        split_seed: selects the documents that are held out.
         encoding: of the files.
         tokenizer: as in `ClozeData`; plain text is expected.
-        **options: see `ClozeData`; relative paths are looked for in `root` (else `ZOO_DATA`), if there is one.
+        **options: see `ClozeData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What every data module of sentence pairs shares: tokenizers, cache, loaders."""
+"""What all data modules of sentence pairs share: tokenizers, cache, loaders."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from zoo.data.common.published import Published
 from zoo.data.translation.bpe_dropout import BpeDropout
 from zoo.text import Tokenizer
 
-_FORMAT = 2  # part of every cache key: raise it when tokenisation or the files change
+_FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
 
 Tokens = tuple[list[int], list[int]]  # of one source and one target sentence
 
@@ -25,33 +25,32 @@ log = logging.getLogger(__name__)
 class PairData(DataModule):
     """Base class of the data sets of sentence pairs.
 
-    A subclass gives the pairs (`train_pairs`, `val_pairs`, `test_sets`), a `signature` of its training text, and
-    downloads in `fetch` where it can.
+    A subclass implements the pairs (`train_pairs`, `val_pairs`, `test_sets`), a `signature` of its training text, and,
+    if it can download, `fetch`.
 
     Args:
-        root: folder that holds the data; else the environment's `ZOO_DATA`; else downloads go to the cache.
+        root: folder of the data; else the environment variable `ZOO_DATA`; else downloads go to the cache.
         cache_dir: folder for downloads, tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
         tokenizer: "bpe" subwords, "word" (split at spaces: for tokenised text) or "char".
-        vocab_size: most entries of a vocabulary.
+        vocab_size: maximum size of a vocabulary.
         shared_vocab: one vocabulary for both languages.
         lowercase: lowercase the text before it is split.
-        batch_size: sentences a batch and process.
-        batch_tokens: token budget a batch and process (sentences times longest side), instead of `batch_size`.
-        max_length: training pairs with a side of more tokens are left out; None keeps all.
+        batch_size: sentences per batch and process.
+        batch_tokens: tokens per batch and process (number of sentences times longest side), instead of `batch_size`.
+        max_length: training pairs with a longer side (in tokens) are left out; None keeps all.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
-        bpe_dropout: share of the merges skipped at random in training, so that words are seen in varying pieces
-            (Provilkov et al. 2020 use 0.1); 0 for none.
-        extend_vocabulary: so many words are added to the vocabulary of a pretrained model when a training begins: the
-            most frequent ones of the training text that it lacks (of subwords: whole words that take several); 0 for
-            none.
-        num_workers: processes that load batches ahead.
-        seed: order of the training pairs.
+            bpe_dropout: share of the merges skipped at random in training, so that words are segmented in varying ways
+                (Provilkov et al. 2020 use 0.1); 0 for none.
+            extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
+                frequent unknown words of the training text (for subwords: words that take several); 0 for none.
+        num_workers: worker processes that load batches.
+        seed: seed for the order of the training pairs.
 
     Attributes:
         test_names: names of the test sets.
-        cleaning: what is done to a text before it is cut into words, see `Tokenizer.clean`.
-        tgt_lang: ISO 639 code of the target language; only scores depend on it.
-        tokenized: the text is tokenised already, so scores must not tokenise it again.
+        cleaning: how texts are cleaned before they are split into words, see `Tokenizer.clean`.
+        tgt_lang: ISO 639 code of the target language; used only for scores.
+        tokenized: the text is already tokenised, so scores must not tokenise it again.
     """
 
     task = "translation"
@@ -81,7 +80,7 @@ class PairData(DataModule):
         if tokenizer not in ("bpe", "word", "char"):
             raise ValueError(f"tokenizer must be one of 'bpe', 'word', 'char'; got {tokenizer!r}")
         if not batch_size and not batch_tokens:
-            raise ValueError("give batch_size (sentences) or batch_tokens (token budget); got neither")
+            raise ValueError("give batch_size (sentences) or batch_tokens (tokens); got neither")
         self._check_at_least(
             vocab_size=(vocab_size, 5),
             batch_size=(batch_size, 1),
@@ -107,10 +106,10 @@ class PairData(DataModule):
         self.src_tokenizer: Tokenizer | None = None
         self.tgt_tokenizer: Tokenizer | None = None
 
-    # What a data set must give
+    # To be implemented by a data set
 
     def fetch(self) -> None:
-        """Downloads what is missing; called in one process only."""
+        """Downloads missing files; called in one process only."""
 
     def signature(self) -> list[object]:
         """What the training pairs depend on: JSON-able values and file paths."""
@@ -128,10 +127,10 @@ class PairData(DataModule):
         """Pairs of each test set, in the order of `test_names`."""
         raise NotImplementedError
 
-    # What Lightning calls
+    # Called by Lightning
 
     def prepare_data(self) -> None:
-        """Downloads, learns the tokenizers and tokenises the training text, each only if it is not in the cache."""
+        """Downloads, learns the tokenizers and tokenises the training text, unless they are in the cache."""
         self.fetch()
         src_tokenizer, tgt_tokenizer = self._model_tokenizers() or self._own_tokenizers()
         if self.trainer is None or self.trainer.state.fn == "fit":
@@ -142,7 +141,7 @@ class PairData(DataModule):
                 self._report_unknown(arrays.unknown(), arrays.tokens)
 
     def setup(self, stage: str) -> None:
-        """Opens what `prepare_data` made; afterwards `src_tokenizer` and `tgt_tokenizer` are set."""
+        """Opens the files of `prepare_data`; afterwards `src_tokenizer` and `tgt_tokenizer` are set."""
         self.src_tokenizer, self.tgt_tokenizer = self._model_tokenizers() or self._own_tokenizers()
         self._adapt_model(stage)
         if stage == "fit":
@@ -178,7 +177,7 @@ class PairData(DataModule):
         return self._eval_loader(*self._val)
 
     def test_dataloader(self) -> list[EvalLoader]:
-        """One loader for each of `test_names`."""
+        """One loader per name in `test_names`."""
         return [self._eval_loader(*encoded) for encoded in self._test]
 
     # Helpers
@@ -197,7 +196,7 @@ class PairData(DataModule):
         return self._ready(self.src_tokenizer, "src_tokenizer"), self._ready(self.tgt_tokenizer, "tgt_tokenizer")
 
     def _model_tokenizers(self) -> tuple[Tokenizer, Tokenizer] | None:
-        """Those of a pretrained model, with the words of `extend_vocabulary`: its weights mean nothing with others."""
+        """The tokenizers of a pretrained model, with the words of `extend_vocabulary`."""
         src, tgt = self._of_model("src_tokenizer"), self._of_model("tgt_tokenizer")
         if src is None or tgt is None:
             return None
@@ -214,7 +213,7 @@ class PairData(DataModule):
         )
 
     def _own_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Learnt from the training text, or read from the cache."""
+        """Tokenizers learnt from the training text, or read from the cache."""
         if self.shared_vocab:
             shared = self._tokenizer("shared")
             return shared, shared
@@ -239,20 +238,20 @@ class PairData(DataModule):
 
 
 class PublishedPairs(Published, PairData):
-    """A published data set of sentence pairs; a file that is nowhere is downloaded to the cache.
+    """A published data set of sentence pairs; a file that is not found is downloaded to the cache.
 
     Attributes:
-        remote: addresses of the files.
+        remote: URLs of the files.
     """
 
     places = ("{}", "nmt/{}", "")
     remote: ClassVar[dict[str, RemoteFile]]
 
     def fetch(self) -> None:
-        """Downloads the files that are needed and nowhere to be found.
+        """Downloads the needed files that are not found.
 
         Raises:
-            FileNotFoundError: a file is neither here nor could it be downloaded.
+            FileNotFoundError: a file is missing and could not be downloaded.
             ValueError: a download has the wrong checksum.
         """
         for name in dict.fromkeys(name for split in self._splits() for name in self.files(split)):

@@ -1,4 +1,4 @@
-"""BPE-dropout: a word is cut into other pieces each time it is seen in training (Provilkov et al. 2020)."""
+"""BPE-dropout: a word is segmented differently each time it is seen in training (Provilkov et al. 2020)."""
 
 import json
 import random
@@ -13,7 +13,7 @@ _VARIANTS = 32  # random segmentations kept of each word; each use picks one of 
 class BpeDropout:
     """Replaces the segmentation of tokenised text by random ones.
 
-    The segmentations of a word depend on nothing but the word and `seed`, so resumed and parallel runs agree.
+    The segmentations of a word depend only on the word and `seed`, so resumed and parallel runs agree.
 
     Args:
         tokenizer: a "bpe" tokenizer.
@@ -41,7 +41,7 @@ class BpeDropout:
             if i > EOS:
                 self._characters[i] = tuple(vocab.get(character, UNK) for character in piece)
                 self._starts_word[i] = piece[0] == "▁"
-        self._variants: dict[tuple[int, ...], list[list[int] | None]] = {}  # each made when it is first picked
+        self._variants: dict[tuple[int, ...], list[list[int] | None]] = {}  # each computed when first picked
 
     def __call__(self, rows: list[np.ndarray], rng: np.random.Generator) -> list[list[int]]:
         """Random segmentations of sentences.
@@ -74,9 +74,9 @@ class BpeDropout:
         return pieces
 
     def _segment(self, word: tuple[int, ...], rng: random.Random) -> list[int]:
-        """Algorithm 1 of the paper: in each step the first of the merges that are not skipped.
+        """Algorithm 1 of the paper: each step applies the first merge that is not skipped.
 
-        A piece that no merges lead to is skipped, or kept, as one.
+        A piece that cannot be built by merges is skipped or kept as a whole.
         """
         kept = [piece in self._whole and rng.random() >= self._rate for piece in word]
         pieces = [part for piece, whole in zip(word, kept) for part in ((piece,) if whole else self._characters[piece])]

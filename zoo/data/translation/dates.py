@@ -1,4 +1,4 @@
-"""Data sets that are generated: nothing to download, and attention is easy to see."""
+"""Generated data sets: nothing to download, and attention that is easy to see."""
 
 import datetime
 import random
@@ -18,7 +18,7 @@ def _ordinal(day: int) -> str:
     return f"{day}{suffix}"
 
 
-# `month` and `weekday` are full or short names; numbers whose order could be mistaken are in `_numeric` only.
+# `month` and `weekday` are full or short names; ambiguous numeric forms are only in `_numeric`.
 _FORMATS = (
     "{day} {month} {year}",
     "{day}-{month}-{year}",
@@ -40,7 +40,7 @@ _CASES: tuple[Callable[[str], str], ...] = (str, str, str.lower, str.upper)
 
 
 def free_form(date: datetime.date, rng: random.Random) -> str:
-    """A date as people write it, in one of many forms, none of which can be mistaken for another date."""
+    """A date in one of many written forms, none of which is ambiguous."""
     if rng.random() < 0.2:
         return _numeric(date, rng)
     month, weekday = _MONTHS[date.month - 1], _WEEKDAYS[date.weekday()]
@@ -63,14 +63,14 @@ def _numeric(date: datetime.date, rng: random.Random) -> str:
 class Dates(PairData):
     """Free-form dates to ISO dates ("tuesday july 8 2008" -> "2008-07-08"), character by character.
 
-    The classic toy on which attention can be seen to read the day, the month and the year. Dates lie in 1900 to 2099;
-    those of training, validation and test are different dates.
+    The classic toy task: attention visibly reads the day, the month and the year. Dates are from 1900 to 2099; those of
+    training, validation and test are distinct.
 
     Args:
         train_size: number of training pairs.
-        val_size: number of validation pairs, each another date.
-        test_size: number of test pairs, each another date.
-        split_seed: selects the dates and how they are written.
+            val_size: number of validation pairs, all with different dates.
+            test_size: number of test pairs, all with different dates.
+        split_seed: selects the dates and their written forms.
         tokenizer: see `PairData`.
         vocab_size: see `PairData`.
         shared_vocab: see `PairData`.

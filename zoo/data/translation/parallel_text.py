@@ -1,4 +1,4 @@
-"""Translation data sets: the user's own files, Multi30k, Tatoeba."""
+"""Translation data sets: your own files, Multi30k, Tatoeba."""
 
 import re
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ from zoo.data.translation.base import PairData, PublishedPairs
 
 
 class ParallelText(PairData):
-    """Your own text: two aligned files a split, or one file with tab-separated pairs; plain, .gz or .xz.
+    """Your own text: two aligned files per split, or one file with tab-separated pairs; plain, .gz or .xz.
 
     Args:
-        train_src: source sentences, one a line; or tab-separated pairs, if `train_tgt` is left out.
+        train_src: source sentences, one per line; or tab-separated pairs, if `train_tgt` is left out.
         train_tgt: target sentences; line n translates line n of `train_src`.
         val_src: the same for validation; if left out, a part of the training pairs is held out.
         val_tgt: the same for validation.
         test_src: the same for testing.
         test_tgt: the same for testing.
-        val_fraction: share of the training sentences held out if there is no `val_src`. The split goes by source
-            sentence, so one that occurs several times is never on both sides.
-        split_seed: selects what is held out.
-        tgt_lang: language code of the target, only for the BLEU of tokenised text.
-        **options: see `PairData`; relative file names are looked for in `root` (else `ZOO_DATA`), if there is one.
+            val_fraction: share of the training sentences held out if there is no `val_src`. The split is by source
+                sentence, so a repeated one is never on both sides.
+            split_seed: selects the sentences that are held out.
+        tgt_lang: language code of the target, used only for BLEU of tokenised text.
+        **options: see `PairData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ParallelText(PairData):
             if tgt and not src:
                 raise ValueError(f"{split}_tgt is given without {split}_src")
         self.val_fraction, self.split_seed, self.tgt_lang = val_fraction, split_seed, tgt_lang
-        self.tokenized = self.kind == "word"  # which is for nothing else
+        self.tokenized = self.kind == "word"  # the only use of this kind
 
     def signature(self) -> list[object]:
         held_out = None if self.paths["val"][0] else [self.val_fraction, self.split_seed]
@@ -126,8 +126,8 @@ class Multi30k(PublishedPairs):
         src_lang: "en", "de", "fr" or "cs".
         tgt_lang: another of these.
         form: "raw" text, or "tok": upstream's lowercased, normalised, Moses-tokenised text.
-        extra_pairs: files of your own with further training pairs, source and target separated by a tab (see
-            `ParallelText`). Relative names start from the working directory, not from `root`.
+            extra_pairs: your own files of additional training pairs, source and target separated by a tab (see
+                `ParallelText`). Relative paths start from the working directory, not from `root`.
         **options: see `PairData`.
     """
 
@@ -191,23 +191,23 @@ class Multi30k(PublishedPairs):
 class Tatoeba(PublishedPairs):
     """Short everyday sentences of the Tatoeba project, English with French or German, in both directions (CC BY 2.0).
 
-    There is no official split: it goes by a hash of the English sentence, and a training pair whose other side also
-    occurs among the held-out pairs is left out, so no held-out sentence of either language is seen in training.
-    Each held-out source sentence is one test item; `references` gives all its translations.
+    There is no official split: pairs are split by a hash of the English sentence. A training pair whose other side also
+    occurs among the held-out pairs is left out, so no held-out sentence of either language is seen in training. Each
+    held-out source sentence is one test item; `references` gives all its translations.
 
     Args:
         src_lang: "eng", "fra" or "deu"; one side must be English.
         tgt_lang: the other side.
         val_fraction: share of the English sentences held out for validation.
         test_fraction: share of the English sentences held out for testing.
-        split_seed: selects what is held out.
-        tutorial_filter: keep only what the widely taught tutorial of pytorch.org keeps: pairs of fewer than ten words a
-            side (punctuation marks count) whose English side begins with "I am", "he is" and the like.
+            split_seed: selects the sentences that are held out.
+            tutorial_filter: keep only the pairs that the pytorch.org translation tutorial keeps: fewer than ten words
+                per side (punctuation marks count), and an English side that begins with "I am", "he is" and the like.
         **options: see `PairData`.
     """
 
     cleaning = ("invisible", "html")
-    # Snapshots of 2019-04-07 (French) and 2018-05-13 (German); the project's own address always has the newest one.
+    # Snapshots of 2019-04-07 (French) and 2018-05-13 (German); the project's own URL always has the newest one.
     remote: ClassVar[dict[str, RemoteFile]] = {
         "eng-fra.txt": RemoteFile(
             f"{_GITHUB}/modelexlab/data/adddaf33ac35572bcfeb421efec29435e7ea9332/fra-eng.zip",

@@ -1,4 +1,4 @@
-"""Dropout with one random byte an element; torch draws a number of 24 bits for each, one after the other."""
+"""Dropout with one random byte per element; torch draws 24 bits per element, one element after the other."""
 
 import torch
 from torch import Tensor

@@ -8,9 +8,7 @@ from torch import Tensor
 
 
 def wants_gradient(*inputs: Tensor | None) -> bool:
-    """Whether a backward pass may follow. To be asked outside an autograd function: inside, gradients are always
-    off.
-    """
+    """Whether a backward pass may follow. Ask outside an autograd function: inside, gradients are always off."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
 
 
@@ -25,7 +23,7 @@ def gradients_of_plain(
     """The gradients that plain torch gives, as a part of the graph.
 
     Args:
-        plain: What the kernel stands in for.
+        plain: The function that the kernel replaces.
         inputs: Its tensors, as saved by the forward pass.
         grads: Gradients of its outputs; None for an output without one.
 
@@ -33,8 +31,7 @@ def gradients_of_plain(
         The gradient of each input; None for one that needs none.
     """
     with torch.enable_grad():
-        # views of their own: where one input was made of another, the gradient must not reach that one on the way
-        # through the first
+        # separate views: if one input was computed from another, the gradient must not reach that one through the first
         inputs = tuple(None if x is None else x.view_as(x) for x in inputs)
         outputs = plain(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)

@@ -1,9 +1,8 @@
 """A whole recurrence as one autograd function whose backward pass forms each weight gradient in one matrix product.
 
-What is read lies step after step: the block (D, n, ...) of a step holds its n running sequences, the longest first, for
-each of the D
-directions. n never rises, so the sequences of a step are the first rows of the step before. torch's own LSTM builds a
-graph of a dozen small operations a step on a CPU.
+The input lies step after step: the block (D, n, ...) of a step holds its n active sequences, the longest first, for
+each of the D directions. n never increases, so the sequences of a step are the first rows of the previous step. On a
+CPU torch's own LSTM builds a graph of a dozen small operations per step.
 
 Shapes: T steps, N sequences, n of them at a step, D directions, H hidden size, G = 4 H (LSTM) or 3 H (GRU) gates, P
 rows of all blocks.
@@ -20,7 +19,7 @@ from zoo.layers.kernels import product_dtype, wide
 from zoo.layers.kernels.function import gradients_of_plain, is_differentiated_again, wants_gradient
 
 State = tuple[Tensor, ...]
-Update = Callable[[Tensor, Tensor, State], State]  # of one step: both halves of the gates, state -> new state
+Update = Callable[[Tensor, Tensor, State], State]  # one step: both halves of the gates, state -> new state
 
 
 def _blocks(x: Tensor, counts: list[int], directions: int) -> list[Tensor]:
@@ -32,8 +31,8 @@ def _blocks(x: Tensor, counts: list[int], directions: int) -> list[Tensor]:
 def _products(weight: Tensor, dtype: torch.dtype, steps: int) -> Callable[[Tensor], Tensor]:
     """The function x (D, n, K) -> x weight^T (D, n, N) for weight (D, N, K), in precision `dtype`.
 
-    A product of few rows spends up to half of its time on laying out the weight for the processor. oneDNN does that
-    once, here.
+    A product of few rows spends up to half of its time rearranging the weight for the processor. Here oneDNN does that
+    once.
     """
     weight = weight.to(dtype)
     if len(weight) == 1 and steps > 3 and dtype in _packable():
@@ -45,14 +44,14 @@ def _products(weight: Tensor, dtype: torch.dtype, steps: int) -> Callable[[Tenso
 
 @functools.cache
 def _packable() -> tuple[torch.dtype, ...]:
-    """What oneDNN packs on this processor."""
+    """Weight dtypes that oneDNN packs on this processor."""
     if not (torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()):  # the second: x86
         return ()
     return (torch.float32, torch.bfloat16) if torch.ops.mkldnn._is_mkldnn_bf16_supported() else (torch.float32,)
 
 
 def plain_steps(update: Update, gates: Tensor, weight: Tensor, start: State, counts: list[int]) -> State:
-    """As `steps`, in plain torch."""
+    """As `steps`, but in plain torch."""
     state, found = start, []
     for block in _blocks(gates, counts, len(weight)):
         state = tuple(x[:, : block.size(1)] for x in state)
@@ -70,9 +69,7 @@ def _plain(ctx: Any) -> Callable[..., State]:
 def _weight_gradient(
     grads: list[Tensor], states: list[Tensor], start: Tensor, weight: Tensor, dtype: torch.dtype
 ) -> Tensor:
-    """Of the hidden products: gradients of the gates and states after each step, in blocks, and the first state -> (D,
-    G, H).
-    """
+    """Weight gradient (D, G, H) from the gate gradients and states after each step, in blocks, and the first state."""
     found = []
     for d in range(len(weight)):
         before = [start[d, : grads[0].size(1)], *(state[d, : grad.size(1)] for state, grad in zip(states, grads[1:]))]
@@ -110,7 +107,7 @@ class _LSTM(torch.autograd.Function):
         return states, cells
 
     @staticmethod
-    def backward(ctx, grad_states, grad_cells):
+    def backward(ctx, grad_states, grad_cells):  # pyright: ignore[reportIncompatibleMethodOverride]  # torch declares any number
         gates, weight, hidden, cell, acts, states, cells, squashed = ctx.saved_tensors
         if is_differentiated_again():
             found = gradients_of_plain(_plain(ctx), (gates, weight, hidden, cell), (grad_states, grad_cells))
@@ -179,7 +176,7 @@ class _GRU(torch.autograd.Function):
         return states
 
     @staticmethod
-    def backward(ctx, grad_states):
+    def backward(ctx, grad_states):  # pyright: ignore[reportIncompatibleMethodOverride]  # torch declares any number
         gates, weight, hidden, acts, inner, states = ctx.saved_tensors
         if is_differentiated_again():
             found = gradients_of_plain(_plain(ctx), (gates, weight, hidden), (grad_states,))
@@ -190,7 +187,7 @@ class _GRU(torch.autograd.Function):
         tensors = (acts, inner, states, d_gates, d_hidden_gates, grad_states)
         parts, inners, hiddens, outs, hidden_outs, of_states = (_blocks(x, counts, directions) for x in tensors)
         of_start = ctx.needs_input_grad[2]
-        carry = torch.zeros_like(hidden, dtype=acts.dtype)  # d h from the step after
+        carry = torch.zeros_like(hidden, dtype=acts.dtype)  # d h from the next step
         for t in range(len(parts) - 1, -1, -1):
             part, out, whole = parts[t], outs[t], hidden_outs[t]
             n = part.size(1)
@@ -217,11 +214,11 @@ def steps(update: Update, gates: Tensor, weight: Tensor, start: State, counts: l
     """One layer over all steps.
 
     Args:
-        update: That of the cell in plain torch.
+        update: The cell's update in plain torch.
         gates: (P, G) input half of the gates with the bias, in the order i, f, g, o or r, z, n.
         weight: (D, G, H) hidden weights.
         start: h (and c) before the first step, (D, N, H) each, the longest sequence first.
-        counts: Sequences running at each step, at least one step.
+        counts: Number of active sequences at each step; at least one step.
 
     Returns:
         h (and c) after each step, (P, H) each, in fp32 at least.
@@ -229,6 +226,6 @@ def steps(update: Update, gates: Tensor, weight: Tensor, start: State, counts: l
     start = tuple(x.to(wide(gates[:0]).dtype) for x in start)
     dtype, train = product_dtype(weight), wants_gradient(gates, weight, *start)
     kernel = _LSTM if len(start) == 2 else _GRU
-    with torch.autocast(gates.device.type, enabled=False):  # the precision is chosen
+    with torch.autocast(gates.device.type, enabled=False):  # the precision is already chosen
         found = kernel.apply(gates, weight, *start, update, counts, dtype, train)
     return found if isinstance(found, tuple) else (found,)
