@@ -114,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"zoo: error: {_one_line(error)}", file=sys.stderr)
         if isinstance(error, OSError) and error.errno in FULL:
             with suppress(OSError, AttributeError):  # the rest of the buffer cannot be written either
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                _drop_output()
         return 2
     except KeyboardInterrupt:
         say_stopped(signal.SIGINT)

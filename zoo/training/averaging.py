@@ -16,10 +16,10 @@ class EMAWeights(EMAWeightAveraging):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
-        if stage == "fit":
-            mean = self._average_model.avg_fn
+        model = self._average_model
+        if stage == "fit" and model is not None and (mean := model.avg_fn) is not None:
             # the mean of equal numbers is not quite that number
-            self._average_model.avg_fn = lambda average, new, n: torch.where(average == new, new, mean(average, new, n))
+            model.avg_fn = lambda average, new, n: torch.where(average == new, new, mean(average, new, n))
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._follow(pl_module)

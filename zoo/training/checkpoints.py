@@ -192,7 +192,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         return checkpoint
 
 
-def is_full(error: BaseException) -> bool:
+def is_full(error: BaseException | None) -> bool:
     """Whether an error means that the disk or folder takes no more data."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
@@ -210,7 +210,9 @@ class ExactCheckpoints(ModelCheckpoint):
 
     _due = False
 
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """Saves every N steps or minutes, unless a validation or the end of the epoch follows."""
         self._due |= self._is_time(trainer)
         if not self._due or trainer.is_last_batch:
@@ -262,10 +264,8 @@ class ExactCheckpoints(ModelCheckpoint):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Ends a resumed training that had already stopped early."""
-        for callback in trainer.callbacks:
-            if isinstance(callback, EarlyStopping) and (
-                callback.stopped_epoch or callback.wait_count >= callback.patience
-            ):
+        for callback in trainer.early_stopping_callbacks:
+            if callback.stopped_epoch or callback.wait_count >= callback.patience:
                 trainer.should_stop = True
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
@@ -298,7 +298,7 @@ class ExactCheckpoints(ModelCheckpoint):
 
     def _save(self, trainer: Trainer, best: bool = True) -> None:
         """Writes the best ones, and the last one unless it would lack the gradients of an unfinished step."""
-        if trainer.fast_dev_run or trainer.global_step == 0:
+        if is_fast_dev_run(trainer) or trainer.global_step == 0:
             return
         self._due = False
         scores = self._monitor_candidates(trainer)

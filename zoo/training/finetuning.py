@@ -50,7 +50,7 @@ class FineTuning(BaseFinetuning):
         if stage != "fit":
             return
         super().setup(trainer, pl_module, stage)
-        pl_module.learning_rates = self.learning_rates
+        _set_rates(pl_module, self.learning_rates)
         thaws = any(self.frozen_until.values())  # after epoch 0
         if (
             thaws
@@ -63,7 +63,7 @@ class FineTuning(BaseFinetuning):
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Removes the rates from the model: they belong to one training only."""
-        pl_module.learning_rates = {}
+        _set_rates(pl_module, {})
 
     def freeze_before_training(self, pl_module: LightningModule) -> None:
         """Checks the names, and freezes what is never trained."""

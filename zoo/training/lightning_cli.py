@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 import yaml
 from filelock import FileLock, Timeout
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint, EMAWeightAveraging, ModelCheckpoint
 from lightning.pytorch.cli import (
@@ -29,8 +30,7 @@ from lightning.pytorch.cli import (
 )
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.io import CheckpointIO
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.utilities.rank_zero import rank_zero_info
+from lightning.pytorch.utilities import rank_zero_info
 
 from zoo.registry import load
 from zoo.tasks.base import ZooModule
@@ -41,6 +41,7 @@ from zoo.training.checkpoints import (
     ExactCheckpoints,
     NotWrittenError,
     StopAtNaN,
+    is_fast_dev_run,
     is_full,
     read_checkpoint,
 )
@@ -73,11 +74,12 @@ class ConfigOfRun(SaveConfigCallback):
 class RestoreEnds(Callback):
     """Notes that a checkpoint was taken in as a whole: what fails from now on is not its fault."""
 
-    def __init__(self, reader: AtomicCheckpointIO) -> None:
+    def __init__(self, reader: CheckpointIO) -> None:
         self._reader = reader
 
-    def on_sanity_check_start(self, *_: Any) -> None:
-        self._reader.restoring = None
+    def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if isinstance(self._reader, AtomicCheckpointIO):
+            self._reader.restoring = None
 
     on_train_start = on_validation_start = on_test_start = on_sanity_check_start
 
@@ -91,7 +93,6 @@ class TrainingCLI(LightningCLI):
 
     def __init__(self, args: list[str]) -> None:
         self._arguments = args
-        self.trainer: Trainer | None = None
         self.locks: list[FileLock] = []
         strict = {"exit_on_error": False}  # zoo.cli prints one line instead of the usage
         super().__init__(
@@ -180,8 +181,9 @@ class TrainingCLI(LightningCLI):
         self.model.training_settings = {name: self._get(self.config, name).as_dict() for name in TRAINING}
         for name, settings in self.model.training_settings.items():
             setattr(self.model, name, _builder(settings))
-        self.model.lr_scheduler(self.model.optimizer([torch.nn.Parameter(torch.zeros(1))]))  # says what is wrong, early
-        self.model.check_extras(self.subcommand, bool(self.trainer.limit_val_batches))
+        parameter = torch.nn.Parameter(torch.zeros(1))
+        self.model.lr_scheduler(self.model.optimizer([{"params": [parameter]}]))  # says what is wrong, early
+        self.model.check_extras(self.config.subcommand, bool(self.trainer.limit_val_batches))
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""
@@ -233,13 +235,13 @@ class TrainingCLI(LightningCLI):
         # Else Lightning repeats, in a run that is limited by steps, the end of the epoch from which it is resumed.
         trainer.fit_loop._iteration_based_training = lambda: False
         # In several processes it waits for the others, who may not come. See zoo/training/signals.py.
-        trainer._signal_connector._sigterm_notifier_fn = lambda *_: None
+        trainer._signal_connector._sigterm_notifier_fn = lambda signum, _: None
         self._folders = folders
         return trainer
 
     def before_fit(self) -> None:
         """Takes the folder of the run, once nothing else can be wrong."""
-        if self.trainer.global_rank == 0 and not self.trainer.fast_dev_run:
+        if self.trainer.global_rank == 0 and not is_fast_dev_run(self.trainer):
             self._take(self._folders)
 
     def _take(self, folders: set[Path]) -> None:
@@ -352,8 +354,9 @@ def _check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path:
         raise ValueError(
             f"{path} holds a {class_path}, and the model of the recipe and the command line is a {model.class_path}"
         )
-    wanted = model.get("init_args") or {}
-    wanted = dict(wanted.get("overrides") or {}) if model.class_path == "zoo.load" else wanted.as_dict()
+    arguments, wanted = model.get("init_args"), {}
+    if arguments:
+        wanted = dict(arguments.get("overrides") or {}) if model.class_path == "zoo.load" else arguments.as_dict()
     for option in given:
         parts = [part for part in option.split(".")[1:] if part not in ("init_args", "overrides", "class_path", "name")]
         for name in parts[:1] or wanted:
@@ -434,7 +437,7 @@ def _explained(error: Exception, cli: TrainingCLI, args: list[str]) -> Exception
             cure = "make room" if is_full(cause.__cause__) else "make it writable"
             left = _left(cli, args)
             return ValueError(f"{cause}; {cure}{', then ' if left.startswith('resume') else '; '}{left}")
-    if is_full(error):
+    if isinstance(error, OSError) and is_full(error):
         return ValueError(
             f"{error.filename or 'a file of this run'} could not be written ({error.strerror}); {_left(cli, args)}"
         )

@@ -70,7 +70,7 @@ class CaptionEncoding(NamedTuple):
         return self.tokenizer.encode(text)[: self.max_words]
 
 
-def pad_captions(captions: Sequence[Sequence[Sequence[int]]]) -> tuple[Tensor, Tensor]:
+def pad_captions(captions: Sequence[Sequence[Sequence[int] | np.ndarray]]) -> tuple[Tensor, Tensor]:
     """Adds BOS and EOS to the captions of `N` images and pads them, with all-PAD rows for missing captions.
 
     Args:
@@ -96,7 +96,8 @@ class CaptionArrays:
 
     Args:
         folder: that folder.
-        images: source of the images' pixels or features, in the order of `read_names(folder)`.
+        images: source of the images' pixels or features, in the order of `read_names(folder)`; None for
+            the captions alone.
         captions_per_image: maximum number of captions per image in a batch.
         flip: probability that an image is mirrored in training; never if a caption contains the word left or right.
         seed: selects which images are mirrored in an epoch and which captions are drawn.
@@ -233,7 +234,7 @@ def read_names(folder: Path) -> list[str]:
     return json.loads((folder / "names.json").read_text())
 
 
-class CaptionStream(BatchStream):
+class CaptionStream(BatchStream[CaptionArrays]):
     """Training batches of images; the captions drawn and the images mirrored change from epoch to epoch."""
 
     def _batch(self, index: np.ndarray, epoch: int) -> CaptionBatch:

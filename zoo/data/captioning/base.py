@@ -164,7 +164,7 @@ class CaptionData(DataModule):
 
     def training_captions(self) -> list[list[list[int]]]:
         """Token ids of all captions of each training image, with EOS, after `setup`; for rewards."""
-        return CaptionArrays(self._folder("train", self.tokenizer), None, 1).captions()
+        return CaptionArrays(self._folder("train", self._ready(self.tokenizer, "tokenizer")), None, 1).captions()
 
     def without_captions(self) -> list[str]:
         """Images that no caption names."""
@@ -343,7 +343,7 @@ class CaptionData(DataModule):
 
     def _build_features(self, split: Split, images: BatchImages, count: int, folders: Sequence[Path]) -> None:
         """Runs the encoder. In `setup` the model would not yet have all its weights, nor be on its device."""
-        model = self.trainer.lightning_module
+        model = self._model
         was_training = {module: module.training for module in model.modules()}
         model.eval()
         try:

@@ -20,9 +20,11 @@ class ImageFiles(Protocol):
 
     def open(self, image: str) -> BinaryIO:
         """Opens the file of an image for reading; raises `ImageError` if that fails."""
+        ...
 
     def where(self, image: str) -> str:
         """Name of the image in messages."""
+        ...
 
 
 def decode(files: ImageFiles, image: str) -> PIL.Image.Image:

@@ -309,7 +309,7 @@ class ImageCaptions(CaptionData):
             records[splits[image]].append(Record(image, texts))
         return records
 
-    def _held_out(self, images: list[str]) -> dict[str, str]:
+    def _held_out(self, images: list[str]) -> dict[str, Split]:
         """Holds out at least one of few images: a share of their number, not a probability."""
         order = sorted(images, key=lambda image: draw(image, self.split_seed))
         counts = [

@@ -160,11 +160,8 @@ class LabeledData(SortedData[LabeledArrays]):
 
     def prepare_data(self) -> None:
         """Downloads, learns the tokenizer and tokenises the texts, unless they are in the cache."""
-        size = (self._of_model("config") or {}).get("embedding_size")
         self._check_model()
-        wants_vectors = self.word_vectors and size and "train" in self._splits() and self._has_new_words()
-        if wants_vectors:  # report missing files before the long work
-            check_word_vectors(self.word_vectors)
+        size = self._wanted_vectors()  # reports missing files before the long work
         self.fetch()
         if not self.is_pretrained():
             for data in self._extra:
@@ -406,8 +403,8 @@ class PublishedTexts(Published, LabeledData):
             FileNotFoundError: a file is missing and could not be downloaded.
             ValueError: the download has the wrong checksum or content.
         """
-        learning = [] if self.is_pretrained() else ["train"]  # the vocabulary is learnt from the training text
-        for split in dict.fromkeys([*learning, *self._splits()]):
+        learning: list[Split] = [] if self.is_pretrained() else ["train"]  # the vocabulary is learnt from it
+        for split in dict.fromkeys(learning + self._splits()):
             for name in self.files(split):
                 if self._find(name) is None:
                     self._fetch_archive(name)

@@ -52,7 +52,7 @@ class IMDB(PublishedTexts):
         names = {"0": "negative", "1": "positive"}
         for label, rating, text in read_table(self.path(name), ["label", "rating", "text"]):
             text = re.sub(r"<br\s*/?>", "\n", text)  # two in a row make a blank line: a new paragraph
-            yield Example(text, None, (rating if self.rating else names.get(label, label),))
+            yield Example(text, None, (rating if self.rating else names.get(label) or label,))
 
     def unpack(self, archive: Path, folder: Path) -> None:
         rows: dict[str, list[tuple[int, int, str, str]]] = {"train": [], "test": []}
@@ -63,7 +63,7 @@ class IMDB(PublishedTexts):
                 rows[part].append((int(label == "pos"), int(number), rating, text))
         for part, reviews in rows.items():
             if not reviews:
-                raise ValueError(f"{self.archive.url} has changed: it has no aclImdb/{part}/pos/0_9.txt and so on")
+                raise ValueError(f"{self.upstream} has changed: it has no aclImdb/{part}/pos/0_9.txt and so on")
             lines = [f"{number}\t{label}\t{rating}\t{text}\n" for label, number, rating, text in sorted(reviews)]
             write_atomically(folder / f"imdb_{part}.tsv", "".join(["id\tlabel\trating\ttext\n", *lines]))
 

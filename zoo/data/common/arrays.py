@@ -62,7 +62,7 @@ class RaggedWriter:
         self._tokens, self._offsets = ((folder / f"{side}.{suffix}").open("wb") for suffix in ("tokens", "offsets"))
         self._offsets.write(np.zeros(1, np.int64).tobytes())
 
-    def write(self, rows: Sequence[Sequence[int]]) -> None:
+    def write(self, rows: Sequence[Sequence[float]]) -> None:
         """Appends rows."""
         offsets = self.end + np.cumsum(list(map(len, rows)), dtype=np.int64)
         self.end = int(offsets[-1]) if rows else self.end

@@ -88,9 +88,7 @@ class DataModule(pl.LightningDataModule):
         if not self.extend_vocabulary or not self._may_change_model():
             return False
         if self._of_model("extend_vocabulary") is None:
-            raise ValueError(
-                f"{type(self.trainer.lightning_module).__name__} does not support new words; set extend_vocabulary to 0"
-            )
+            raise ValueError(f"{type(self._model).__name__} does not support new words; set extend_vocabulary to 0")
         return True
 
     def _adapt_model(self, stage: str) -> None:
@@ -151,7 +149,7 @@ class DataModule(pl.LightningDataModule):
         if self.trainer is not None and self.trainer.state.fn == "fit":
             self._resumed = state_dict.get("train")
 
-    def _train_loader(self, stream: BatchStream) -> TrainLoader:
+    def _train_loader(self, stream: Stream) -> TrainLoader:
         """The training batches of a stream, from where the previous loader stopped, in this or a killed process."""
         on_gpu = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         loader = TrainLoader(

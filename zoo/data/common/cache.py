@@ -202,7 +202,9 @@ def _new_aside(parent: Path) -> tuple[Path, int | None]:
 
 
 def _lock(folder: Path) -> int | None:
-    """Locks a folder; None if it is gone, or locked by another process."""
+    """Locks a folder; None if it is gone, locked by another process, or this system has no locks."""
+    if fcntl is None:
+        return None
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

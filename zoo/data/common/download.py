@@ -100,6 +100,7 @@ def file_sha256(path: Path) -> str:
 
 def _download(url: str, part: Path) -> None:
     """Completes `part`; resumes after a break as long as every attempt makes progress."""
+    reason: object = "no attempt was made"
     for _ in range(_ATTEMPTS):
         start = part.stat().st_size if part.exists() else 0
         request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})

@@ -29,6 +29,7 @@ class Items(Protocol):
 
     def lengths(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Token counts of the two texts of each item, (N,) integers each; the same array twice for single texts."""
+        ...
 
     def batch(self, index: np.ndarray) -> Any:
         """A batch of the items."""
@@ -40,9 +41,6 @@ class StoredItems(Items, Protocol):
     tokens: int  # in all texts together
     texts: int  # number of texts; a pair counts 2
 
-    def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
-        """Tokens of the first and of the second text of each item."""
-
     def release(self) -> None:
         """Releases the pages read so far."""
 
@@ -52,7 +50,7 @@ class TokenItems(StoredItems, Protocol):
     """Those that are nothing but tokens: `PairArrays` or `LabeledArrays`."""
 
     def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
-        """Tokens of the first, and of the second text, of each item."""
+        """Tokens of the first and of the second text of each item."""
         ...
 
 
@@ -129,7 +127,7 @@ def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int |
     ends, start, budget = [], 0, _budget(batch_tokens)
     while start < total:
         # The shortest sentence of the window bounds how many may fit, the longest how many certainly fit.
-        window = max(1, batch_tokens // int(lengths[start])) * world_size
+        window = max(1, budget // int(lengths[start])) * world_size
         widths = np.maximum.accumulate(lengths[start : start + window])
         rows = -(-np.arange(1, len(widths) + 1) // world_size)
         end = start + max(int(np.searchsorted(rows * widths, budget, side="right")), world_size)
@@ -197,8 +195,8 @@ class BatchStream(Generic[ItemsT]):
         rng = np.random.default_rng((self._seed, epoch, pool))
         rows = None
         if self._dropouts:  # before sorting, because it changes the lengths
-            sides = self.arrays.rows(pairs)
-            rows = [dropout(side, rng) for dropout, side in zip(self._dropouts, sides, strict=True)]
+            arrays, dropouts = self._dropouts
+            rows = [dropout(side, rng) for dropout, side in zip(dropouts, arrays.rows(pairs), strict=True)]
             src, tgt = (np.fromiter(map(len, side), np.int32, len(pairs)) for side in rows)
         else:
             src, tgt = self.arrays.lengths(pairs)
@@ -277,7 +275,7 @@ class _Worker(IterableDataset):
             if item % workers == turn:
                 yield following, self._stream.load(pool, number)
 
-    def _positions(self) -> Iterator[tuple[Pool, int, tuple[int, int, int]]]:
+    def _positions(self) -> Iterator[tuple[Batches, int, tuple[int, int, int]]]:
         """Each batch as its pool, its index there, and the position after it."""
         epoch, number, first = self._start
         left = self._count
@@ -336,7 +334,8 @@ class TrainLoader:
         )
         for position, batch in loader:
             # Lightning stops after `len` batches without exhausting the iterator: record all state before each yield.
-            self._position = tuple(position)
+            epoch, pool, number = position
+            self._position = (epoch, pool, number)
             self._given = (self._given + 1) % self._length
             yield batch
 

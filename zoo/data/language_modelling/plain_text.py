@@ -151,7 +151,7 @@ class RunningText(DataModule):
 
     def word_counts(self) -> Tensor:
         """Frequency of each vocabulary word in the training text, (V,) int64; after `setup("fit")`."""
-        return torch.from_numpy(self._train.counts(len(self.tokenizer)))
+        return torch.from_numpy(self._train.counts(len(self._ready(self.tokenizer, "tokenizer"))))
 
     # Helpers
 

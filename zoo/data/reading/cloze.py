@@ -25,7 +25,7 @@ _OFFICIAL: dict[Split, str] = {"train": "train", "val": "valid", "test": "test"}
 log = logging.getLogger(__name__)
 
 
-class ClozeData(SortedData):
+class ClozeData(SortedData[ClozeArrays]):
     """Base class of the data sets of documents, and queries with one word left out.
 
     A subclass implements the `examples` of each split and a `signature` of what they depend on. Training questions that
@@ -119,10 +119,7 @@ class ClozeData(SortedData):
 
     def prepare_data(self) -> None:
         """Learns the tokenizer and tokenises the questions, unless they are in the cache."""
-        size = (self._of_model("config") or {}).get("embedding_size")
-        wants_vectors = self.word_vectors and size and "train" in self._splits() and self._of_model("tokenizer") is None
-        if wants_vectors:  # report missing files before the long work
-            check_word_vectors(self.word_vectors)
+        size = self._wanted_vectors()  # reports missing files before the long work
         tokenizer = self._tokenizer()
         for split in self._splits():
             folder = self._folder(split, tokenizer)
