@@ -8,11 +8,12 @@ import reprlib
 import stat
 import warnings
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import numpy as np
 import PIL.Image
-from PIL.Image import Resampling, Transpose
+import PIL.ImageOps
+from PIL.Image import Resampling
 
 from zoo.utils import strict_json
 
@@ -24,16 +25,6 @@ MAX_SCANS = 100  # passes over the pixels of a JPEG; cameras write 1, programs t
 
 # Pixel formats only: others make Pillow start a program (EPS), or have another size than their header says (ICO).
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "MPO", "PPM", "JPEG2000", "AVIF")
-_ORIENTATION = 0x0112  # number of the EXIF entry
-_UPRIGHT = {
-    2: Transpose.FLIP_LEFT_RIGHT,
-    3: Transpose.ROTATE_180,
-    4: Transpose.FLIP_TOP_BOTTOM,
-    5: Transpose.TRANSPOSE,
-    6: Transpose.ROTATE_270,
-    7: Transpose.TRANSVERSE,
-    8: Transpose.ROTATE_90,
-}
 _RESIZES = ("squash", "crop")
 _DETAIL = 1280  # pixels a side that a large JPEG keeps at least when it is decoded for a small square
 # How long a pixel takes, at most and about, compared with one of a plain JPEG, 20 ns.
@@ -183,10 +174,7 @@ def _decoded(image: PIL.Image.Image, name: str) -> PIL.Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             image.load()
-            upright = _UPRIGHT.get(_orientation(image))
-            image = _rgb(image)
-            if upright is not None:
-                image = image.transpose(upright)
+            image = _rgb(_upright(image))
     except Exception as error:  # as above
         raise _damaged(name, error) from error
     image.info = {}  # so that nobody turns it once more
@@ -212,11 +200,11 @@ def _damaged(name: str, error: Exception) -> ImageError:
     return ImageError(f"{name}: the image is damaged and cannot be decoded ({reason}); replace the file")
 
 
-def _orientation(image: PIL.Image.Image) -> Any:
+def _upright(image: PIL.Image.Image) -> PIL.Image.Image:
     try:
-        return image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # as above; metadata may be damaged where the pixels are not
-        return 1
+        return PIL.ImageOps.exif_transpose(image)
+    except Exception:  # of many classes: metadata may be damaged where the pixels are not
+        return image
 
 
 def _rgb(image: PIL.Image.Image) -> PIL.Image.Image:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from zoo.data.common.arrays import PairArrays
-from zoo.data.common.loaders import BatchStream, EvalLoader, TrainLoader, cut_batches, permuted
+from zoo.data.common.loaders import BatchStream, EvalLoader, TrainLoader, cut_batches
 from zoo.data.translation.bpe_dropout import BpeDropout
 from zoo.text import Tokenizer
 
@@ -39,21 +39,6 @@ def _numbers(batches):
 
 def _same(one, other):
     return all(torch.equal(a, b) for a, b in zip(one[:4], other[:4], strict=True))
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 64, 1000, 1025])
-def test_permuted_is_a_permutation(size):
-    images = permuted(np.arange(size), size, seed=3)
-    assert sorted(images.tolist()) == list(range(size))
-    assert permuted(np.arange(size)[size // 2 :], size, seed=3).tolist() == images[size // 2 :].tolist()
-
-
-def test_permuted_looks_random():
-    images = permuted(np.arange(20_000), 20_000, seed=1)
-    assert not np.array_equal(images, permuted(np.arange(20_000), 20_000, seed=2))
-    assert abs(np.corrcoef(np.arange(20_000), images)[0, 1]) < 0.03
-    assert abs(np.corrcoef(images[:-1], images[1:])[0, 1]) < 0.03
-    assert abs(images[:1000].mean() - 10_000) < 600  # 3 standard errors
 
 
 def test_cut_by_sentences_is_even():

@@ -1,8 +1,9 @@
 """Batches of texts of similar length, in an order that can be resumed and sharded over processes.
 
 The training data is an endless stream of batches. Epoch e visits the texts (or pairs of texts) in a pseudo-random order
-that is computed, not stored. Consecutive positions form pools; each pool is sorted by length and cut into batches, and
-the batches are shuffled. So a position in the stream is three numbers, and only one pool is in memory.
+that depends on seed and epoch only. Consecutive positions form pools; each pool is sorted by length and cut into
+batches, and the batches are shuffled. So a position in the stream is three numbers, and only one pool of texts is in
+memory.
 """
 
 import os
@@ -15,8 +16,6 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from zoo.batches.translation import PairBatch, pad_batch
 from zoo.data.translation.bpe_dropout import BpeDropout
-
-_FEISTEL_ROUNDS = 6
 
 
 class Items(Protocol):
@@ -81,33 +80,6 @@ class Stream(Protocol):
         """One batch of what `pool` gave."""
 
 
-def permuted(positions: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """Images of `positions` under a pseudo-random permutation of range(size), which is not stored.
-
-    A Feistel network permutes the smallest range(4^k) that covers `size`; images outside are permuted again until
-    they fall inside ("cycle walking"; Black and Rogaway 2002).
-
-    Args:
-        positions: (N,) integers in range(size).
-        size: number of elements of the permutation.
-        seed: selects the permutation.
-    """
-    half = max(1, ((size - 1).bit_length() + 1) // 2)
-    shift, mask = np.uint64(half), np.uint64(2**half - 1)
-    keys = np.random.default_rng(seed).integers(0, 2**63, _FEISTEL_ROUNDS).astype(np.uint64)
-    images = positions.astype(np.uint64)
-    walking = np.arange(len(images))
-    while walking.size:
-        left, right = images[walking] >> shift, images[walking] & mask
-        for key in keys:
-            mixed = (right + key) * np.uint64(0x9E3779B97F4A7C15)  # wraps around, as a hash should
-            mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-            left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
-        images[walking] = (left << shift) | right
-        walking = walking[images[walking] >= size]
-    return images.astype(np.int64)
-
-
 def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int | None, world_size: int) -> list[int]:
     """End positions of the batches into which sorted sentences are cut.
 
@@ -154,14 +126,14 @@ class BatchStream(Generic[ItemsT]):
 
     Args:
         arrays: the tokenised items.
-            batch_size: sentences per batch and process; None to use `batch_tokens`.
-            batch_tokens: tokens per batch and process, see `cut_batches`.
+        batch_size: sentences per batch and process; None to use `batch_tokens`.
+        batch_tokens: tokens per batch and process, see `cut_batches`.
         pool_batches: batches in a pool: more means less padding, fewer means more varied batches.
         seed: selects the order.
         rank: rank of this process.
-            world_size: number of processes. Together they take the batches that one process with `world_size` times the
-                batch size would take; no pair is repeated or left out.
-            dropouts: BPE-dropout of the source and target side, if any.
+        world_size: number of processes. Together they take the batches that one process with `world_size` times the
+            batch size would take; no pair is repeated or left out.
+        dropouts: BPE-dropout of the source and target side, if any.
     """
 
     def __init__(
@@ -185,6 +157,7 @@ class BatchStream(Generic[ItemsT]):
             if not isinstance(arrays, TokenItems):
                 raise ValueError(f"BPE-dropout needs sentence pairs; got {type(arrays).__name__}")
             self._dropouts = arrays, dropouts
+        self._order: tuple[int, np.ndarray] | None = None  # the latest epoch, and the order of its items
         tokens = arrays.tokens + arrays.special * arrays.texts
         size = batch_size or max(1, int(_budget(batch_tokens) * arrays.texts / tokens))
         self.pools = max(1, len(arrays) // (size * world_size * pool_batches))
@@ -235,8 +208,10 @@ class BatchStream(Generic[ItemsT]):
         return len(self._cut(np.maximum(src, tgt)[_by_length(src, tgt)]))
 
     def _pairs(self, epoch: int, pool: int) -> np.ndarray:
-        seed = np.random.SeedSequence((self._seed, epoch)).generate_state(1)
-        return permuted(np.arange(*self._bounds(pool)), len(self.arrays), int(seed[0]))
+        if self._order is None or self._order[0] != epoch:
+            rng = np.random.default_rng((self._seed, epoch))
+            self._order = epoch, rng.permutation(np.arange(len(self.arrays), dtype=np.uint32))
+        return self._order[1][slice(*self._bounds(pool))].astype(np.int64)
 
     def _bounds(self, pool: int) -> tuple[int, int]:
         total = len(self.arrays)
