@@ -133,7 +133,7 @@ def collate_documents(documents: Sequence[Sequence[Sequence[int]]], labels: Tens
 
 def _known(labels: Tensor | None) -> Tensor:
     if labels is None:
-        raise ValueError("this batch has no labels; a loss needs them")
+        raise ValueError("this batch has no labels; a loss and a score need them")
     return labels
 
 

@@ -358,12 +358,10 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
     # ---- use ----
 
     @overload
-    def classify(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
-        self, texts: str | tuple[str, str]
-    ) -> Result: ...
+    def classify(self, texts: str | tuple[str, str]) -> Result: ...
 
     @overload
-    def classify(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[Result]: ...
+    def classify(self, texts: list[str] | list[tuple[str, str]]) -> list[Result]: ...
 
     @evaluated
     def classify(

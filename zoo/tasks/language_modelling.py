@@ -362,7 +362,7 @@ class LanguageModelModule(ZooModule):
     # ---- use ----
 
     @overload
-    def complete(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+    def complete(
         self,
         texts: str = ...,
         max_words: int = ...,
@@ -380,7 +380,7 @@ class LanguageModelModule(ZooModule):
     @overload
     def complete(
         self,
-        texts: Sequence[str],
+        texts: list[str] | tuple[str, ...],
         max_words: int = ...,
         min_words: int = ...,
         n_best: int = ...,
@@ -458,12 +458,10 @@ class LanguageModelModule(ZooModule):
         return results[0] if one else results
 
     @overload
-    def perplexity(  # pyright: ignore[reportOverlappingOverload]  # as of `complete`
-        self, texts: str, batch_size: int = ...
-    ) -> float: ...
+    def perplexity(self, texts: str, batch_size: int = ...) -> float: ...
 
     @overload
-    def perplexity(self, texts: Sequence[str], batch_size: int = ...) -> list[float]: ...
+    def perplexity(self, texts: list[str] | tuple[str, ...], batch_size: int = ...) -> list[float]: ...
 
     @evaluated
     def perplexity(self, texts: str | Sequence[str], batch_size: int = 16) -> float | list[float]:

@@ -201,15 +201,13 @@ class ReadingModule(ScoredModule):
     # ---- use ----
 
     @overload
-    def answer(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
-        self, document: str, query: str, candidates: Sequence[str] | None = ...
-    ) -> Reading: ...
+    def answer(self, document: str, query: str, candidates: Sequence[str] | None = ...) -> Reading: ...
 
     @overload
     def answer(
         self,
         document: str | Sequence[str],
-        query: Sequence[str],
+        query: list[str] | tuple[str, ...],
         candidates: Sequence[Sequence[str] | None] | None = ...,
     ) -> list[Reading]: ...
 

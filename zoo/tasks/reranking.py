@@ -138,10 +138,13 @@ class Reranker:
         unweighted = cls(
             reader, n_best, NGramModel(documents, order), of_classes, classes, dict.fromkeys(FEATURES, 0.0)
         )
-        columns = zip(*questions, strict=True) if questions else ((),) * 4
-        *given, answers = (list(column) for column in columns)
+        readings = reader.answer(
+            [document for document, _, _, _ in questions],
+            [query for _, query, _, _ in questions],
+            [candidates for _, _, candidates, _ in questions],
+        )
         found = []
-        for reading, answer in zip(reader.answer(*given), answers, strict=True):
+        for reading, (_, _, _, answer) in zip(readings, questions, strict=True):
             candidates = unweighted.best(reading)
             if answer in candidates:
                 found.append((unweighted.features(reading, candidates), candidates.index(answer)))
@@ -153,15 +156,13 @@ class Reranker:
         return replace(unweighted, weights=dict(zip(FEATURES, _learn(found).tolist(), strict=True)))
 
     @overload
-    def answer(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
-        self, document: str, query: str, candidates: Sequence[str] | None = ...
-    ) -> Reading: ...
+    def answer(self, document: str, query: str, candidates: Sequence[str] | None = ...) -> Reading: ...
 
     @overload
     def answer(
         self,
         document: str | Sequence[str],
-        query: Sequence[str],
+        query: list[str] | tuple[str, ...],
         candidates: Sequence[Sequence[str] | None] | None = ...,
     ) -> list[Reading]: ...
 

@@ -257,7 +257,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
     # ---- use ----
 
     @overload
-    def translate(  # pyright: ignore[reportOverlappingOverload]  # to Python a string is a sequence of strings
+    def translate(
         self,
         texts: str,
         beam_size: int | None = ...,
@@ -273,7 +273,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
     @overload
     def translate(
         self,
-        texts: Sequence[str],
+        texts: list[str] | tuple[str, ...],
         beam_size: int | None = ...,
         n_best: int = ...,
         length_penalty: float | None = ...,
