@@ -149,7 +149,7 @@ def test_evaluation_gives_every_text_once(world_size):
     assert len({len(list(loader)) for loader in loaders}) == 1
     assert sorted(sum(map(_contents, loaders), [])) == _expected(data, "test")
     assert list(SortedLoader(data._test, 8, None, 40, 41)) == [None]  # 40 documents
-    with pytest.raises(ValueError, match="cannot share 203 training texts out to 204 processes"):
+    with pytest.raises(ValueError, match="cannot shard 203 training texts over 204 processes"):
         BatchStream(_ready(Invented(structure="text"))._train, 8, world_size=204)
 
 
