@@ -108,7 +108,7 @@ def many_files(count):
             '{"class_path": "x", "init_args": {"a": ' + "[" * 900 + "]" * 900 + '}, "sha256": {}, "digest": ""}',
             "digest does not fit|too deeply",
         ),
-        (many_files(17), "sha256 lists 17 files; at most 16 belong to a model"),
+        (many_files(17), "sha256 lists 17 files; at most 16 are allowed"),
     ],
 )
 def test_bad_config(folder, text, message):

@@ -289,7 +289,7 @@ def test_mistakes_in_the_table(root):
     with pytest.raises(FileNotFoundError, match="folder: there is no folder .*elsewhere"):
         ImageCaptions("elsewhere", "captions.tsv").prepare_data()
     (root / "empty").mkdir()
-    with pytest.raises(ValueError, match="empty holds no image"):
+    with pytest.raises(ValueError, match="empty has no image"):
         ImageCaptions("empty", "captions.tsv").prepare_data()
 
 
