@@ -86,7 +86,7 @@ IMAGE = {
     "empty": "the file is empty",
     "pipe": "x.png: not a regular file; give an image",
     "rights": r"cannot be read \(Permission denied\)",
-    "missing": "x.png: there is no such file",
+    "missing": "x.png: no such file",
 }
 A_TEXT = "a part of a text is a text"
 FIT = ("--trainer.fast_dev_run", "1")
@@ -141,7 +141,7 @@ READ = {
             "foreign": "dot.yaml is not YAML: ",
             "code": "dot.yaml is not YAML: ",
             "truncated": "dot.yaml is not YAML: ",
-            "empty": "dot.yaml is no recipe: it has no `model:`",
+            "empty": "dot.yaml is not a recipe: it has no `model:`",
             "folder": "dot.yaml is a folder; give a file",
             "pipe": "dot.yaml is not a regular file; give a file",
             "rights": f"dot.yaml: {DENIED}",
@@ -282,7 +282,7 @@ READ = {
             "folder": "--document x.txt: it is a folder; give a text file, or the document itself",
             "pipe": "--document x.txt: it is not a regular file; give a text file, or the document itself",
             "rights": "x.txt: Permission denied",
-            "missing": "--document x.txt: there is no such file; give a text file, or the document itself",
+            "missing": "--document x.txt: no such file; give a text file, or the document itself",
         },
     ),
     "sentences to align": Place(
@@ -303,7 +303,7 @@ READ = {
             "foreign": r"x.txt is not utf-8 text \(byte 0x89\); save the file as utf-8",
             "code": r"x.txt is not utf-8 text \(byte 0x80\); save the file as utf-8",
             "truncated": r"x.txt, line 2: expected i-j \(sure\) or ipj \(possible\), counted from 1; got '1-'",
-            "empty": "x.txt has 0 lines for 2 pairs; give one line for each",
+            "empty": "x.txt has 0 lines for 2 pairs; give one line per pair",
             "missing": f"x.txt: {GONE}",
         },
     ),
@@ -318,7 +318,7 @@ READ = {
             "folder": "config.json is not a regular file",
             "pipe": "config.json is not a regular file",
             "rights": "config.json cannot be read: Permission denied",
-            "missing": "local-dir:bundle is no folder of weights: it has no config.json",
+            "missing": "local-dir:bundle is not a folder of weights: it has no config.json",
         },
     ),
     "tensors of weights": Place(
@@ -336,7 +336,7 @@ READ = {
         "graphs/onnx.json",
         ("export", CLASSIFIER, "graphs", "--format", "onnx"),
         {
-            **dict.fromkeys(FAULTS, "graphs exists and is no ONNX export: .*; give a new or an empty folder"),
+            **dict.fromkeys(FAULTS, "graphs exists and is not an ONNX export: .*; give a new or an empty folder"),
             "missing": answered("an empty folder is a new one"),
         },
         ("missing",),

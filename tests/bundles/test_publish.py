@@ -254,7 +254,7 @@ def test_weights_that_compute_something_else_are_not_published(remote, client, f
     ("source", "repo", "message"),
     [
         ("luong_dot.date", REPO, "unknown model 'luong_dot.date'; nearest: luong_dot.dates"),
-        ("/no/such/folder", REPO, "/no/such/folder is no folder of weights"),
+        ("/no/such/folder", REPO, "/no/such/folder is not a folder of weights"),
         (NAME, "dates", "the repository must be ORG/REPO, e.g. my-name/my-model; got 'dates'"),
         (NAME, "me/../dates", "the repository must be ORG/REPO"),
     ],
@@ -858,7 +858,7 @@ def test_file_changed_on_the_hub_by_hand(remote, client, published):
     config["init_args"]["beam_size"] = 1
     repo.commit(repo.tree | {"config.json": json.dumps(config).encode()})
     message = fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))
-    assert "config.json is damaged" in message and "its digest does not fit" in message
+    assert "config.json is damaged" in message and "its digest does not match" in message
     del config["digest"]
     repo.commit(repo.tree | {"config.json": json.dumps(config).encode()})
     message = fails(client.zoo("predict", f"hf-hub:{REPO}@main", "x"))

@@ -1,7 +1,7 @@
-"""The page of the comparison: a table and a plot of the results that lie in a folder, see zoo/comparison/jobs.py.
+"""The page of the comparison: a table and a plot of the results in a folder, see zoo/comparison/jobs.py.
 
-All numbers come from the files OUT/*/seed*/result.json; what each mechanism is comes from the first lines of its
-recipe.
+All numbers come from the files OUT/*/seed*/result.json; the description of each mechanism comes from the first lines of
+its recipe.
 """
 
 import json
@@ -66,13 +66,13 @@ NOTES = """\
 
 @dataclass(frozen=True)
 class Row:
-    """The results of one mechanism, one for each seed."""
+    """The results of one mechanism, one per seed."""
 
     name: str
     results: list[dict[str, Any]]
 
     def values(self, *keys: str) -> list[float]:
-        """One number a seed, those that are missing left out."""
+        """One number per seed, without missing ones."""
         found = []
         for value in self.results:
             for key in keys:
@@ -93,13 +93,13 @@ class Row:
 
     @property
     def minutes(self) -> float | None:
-        """Of training, validation left out: all its target tokens at the median speed."""
+        """Training time without validation: all target tokens at the median speed."""
         rate, tokens = self.mean("training", "tokens_per_second"), self.mean("training", "tokens")
         return tokens / rate / 60 if rate and tokens else None
 
     @property
     def milliseconds(self) -> float:
-        """Of decoding one sentence."""
+        """Time to decode one sentence."""
         return 1000 / statistics.fmean(self.values("decoding_sentences_per_second"))
 
 
@@ -117,20 +117,20 @@ def read_results(out: Path) -> list[Row]:
             found.setdefault(result["name"], []).append(result)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
-                f"{file} is damaged ({error}): delete it, and `zoo compare` evaluates that training anew"
+                f"{file} is damaged ({error}): delete it, and `zoo compare` evaluates that training again"
             ) from error
     if not found:
-        raise ValueError(f"{out} holds no results: train first, with zoo compare --out {out}")
+        raise ValueError(f"{out} has no results: train first, with zoo compare --out {out}")
     budgets = sorted({result["settings"]["epochs"] for results in found.values() for result in results})
     if len(budgets) > 1:
         many = " and ".join(map(str, budgets))
-        raise ValueError(f"{out} holds results of {many} epochs, which are no comparison: keep them in folders apart")
+        raise ValueError(f"{out} has results of {many} epochs, which cannot be compared: keep them in separate folders")
     rows = [Row(name, results) for name, results in found.items()]
     return sorted(rows, key=lambda row: (-(row.mean("test", "bleu") or 0), row.name))
 
 
 def _check(value: Any, shape: Any) -> None:
-    """Raises KeyError or TypeError for a result that lacks what the page shows."""
+    """Raises KeyError or TypeError for a result without a value that the page shows."""
     if isinstance(shape, dict):
         for key, inner in shape.items():
             _check(value[key], inner)
@@ -143,7 +143,7 @@ def _plain(name: str) -> str:
 
 
 def _feeding(row: Row, names: Sequence[str]) -> str:
-    """Whether a mechanism is with input feeding: "yes", "no" if another of `names` is its twin with it, else a dash."""
+    """Input feeding of a mechanism: "yes", "no" if another of `names` is the same with it, else a dash."""
     return "yes" if row.name.endswith(FEEDING) else "no" if row.name + FEEDING in names else NONE
 
 
@@ -152,8 +152,8 @@ def table(rows: Sequence[Row], names: Sequence[str], linked: bool) -> str:
 
     Args:
         rows: in the order of the table.
-        names: all mechanisms that there are, also those without result.
-        linked: the recipes lie beside the page.
+            names: all mechanisms, including those without results.
+            linked: whether the recipes are next to the page.
     """
     bins = list(
         dict.fromkeys(words for row in rows for result in row.results for words in result["test"]["bleu_by_length"])
@@ -182,7 +182,7 @@ def table(rows: Sequence[Row], names: Sequence[str], linked: bool) -> str:
 
 
 def _about(recipes: Path, rows: Sequence[Row]) -> str:
-    """A line for each mechanism from the comments that its recipe begins with."""
+    """A line for each mechanism, from the first comments of its recipe."""
     found = {}
     for row in rows:
         file = recipes / f"{row.name}.yaml"
@@ -198,12 +198,12 @@ def _about(recipes: Path, rows: Sequence[Row]) -> str:
 
 
 def _distinct(rows: Sequence[Row], *keys: str) -> list[Any]:
-    """The values that results have, each once."""
+    """The distinct values of the results."""
     return list(dict.fromkeys(value for row in rows for value in row.values(*keys)))
 
 
 def _data(recipes: Path) -> str:
-    """What base.yaml translates."""
+    """Description of base.yaml's data."""
     data = yaml.safe_load((recipes / f"{BASE}.yaml").read_text(encoding="utf-8"))["data"]
     options = data.get("init_args") or {}
     languages = (
@@ -213,7 +213,7 @@ def _data(recipes: Path) -> str:
 
 
 def page(rows: Sequence[Row], recipes: Path, linked: bool) -> str:
-    """The Markdown page; `linked`: the recipes lie beside it."""
+    """The Markdown page; `linked`: the recipes are next to it."""
     names = [path.stem for path in recipes.glob("*.yaml")]
     first = rows[0].results[0]
     seeds = sorted({result["seed"] for row in rows for result in row.results})
@@ -273,8 +273,7 @@ def page(rows: Sequence[Row], recipes: Path, linked: bool) -> str:
 
 
 def plot(rows: Sequence[Row], path: Path) -> Path:
-    """Draws test BLEU against the time of training and of decoding; a line joins a mechanism to itself with input
-    feeding.
+    """Plots test BLEU against training and decoding time; a line joins a mechanism to the same with input feeding.
 
     Args:
         rows: the results.
@@ -313,7 +312,7 @@ def plot(rows: Sequence[Row], path: Path) -> Path:
 
 
 def _panel(axes: Any, points: dict[str, tuple[float, list[float]]]) -> None:
-    """Draws points name -> (x, y of each seed), with the names in a column on either side."""
+    """Plots points name -> (x, y of each seed), with the names in a column on either side."""
     axes.grid(color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=MUTED, length=0)
@@ -374,9 +373,7 @@ def _panel(axes: Any, points: dict[str, tuple[float, list[float]]]) -> None:
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Moves ascending places in [0, 1] up until neighbours are `gap` apart (less if there are many), and down again
-    from the end.
-    """
+    """Moves sorted positions in [0, 1] up until neighbours are `gap` apart (less if there are many), then down from the end."""
     gap = min(gap, 1 / max(1, len(places)))
     moved: list[float] = []
     for place in places:
@@ -387,10 +384,12 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 
 def check_page(folder: Path) -> None:
-    """Raises ValueError if `write_report` would replace a README.md that it has not written."""
+    """Raises ValueError if `write_report` would replace a README.md that it did not write."""
     page = folder / PAGE
     if os.path.lexists(page) and not (page.is_file() and page.read_bytes().startswith(TITLE.encode())):
-        raise ValueError(f"{page} is no page of `zoo compare` and would be replaced; give another folder with --page")
+        raise ValueError(
+            f"{page} is not a page of `zoo compare` and would be replaced; give another folder with --page"
+        )
 
 
 def write_report(out: Path, recipes: Path, folder: Path) -> Path:

@@ -21,7 +21,7 @@ class Relatedness:
         self._pairs += zip(predicted[known].tolist(), wanted[known].tolist(), strict=True)
 
     def compute(self) -> dict[str, float]:
-        """`relatedness_pearson` (NaN if a side is constant) and `relatedness_mse`; {} without texts. A collective call."""
+        """`relatedness_pearson` (NaN if a side is constant), `relatedness_mse`; {} without texts. Collective call."""
         from torchmetrics.functional import mean_squared_error, pearson_corrcoef  # late: takes a second
 
         pairs = sorted(gathered(self._pairs))  # sorted: the sum does not depend on the sharding

@@ -31,9 +31,11 @@ def _read(
     query_lengths: Tensor,
     not_in_query: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), rows of the embedding, and for a model
-    that excludes words of the query not_in_query (B, D) bool -> weights (B, D) of the words of the documents, and but
-    for the attention-sum reader those of the queries (B, L); 0 behind the lengths."""
+    """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), embedding rows -> weights (B, D).
+
+    A model that excludes query words also takes not_in_query (B, D) bool. Except for the attention-sum reader there are
+    also query weights (B, L). All are 0 after the lengths.
+    """
     documents, _ = model.encoders[0](model.embedding(document), document_lengths)
     queries, finals = model.encoders[-1](model.embedding(query), query_lengths)
     mask, query_mask = (
@@ -49,7 +51,7 @@ def _read(
 
 
 def padded_questions(model: AttentionOverAttentionReader, batch: ClozeBatch) -> Tensors:
-    """What the graph of a reader takes."""
+    """Inputs of a reader's graph."""
     ids, starts, found = model.word_ids(batch), batch.first_words(), {}
     for name in ("document", "query"):
         numbers, lengths = getattr(batch, name), getattr(batch, f"{name}_lengths")
@@ -87,7 +89,7 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
         "task": "reading",
         "special_tokens": {"pad": PAD, "unk": UNK, "blank": BLANK_ID},
         "tokenizer": model.tokenizer and model.tokenizer.kind,
-        "cleaning": model.tokenizer.cleaning_steps() if model.tokenizer else [],  # before a text is cut into words
+        "cleaning": model.tokenizer.cleaning_steps() if model.tokenizer else [],  # before a text is split into words
         "blank": BLANK,
         "unknown_words": {"first_id": model.config["vocab_size"], "count": model.config["num_unknown"]},
         "meaning": meaning(

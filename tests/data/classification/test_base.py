@@ -196,7 +196,7 @@ def test_empty_texts(tmp_path, structure):
     assert [batch.labels.tolist() for batch in batches] == [[1, 0], [0, 1]]
     dropped = _arrays(tmp_path, examples, structure, keep_empty=False)
     assert (len(dropped), dropped.empty) == (2, 2)
-    with pytest.raises(ValueError, match="made-up text: there is no text with words in it"):
+    with pytest.raises(ValueError, match="made-up text: it has no text with words"):
         _arrays(tmp_path, examples[1:3], structure, keep_empty=False)
 
 
