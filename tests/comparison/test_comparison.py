@@ -185,12 +185,12 @@ def test_a_finished_training(place, within, capsys):
     training = (folder / "training.json").read_text()
     (folder / "training.json").write_text(training[:20])
     line, _ = fails(capsys, *train)
-    assert line == f"{folder / 'training.json'} is damaged: delete {folder} to train this anew"
+    assert line == f"{folder / 'training.json'} is damaged: delete {folder} to train it again"
     (folder / "training.json").write_text(training)
     (best,) = folder.rglob("best.ckpt")
     best.unlink()
     line, _ = fails(capsys, *train)
-    assert line == f"{best} of a finished training is missing: delete {folder} to train this anew"
+    assert line == f"{best} of a finished training is missing: delete {folder} to train it again"
 
     base = place / "recipes" / "base.yaml"
     base.write_text(base.read_text().replace("total_steps: 44", "total_steps: 48"))
@@ -199,7 +199,7 @@ def test_a_finished_training(place, within, capsys):
     folder = place / "out" / "none" / "seed1"
     assert (
         line
-        == f"{folder / 'result.json'} is of another recipe: choose another --out, or delete {folder} to train this anew"
+        == f"{folder / 'result.json'} is of another recipe: choose another --out, or delete {folder} to train it again"
     )
     assert within == []
 

@@ -84,10 +84,10 @@ class Job:
                 json.loads((self.folder / TRAINING).read_text(encoding="utf-8"))
             except ValueError as error:
                 raise ValueError(
-                    f"{self.folder / TRAINING} is damaged: delete {self.folder} to train this anew"
+                    f"{self.folder / TRAINING} is damaged: delete {self.folder} to train it again"
                 ) from error
             if not best.is_file():
-                raise ValueError(f"{best} of a finished training is missing: delete {self.folder} to train this anew")
+                raise ValueError(f"{best} of a finished training is missing: delete {self.folder} to train it again")
         for file in (self.folder / RESULT, self.folder / JOB):
             if file.is_file():
                 known = _settings(file)
@@ -95,7 +95,7 @@ class Job:
                     if known.get(key) != new[key]:
                         was = "another recipe" if key == "recipe" else f"{known.get(key)} {key}, not {new[key]}"
                         raise ValueError(
-                            f"{file} is of {was}: choose another --out, or delete {self.folder} to train this anew"
+                            f"{file} is of {was}: choose another --out, or delete {self.folder} to train it again"
                         )
 
     def describe(self) -> dict[str, Any]:

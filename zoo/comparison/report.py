@@ -267,7 +267,7 @@ def page(rows: Sequence[Row], recipes: Path, linked: bool) -> str:
             _about(recipes, rows),
             "## Again\n",
             again,
-            f"It goes on where it stopped; `--jobs N` trains N at a time, on all GPUs. Here: {where}{took}.\n",
+            f"It resumes where it stopped; `--jobs N` trains N at a time, on all GPUs. Here: {where}{took}.\n",
         ]
     )
 

@@ -98,9 +98,9 @@ def write_language_model(model: KeyValuePredictLM, traced: Any, folder: Path) ->
         "meaning": meaning(
             graph,
             tokens="words; eos stands at the end of each line and before the first one",
-            lengths="words of each row that count, from none to all; the others come behind them",
-            log_probs="of the word that follows each; 0 behind the lengths",
-            attention="weights on what was read 1, 2, ... words before; 0 where nothing was, and behind the lengths",
+            lengths="number of real words in each row, possibly 0; padding follows them",
+            log_probs="of the next word at each position; 0 after the lengths",
+            attention="weights on the words 1, 2, ... steps back; 0 where there are none, and after the lengths",
         ),
         "state": after,
         "first_state": {

@@ -95,13 +95,13 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
         "meaning": meaning(
             graph,
             document=f"{BLANK} is special_tokens.blank, a word of tokenizer.json has its id there; the other words of "
-            "an example, told apart as they are written and numbered from 0 in the order in which they occur in its "
+            "an example, compared as strings and numbered from 0 in order of occurrence in its "
             "document and then in its query, are "
             "unknown_words.first_id + number % count, or special_tokens.unk if count is 0",
             query=f"as the document, with {BLANK} in place of the missing word",
-            not_in_query="true on the words of the document that its query does not have, compared as they are written",
-            weights="the answer is the candidate, or word of the document, whose places have the largest sum",
-            query_weights="how much each word of the query counts; 0 behind the lengths",
+            not_in_query="true on the document words that are not in its query, compared as strings",
+            weights="the answer is the candidate, or document word, with the largest sum over its occurrences",
+            query_weights="weight of each query word; 0 after the lengths",
         ),
         "graphs": {"reader.onnx": graph},
     }
