@@ -75,7 +75,7 @@ TEXT = {
     "foreign": NOT_TEXT,
     "code": NOT_TEXT,
     "folder": "is a folder; give a file",
-    "pipe": "is no regular file; give a file",
+    "pipe": "is not a regular file; give a file",
     "rights": DENIED,
 }
 PACKED = dict.fromkeys(("foreign", "code", "truncated", "empty"), r"not a complete \.[gx]z file: ")
@@ -84,9 +84,9 @@ IMAGE = {
     "code": "not an image in a known format; give one of ",
     "truncated": "the image is damaged",
     "empty": "the file is empty",
-    "pipe": "x.png: no regular file; give an image file",
+    "pipe": "x.png: not a regular file; give an image",
     "rights": r"cannot be read \(Permission denied\)",
-    "missing": "x.png: there is no such file",
+    "missing": "x.png: no such file",
 }
 A_TEXT = "a part of a text is a text"
 FIT = ("--trainer.fast_dev_run", "1")
@@ -129,7 +129,7 @@ READ = {
             "truncated": "--config x.yaml: line 1[0-9]: .*; a recipe is YAML, and this is none, or is cut off",
             "empty": "--config x.yaml: expected settings like `model:` and `data:`; got None",
             "folder": "x.yaml is a folder; give a file",
-            "pipe": "x.yaml is no regular file; give a file",
+            "pipe": "x.yaml is not a regular file; give a file",
             "rights": f"x.yaml: {DENIED}",
             "missing": "--config x.yaml: there is no such file; give a recipe",
         },
@@ -141,9 +141,9 @@ READ = {
             "foreign": "dot.yaml is not YAML: ",
             "code": "dot.yaml is not YAML: ",
             "truncated": "dot.yaml is not YAML: ",
-            "empty": "dot.yaml is no recipe: it has no `model:`",
+            "empty": "dot.yaml is not a recipe: it has no `model:`",
             "folder": "dot.yaml is a folder; give a file",
-            "pipe": "dot.yaml is no regular file; give a file",
+            "pipe": "dot.yaml is not a regular file; give a file",
             "rights": f"dot.yaml: {DENIED}",
             "missing": not_possible("each file of the folder is one mechanism"),
         },
@@ -247,7 +247,7 @@ READ = {
     "an image to caption": Place(
         "x.png",
         ("predict", CAPTIONER, "x.png", "--beam-size", "1"),
-        IMAGE | {"folder": r"the folder x.png holds no images \(.bmp, "},
+        IMAGE | {"folder": r"the folder x.png has no images \(.bmp, "},
         ("rights", "missing", "code"),
     ),
     "a folder of images to caption": Place(
@@ -266,7 +266,7 @@ READ = {
             "truncated": answered(A_TEXT),
             "empty": answered("an empty text has an answer too"),
             "folder": "x.txt is a folder; give text files, e.g. ",
-            "pipe": "x.txt is no regular file; give a text file",
+            "pipe": "x.txt is not a regular file; give a text file",
             "rights": "x.txt: Permission denied",
             "missing": answered("what names no file is the text itself"),
         },
@@ -280,9 +280,9 @@ READ = {
             "truncated": answered(A_TEXT),
             "empty": "the document has no words; give a text",
             "folder": "--document x.txt: it is a folder; give a text file, or the document itself",
-            "pipe": "--document x.txt: it is no regular file; give a text file, or the document itself",
+            "pipe": "--document x.txt: it is not a regular file; give a text file, or the document itself",
             "rights": "x.txt: Permission denied",
-            "missing": "--document x.txt: there is no such file; give a text file, or the document itself",
+            "missing": "--document x.txt: no such file; give a text file, or the document itself",
         },
     ),
     "sentences to align": Place(
@@ -303,7 +303,7 @@ READ = {
             "foreign": r"x.txt is not utf-8 text \(byte 0x89\); save the file as utf-8",
             "code": r"x.txt is not utf-8 text \(byte 0x80\); save the file as utf-8",
             "truncated": r"x.txt, line 2: expected i-j \(sure\) or ipj \(possible\), counted from 1; got '1-'",
-            "empty": "x.txt has 0 lines for 2 pairs; give one line for each",
+            "empty": "x.txt has 0 lines for 2 pairs; give one line per pair",
             "missing": f"x.txt: {GONE}",
         },
     ),
@@ -315,10 +315,10 @@ READ = {
             "code": "config.json is not UTF-8 text",
             "truncated": "config.json is not valid JSON",
             "empty": "config.json is not valid JSON",
-            "folder": "config.json is no regular file",
-            "pipe": "config.json is no regular file",
+            "folder": "config.json is not a regular file",
+            "pipe": "config.json is not a regular file",
             "rights": "config.json cannot be read: Permission denied",
-            "missing": "local-dir:bundle is no folder of weights: it has no config.json",
+            "missing": "local-dir:bundle is not a folder of weights: it has no config.json",
         },
     ),
     "tensors of weights": Place(
@@ -326,8 +326,8 @@ READ = {
         ("publish", "bundle", "me/model", "--dry-run"),
         {
             **dict.fromkeys(("foreign", "code", "truncated", "empty"), "model.safetensors is damaged or was changed"),
-            "folder": "model.safetensors is no regular file",
-            "pipe": "model.safetensors is no regular file",
+            "folder": "model.safetensors is not a regular file",
+            "pipe": "model.safetensors is not a regular file",
             "rights": "model.safetensors cannot be read: Permission denied",
             "missing": "bundle is incomplete: model.safetensors missing",
         },
@@ -336,7 +336,7 @@ READ = {
         "graphs/onnx.json",
         ("export", CLASSIFIER, "graphs", "--format", "onnx"),
         {
-            **dict.fromkeys(FAULTS, "graphs exists and is no ONNX export: .*; give a new or an empty folder"),
+            **dict.fromkeys(FAULTS, "graphs exists and is not an ONNX export: .*; give a new or an empty folder"),
             "missing": answered("an empty folder is a new one"),
         },
         ("missing",),
@@ -545,7 +545,7 @@ ROOM = "make room, or choose another place"
 FIRST = "no checkpoint was written yet, so the same command begins again"
 FILE = {
     "taken": "is a folder; give a file",
-    "pipe": "is no regular file; give a file",
+    "pipe": "is not a regular file; give a file",
     "rights": DENIED,
     "full": FULL_DISK + ROOM,
     "read-only": READ_ONLY + ROOM,
@@ -553,7 +553,7 @@ FILE = {
     "SIGINT": "zoo: stopped by SIGINT$",
     "SIGTERM": "zoo: stopped by SIGTERM$",
 }
-FOLDER = FILE | dict.fromkeys(("taken", "pipe"), "exists and is no folder; give a new or an empty folder")
+FOLDER = FILE | dict.fromkeys(("taken", "pipe"), "exists and is not a folder; give a new or an empty folder")
 RUN = {
     "taken": "a part of this path is a file, not a folder; give another path",
     "pipe": "a part of this path is a file, not a folder; give another path",

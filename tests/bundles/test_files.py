@@ -257,7 +257,7 @@ def test_the_folder_itself_may_be_a_link(good, tmp_path):
 @pytest.mark.parametrize("path", ["/no/such/folder", "~no-such-user/x", "x" * 5000, "a\0b", ""])
 def test_no_such_folder(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(zoo.DamagedError, match="is no folder of weights: it has no config.json"):
+    with pytest.raises(zoo.DamagedError, match="is not a folder of weights: it has no config.json"):
         zoo.load(f"local-dir:{path}")
 
 

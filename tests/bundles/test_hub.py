@@ -106,9 +106,9 @@ def many_files(count):
         ('{"class_path": "x", "init_args": {}, "sha256": {}}', "sha256 does not list model.safetensors"),
         (
             '{"class_path": "x", "init_args": {"a": ' + "[" * 900 + "]" * 900 + '}, "sha256": {}, "digest": ""}',
-            "digest does not fit|too deeply",
+            "digest does not match|too deeply",
         ),
-        (many_files(17), "sha256 lists 17 files; at most 16 belong to a model"),
+        (many_files(17), "sha256 lists 17 files; at most 16 are allowed"),
     ],
 )
 def test_bad_config(folder, text, message):
@@ -131,7 +131,7 @@ def test_unreadable_text(folder, monkeypatch):
 
 def test_local_dir(folder):
     assert local_dir(str(folder)).folder == folder
-    with pytest.raises(BundleError, match=r"local-dir:/nope is no folder of weights: it has no config.json"):
+    with pytest.raises(BundleError, match=r"local-dir:/nope is not a folder of weights: it has no config.json"):
         local_dir("/nope")
 
 

@@ -111,4 +111,4 @@ def _written(folder, text):
 
 def test_models_that_align_nothing(files, capsys, tmp_path):
     build(HAN).save_pretrained(tmp_path / "han")
-    assert "is no translator" in _fails(capsys, f"local-dir:{tmp_path}/han", files / "both")
+    assert "is not a translator: it cannot align" in _fails(capsys, f"local-dir:{tmp_path}/han", files / "both")

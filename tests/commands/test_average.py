@@ -45,11 +45,11 @@ def test_of_one_it_is_the_model_itself():
 @pytest.mark.parametrize(
     "other, says",
     [
-        (lambda: fakes.Toy(), "only models of one class have a mean; a is a LuongNMT, b a Toy"),
-        (lambda: _translator(1, hidden_size=6), "only models of the same sizes have a mean; a and b differ in "),
+        (lambda: fakes.Toy(), "models must be of one class; a is a LuongNMT, b a Toy"),
+        (lambda: _translator(1, hidden_size=6), "models must have the same sizes; a and b differ in "),
         (
             lambda: _translator(1, ["one cat sits"]),
-            "only models of the same vocabulary and labels have a mean; those of a and b differ",
+            "models must have the same vocabulary and labels; those of a and b differ",
         ),
     ],
 )

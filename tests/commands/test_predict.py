@@ -126,7 +126,7 @@ def test_pairs(zoo_of, capsys, monkeypatch):
     assert main(["predict", "ssa"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     monkeypatch.setattr(sys, "stdin", io.StringIO("a film\n"))
-    assert "each line must hold two texts with a tab between them; got 'a film'" in fails(capsys, "predict", "ssa")
+    assert "each line must have two texts separated by a tab; got 'a film'" in fails(capsys, "predict", "ssa")
 
 
 def test_a_bad_line_has_its_number_and_costs_no_other_line_its_answer(reader, capsys, monkeypatch):
@@ -160,7 +160,7 @@ def test_lines_that_are_not_utf8(han, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     "name, message",
-    [("stdin", "stdin is closed; give texts, or pipe them in"), ("stdout", "stdout is closed; send it to a file")],
+    [("stdin", "stdin is closed; give texts, or pipe them in"), ("stdout", "stdout is closed; redirect it to a file")],
 )
 def test_closed_streams(han, capsys, monkeypatch, name, message):
     monkeypatch.setattr(sys, name, None)
@@ -280,7 +280,7 @@ def test_a_bad_image_is_reported_and_the_others_are_captioned(captioner, photos,
 def test_an_empty_folder(captioner, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert fails(capsys, "predict", "captioner", str(tmp_path / "empty")).startswith(
-        f"the folder {tmp_path / 'empty'} holds no images (.bmp, "
+        f"the folder {tmp_path / 'empty'} has no images (.bmp, "
     )
 
 
@@ -367,10 +367,10 @@ def test_queries_as_json_lines(reader, capsys, monkeypatch):
     [
         (
             "what?",
-            "each line must be a JSON object with the fields document, query and, if wanted, candidates; Expecting "
+            "each line must be a JSON object with the fields document, query and, optionally, candidates; Expecting "
             "value",
         ),
-        ('["a"]', "each line must be a JSON object with the fields document, query and, if wanted, candidates; got"),
+        ('["a"]', "each line must be a JSON object with the fields document, query and, optionally, candidates; got"),
         ('{"query": "XXXXX"}', "each line must be a JSON object with the fields document, query"),
         ('{"document": 3, "query": "XXXXX"}', "'document' of a line must be a string; got 3"),
         (
@@ -421,7 +421,7 @@ def test_what_is_read_is_not_written_over(name, toy_registry, tmp_path, capsys):
     (tmp_path / "link.png").symlink_to("photo.png")
     texts = [str(tmp_path / "photo.png"), str(tmp_path / "other-2.png")]
     message = fails(capsys, "predict", "toy.v2", *texts, "--plot", str(tmp_path / name))
-    assert message.startswith("--plot would write over") and message.endswith("which is read; give another name")
+    assert message.startswith("--plot would overwrite the input ") and message.endswith("; give another name")
     message = fails(capsys, "predict", "toy.v2", "a", "--html", str(tmp_path / "thesis.docx"))
     assert message.startswith("the name of a page must end in .html")
     assert all((tmp_path / file).read_bytes() == b"pixels" for file in ("photo.png", "other-2.png"))

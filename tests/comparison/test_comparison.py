@@ -138,7 +138,7 @@ def test_from_training_to_the_page(place, within, capsys):
     within.clear()
     before = {path: path.stat().st_mtime_ns for path in (place / "out").glob("*/seed1/*.json")}
     assert main(["compare", *options(place)]) == 0
-    assert within == [] and capsys.readouterr().out.count("done before") == 2
+    assert within == [] and capsys.readouterr().out.count("already done") == 2
     assert before == {path: path.stat().st_mtime_ns for path in before}
     (place / "out" / "none" / "seed1" / "result.json").unlink()
     assert main(["compare", *options(place)]) == 0
@@ -163,7 +163,7 @@ def test_a_job_that_fails_stops_no_other(place, within, capsys):
         "model: {class_path: zoo.models.luong.LuongNMT, init_args: {window: 0}}\n"
     )
     line, out = fails(capsys, *options(place, "--epochs", "1"))
-    assert line == "1 of 2 jobs failed: dot, seed 1; the same command tries them again"
+    assert line == "1 of 2 jobs failed: dot, seed 1; the same command retries them"
     assert "dot, seed 1: failed: it is broken" in out and "none, seed 1: BLEU" in out
     page = (place / "out" / "README.md").read_text(encoding="utf-8")
     assert "`none`" in page and "`dot`" not in page
@@ -185,12 +185,12 @@ def test_a_finished_training(place, within, capsys):
     training = (folder / "training.json").read_text()
     (folder / "training.json").write_text(training[:20])
     line, _ = fails(capsys, *train)
-    assert line == f"{folder / 'training.json'} is damaged: delete {folder} to train this anew"
+    assert line == f"{folder / 'training.json'} is damaged: delete {folder} to train it again"
     (folder / "training.json").write_text(training)
     (best,) = folder.rglob("best.ckpt")
     best.unlink()
     line, _ = fails(capsys, *train)
-    assert line == f"{best} of a finished training is missing: delete {folder} to train this anew"
+    assert line == f"{best} of a finished training is missing: delete {folder} to train it again"
 
     base = place / "recipes" / "base.yaml"
     base.write_text(base.read_text().replace("total_steps: 44", "total_steps: 48"))
@@ -199,7 +199,7 @@ def test_a_finished_training(place, within, capsys):
     folder = place / "out" / "none" / "seed1"
     assert (
         line
-        == f"{folder / 'result.json'} is of another recipe: choose another --out, or delete {folder} to train this anew"
+        == f"{folder / 'result.json'} is of another recipe: choose another --out, or delete {folder} to train it again"
     )
     assert within == []
 
@@ -224,12 +224,12 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     assert fails(capsys, *options(place, "--seeds", "-1"))[0] == "--seeds must be at least 0; got -1"
     assert fails(capsys, *options(place, "--jobs", "0"))[0] == "--jobs must be at least 1; got 0"
     assert fails(capsys, *options(place, "--epochs", "0"))[0] == "--epochs must be at least 1; got 0"
-    assert "holds no base.yaml" in fails(capsys, *options(place)[:2], "--recipes", place / "nowhere")[0]
+    assert "has no base.yaml" in fails(capsys, *options(place)[:2], "--recipes", place / "nowhere")[0]
     assert (
         fails(capsys, *options(place, "--data.root", str(place / "no")))[0]
         == f"--data.root {place / 'no'}: no such folder"
     )
-    assert "holds no results: train first" in fails(capsys, *options(place, "--report"))[0]
+    assert "has no results: train first" in fails(capsys, *options(place, "--report"))[0]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert fails(capsys, *options(place, "--device", "cuda"))[0].startswith("--device cuda: there is no GPU")
     (place / "recipes" / "dot.yaml").write_text("a: [\n")
@@ -291,7 +291,7 @@ def test_two_at_a_time_and_one_that_is_taken(place, capsys, monkeypatch):
     assert [0, 1] in most and line.startswith("2 of 2 jobs failed")
     with FileLock(place / "out" / "dot" / "seed1" / "lock"):
         line, out = fails(capsys, *options(place))
-    assert "dot, seed 1: another process is at it" in out and line.startswith("1 of 2 jobs failed: none")
+    assert "dot, seed 1: another process is running it" in out and line.startswith("1 of 2 jobs failed: none")
 
 
 # ---- what is measured ----
@@ -403,7 +403,7 @@ def test_page_of_several_seeds(tmp_path, capsys):
 
 def test_budgets_are_not_mixed(tmp_path, capsys):
     _write(tmp_path, _result("dot", 1, 30.0), _result("none", 1, 20.0, epochs=3))
-    assert "holds results of 3 and 6 epochs" in fails(capsys, "--out", tmp_path, "--report")[0]
+    assert "has results of 3 and 6 epochs" in fails(capsys, "--out", tmp_path, "--report")[0]
 
 
 def test_names_of_the_plot_are_apart():
@@ -491,7 +491,7 @@ def test_a_readme_of_others_is_not_replaced(tmp_path, capsys):
     (tmp_path / "README.md").write_text("# My project")
     assert main(["compare", "--out", str(tmp_path), "--report"]) == 2
     assert (
-        "README.md is no page of `zoo compare` and would be replaced; give another folder with --page"
+        "README.md is not a page of `zoo compare` and would be replaced; give another folder with --page"
         in capsys.readouterr().err
     )
     assert (tmp_path / "README.md").read_text() == "# My project"

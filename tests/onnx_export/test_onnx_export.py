@@ -577,9 +577,7 @@ def test_mistakes_with_the_examples(name, arguments, message, reader, tmp_path, 
 
 
 def test_what_has_no_onnx_form(tmp_path):
-    with pytest.raises(
-        ValueError, match="ShowAttendTell has no ONNX form: decoding 'sample' draws where it looks; load it with"
-    ):
+    with pytest.raises(ValueError, match="ShowAttendTell has no ONNX form: decoding 'sample' is random; load it with"):
         export_onnx(build(ShowAttendTell, decoding="sample"), tmp_path / "graphs", "tiny")
     assert not any(tmp_path.iterdir())
 
@@ -606,8 +604,8 @@ def test_mistakes_at_the_command_line(toy_registry, capsys, monkeypatch):
     for file in ("letter.txt", "onnx.json"):
         (toy_registry / "mine" / file).write_text("keep me")
         said = fails("toy.v2", str(toy_registry / "mine"))
-        assert "mine exists and is no ONNX export: " in said and said.endswith("; give a new or an empty folder")
-    assert "onnx.json exists and is no folder" in fails("toy.v2", str(toy_registry / "mine" / "onnx.json"))
+        assert "mine exists and is not an ONNX export: " in said and said.endswith("; give a new or an empty folder")
+    assert "onnx.json exists and is not a folder" in fails("toy.v2", str(toy_registry / "mine" / "onnx.json"))
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     assert fails("toy.v2", out) == 'export to ONNX needs onnxscript; install with: pip install "attention-zoo[onnx]"'
     assert (toy_registry / "mine" / "letter.txt").read_text() == "keep me"
@@ -657,8 +655,11 @@ def test_other_numbers_than_torch_are_refused(translator, tmp_path, monkeypatch)
         (lambda folder: (folder / "step.onnx").write_bytes(b""), "its files are not those that onnx.json lists"),
         (lambda folder: (folder / "step.onnx").unlink(), "its files are not those that onnx.json lists"),
         (lambda folder: (folder / "thesis.docx").touch(), "it also holds 'thesis.docx'"),
-        (lambda folder: (folder / "onnx.json").write_text("{}"), "is no ONNX export"),
-        (lambda folder: (folder / "onnx.json").write_text('{"sha256": {"../secret.json": "0"}}'), "is no ONNX export"),
+        (lambda folder: (folder / "onnx.json").write_text("{}"), "is not an ONNX export"),
+        (
+            lambda folder: (folder / "onnx.json").write_text('{"sha256": {"../secret.json": "0"}}'),
+            "is not an ONNX export",
+        ),
         (lambda folder: (folder / "onnx.json").unlink(), "it has no onnx.json"),
         (lambda folder: (folder / "figure.png").symlink_to("/etc/passwd"), "its files are not those"),
     ],

@@ -38,5 +38,5 @@ def test_wrong_shapes(tmp_path):
     wanted = r"a row for each of the 1 target tokens and a column for each of the 2 source tokens; got shape \(2, 1\)"
     with pytest.raises(ValueError, match=wanted):
         alignment_heatmap(tmp_path / "a.png", ["a", "b"], ["c"], torch.rand(2, 1))
-    with pytest.raises(ValueError, match="there is no token to draw"):
+    with pytest.raises(ValueError, match="there are no tokens to plot"):
         alignment_heatmap(tmp_path / "a.png", ["a", "b"], [], torch.rand(0, 2))

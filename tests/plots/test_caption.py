@@ -154,5 +154,5 @@ def test_wrong_input(tmp_path, draw):
         with pytest.raises(ValueError, match=f"attention must be finite and not negative; got {wrong:g}"):
             draw(tmp_path, ["a"], torch.full((1, 7, 7), wrong))
     for tokens in ([], ["</s>"]):
-        with pytest.raises(ValueError, match="there is no word or no attention to draw"):
+        with pytest.raises(ValueError, match="there are no words or no attention to plot"):
             draw(tmp_path, tokens, torch.rand(len(tokens), 7, 7))

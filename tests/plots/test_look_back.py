@@ -58,7 +58,7 @@ def test_mistakes(tmp_path):
         look_back_picture(path, "abc", torch.ones(3, 1))
     with pytest.raises(ValueError, match=r"a row for each of the 2 tokens; got shape \(3, 1\)"):
         look_back_picture(path, ["a", "b"], torch.ones(3, 1))
-    with pytest.raises(ValueError, match="there is no word or no attention to draw"):
+    with pytest.raises(ValueError, match="there are no words or no attention to plot"):
         look_back_picture(path, [], torch.ones(0, 2))
     with pytest.raises(ValueError, match="must be finite and not negative; got -1"):
         look_back_picture(path, ["a"], torch.full((1, 1), -1.0))

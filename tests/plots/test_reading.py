@@ -58,7 +58,7 @@ def test_mistakes(draw, tmp_path, monkeypatch):
         draw(["a", "b"], [1.0], ["q"], [1.0], {})
     with pytest.raises(ValueError, match="must be finite and not negative; got -1"):
         draw(["a"], [-1.0], ["q"], None, {})
-    with pytest.raises(ValueError, match="there is no token or no hop to draw in text 1"):
+    with pytest.raises(ValueError, match="there are no tokens or no hops to plot in text 1"):
         draw(["a"], [1.0], [], None, {})
     with pytest.raises(TypeError, match="got a string in place of such a list"):
         draw("ab", [0.5, 0.5], ["q"], None, {})

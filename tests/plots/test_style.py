@@ -111,8 +111,8 @@ WORDS = [["a", "b"], ["c"]]
             "word_weights of sentence 1 must be finite and not negative; got -0.5",
         ),
         (WORDS, [0.5, "x"], [[0.5, 0.5], [1.0]], "sentence_weights must be a tensor, or a list of numbers"),
-        ([], [], [], "there is no word to draw"),
-        ([[], []], [0.5, 0.5], [[], []], "there is no word to draw"),
+        ([], [], [], "there are no words to plot"),
+        ([[], []], [0.5, 0.5], [[], []], "there are no words to plot"),
     ],
 )
 def test_wrong_document(sentences, outer, inner, message):
@@ -129,9 +129,9 @@ def test_wrong_document(sentences, outer, inner, message):
         ([["a", "b"]], [[[1.0, 0.0], [1.0]]], None, "attention of text 1 must be a tensor, or .* rows of equal length"),
         ([["a"]], [[[float("inf")]]], None, "attention of text 1 must be finite and not negative; got inf"),
         ([["a"]], [[[1.0]]], ["x", "y"], "labels must have a name for each of the 1 texts; got 2"),
-        ([], [], None, "there is no text to draw"),
-        ([["a"], []], [[[1.0]], torch.zeros(2, 0)], None, "there is no token or no hop to draw in text 2"),
-        ([["a"]], [torch.zeros(0, 1)], None, "there is no token or no hop to draw in text 1"),
+        ([], [], None, "there are no texts to plot"),
+        ([["a"], []], [[[1.0]], torch.zeros(2, 0)], None, "there are no tokens or no hops to plot in text 2"),
+        ([["a"]], [torch.zeros(0, 1)], None, "there are no tokens or no hops to plot in text 1"),
     ],
 )
 def test_wrong_hops(texts, attentions, labels, message):

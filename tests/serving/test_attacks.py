@@ -315,7 +315,7 @@ def test_pages_of_others_cannot_ask_through_a_browser(translator):
     assert translator.send(text, Host="localhost:8000", Origin="http://localhost:8000").status == 200
     for origin in ("http://evil.com", "http://localhost:3000", "null", "http://localhost:8000.evil.com", "http://["):
         answer = translator.send(text, Host="localhost:8000", Origin=origin)
-        assert answer.status == 403 and "may not ask this server" in answer.body["detail"]
+        assert answer.status == 403 and "may not call this server" in answer.body["detail"]
 
 
 def test_other_names_and_pages_can_be_allowed(folders):

@@ -56,7 +56,7 @@ def test_what_fails_in_a_batch_is_answered_one_by_one(api, monkeypatch, caplog):
     assert [sorted(items) for items, _ in calls] == [["a", "bad", "film", "it"], ["a"], ["bad"], ["film"], ["it"]]
     assert [(number, status) for number, status, *_ in sent] == [(0, 200), (1, 500), (2, 200), (3, 422)]
     assert sent[0][2]["text"] == api.form.model.translate("a").text
-    assert sent[1][2] == {"detail": "the model failed on this request; the log of the server says why"}
+    assert sent[1][2] == {"detail": "the model failed on this request; see the server's log"}
     assert sent[3][2] == {"detail": "not this word"}
     assert "its secrets" in caplog.text  # in the log, not in the answer
 

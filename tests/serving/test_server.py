@@ -156,7 +156,7 @@ def test_a_worker_that_cannot_be_started_again_ends_the_server(tmp_path):
 def test_a_key_that_is_empty_lets_nobody_in(folders, capsys, monkeypatch):
     for name, message in (
         ("ZOO_API_KEY", "ZOO_API_KEY is set but empty"),
-        ("LIT_SERVER_API_KEY", "is not read any more; set ZOO_API_KEY"),
+        ("LIT_SERVER_API_KEY", "is no longer read; set ZOO_API_KEY"),
     ):
         with monkeypatch.context() as patch:
             patch.setenv(name, " ")

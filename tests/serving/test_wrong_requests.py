@@ -43,8 +43,8 @@ ALLOWED = "allowed: text, texts, beam_size, n_best, length_penalty, attention"
         ('{"text": null}', 400, "text must be a string; got null"),
         ('{"text": ["a"]}', 400, "text must be a string; got a list of 1"),
         ('{"texts": "a"}', 400, 'texts must be a list; got "a"'),
-        ('{"texts": []}', 422, "texts must hold 1 to 4 texts; got 0"),
-        ('{"texts": ["a", "a", "a", "a", "a"]}', 422, "texts must hold 1 to 4 texts; got 5"),
+        ('{"texts": []}', 422, "texts must have 1 to 4 texts; got 0"),
+        ('{"texts": ["a", "a", "a", "a", "a"]}', 422, "texts must have 1 to 4 texts; got 5"),
         ('{"texts": ["a", 7]}', 400, "text 2 must be a string; got 7"),
         ('{"texts": ["a", " \\n"]}', 422, "text 2 is empty; send at least one word"),
         (f'{{"text": "{"a " * 13}"}}', 422, "text has 13 words; at most 12 tokens are allowed; split it"),
@@ -78,11 +78,11 @@ def test_options_of_a_search_are_not_for_classifiers(documents):
 def test_wrong_images(captioner, monkeypatch):
     whole = IMAGES[0]
     for image, status, detail in [
-        (5, 400, "image must be a string, the base64 of an image file; got 5"),
+        (5, 400, "image must be a string, base64 of an image file; got 5"),
         (
             "no base64!",
             400,
-            "image is not base64 (Only base64 data is allowed); send the bytes of an image file in base64, no path",
+            "image is not base64 (Only base64 data is allowed); send the bytes of an image file in base64, not a path",
         ),
         ("/etc/passwd", 400, "image is not base64 (Incorrect padding)"),
         ("http://127.0.0.1/a.png", 400, "image is not base64"),
@@ -144,7 +144,7 @@ def test_other_paths_and_methods(translator):
     answer = translator.send('{"text": "a"}', path="/predict?beam_size=3")
     assert (answer.status, answer.body["detail"]) == (
         400,
-        "options belong into the JSON object, not behind a ? in the address",
+        "options belong in the JSON object, not after a ? in the address",
     )
 
 
@@ -208,7 +208,7 @@ DRAWN = "temperature must be a number from 0.01 to 100; without it the most prob
         ({}, 400, 'send either "text" or "texts" (a list); got neither'),
         ({"text": "a", "topk": 3}, 400, f'unknown field "topk"; nearest: top_k; allowed: text, texts, {FIELDS}'),
         ({"text": 3}, 400, "text must be a string; got 3"),
-        ({"texts": []}, 422, "texts must hold 1 to 4 texts; got 0"),
+        ({"texts": []}, 422, "texts must have 1 to 4 texts; got 0"),
         ({"texts": ["", None]}, 400, "text 2 must be a string; got null"),
         ({"text": "a " * 13}, 422, "text has 13 words; at most 12 tokens are allowed; split it"),
         ({"text": "a" + 12 * "\n"}, 422, "text has 13 tokens; at most 12 are allowed; split it"),
@@ -248,7 +248,7 @@ def test_a_wrong_completion_is_told_what_is_wrong(language_model, fields, status
 # ---- readers ----
 
 NEEDED = "send a document and a query with XXXXX in place of the missing word"
-OBJECT = 'question must be an object with "document", "query" and, if wanted, "candidates"; got'
+OBJECT = 'question must be an object with "document", "query" and, optionally, "candidates"; got'
 NESTED = "the request is nested too deeply; a question is an object of strings and a list of strings"
 LEAVE = "leave the field out to choose from all words of the document"
 
@@ -276,8 +276,8 @@ def question(**fields):
         ({"question": QUERY}, 400, f'{OBJECT} "{QUERY}"'),
         ({"question": [question()["question"]]}, 400, f"{OBJECT} a list of 1"),
         ({"questions": question()["question"]}, 400, "questions must be a list; got an object"),
-        ({"questions": []}, 422, "questions must hold 1 to 4 questions; got 0"),
-        ({"questions": [question()["question"]] * 5}, 422, "questions must hold 1 to 4 questions; got 5"),
+        ({"questions": []}, 422, "questions must have 1 to 4 questions; got 0"),
+        ({"questions": [question()["question"]] * 5}, 422, "questions must have 1 to 4 questions; got 5"),
         ({"questions": [question()["question"], 7]}, 400, OBJECT.replace("question ", "question 2 ", 1) + " 7"),
         ({"question": {"query": QUERY}}, 400, f'question has no "document"; {NEEDED}'),
         ({"question": {"document": DOCUMENT}}, 400, f'question has no "query"; {NEEDED}'),
@@ -315,8 +315,8 @@ def question(**fields):
         (question(candidates="Ann"), 400, 'candidates of question must be a list of strings; got "Ann"'),
         (question(candidates=["Ann", 5]), 400, "candidates of question must be a list of strings; got 5"),
         (question(candidates=[["Ann"]]), 400, "candidates of question must be a list of strings; got a list of 1"),
-        (question(candidates=[]), 422, f"candidates of question must hold 1 to 20 words; got 0; {LEAVE}"),
-        (question(candidates=["a"] * 21), 422, f"candidates of question must hold 1 to 20 words; got 21; {LEAVE}"),
+        (question(candidates=[]), 422, f"candidates of question must have 1 to 20 words; got 0; {LEAVE}"),
+        (question(candidates=["a"] * 21), 422, f"candidates of question must have 1 to 20 words; got 21; {LEAVE}"),
         (
             question(candidates=["a" * 1001]),
             422,

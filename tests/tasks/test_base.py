@@ -105,7 +105,7 @@ def test_saving_replaces_a_bundle_but_nothing_else(exchanges, tmp_path, monkeypa
     (tmp_path / "mine" / "thesis.tex").touch()
     with pytest.raises(
         ValueError,
-        match="mine exists and holds more, or less, than weights: it has no config.json; give a new or an empty folder",
+        match="mine exists and is not exactly a folder of weights: it has no config.json; give a new or an empty folder",
     ):
         Toy().save_pretrained(tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.tex").exists()
@@ -145,12 +145,12 @@ def _linked(folder):
         (lambda f: (f / "config.json").write_text("[" * 50_000), "nested too deeply"),
         (lambda f: (f / "config.json").unlink(), "it has no config.json"),
         (lambda f: (f / "model.safetensors").unlink(), "model.safetensors missing"),
-        (lambda f: (f / "README.md").mkdir(), "README.md is no regular file"),
-        (lambda f: (f / "README.md").symlink_to("config.json"), "README.md is no regular file"),
-        (lambda f: (f / "figure.png").symlink_to("/etc/passwd"), "figure.png is no regular file"),
-        (_linked, "words.json is no regular file|outside the folder"),
-        (lambda f: os.mkfifo(f / "golden.safetensors"), "golden.safetensors is no regular file"),
-        (_listing({"model.safetensors": "x", "main.py": "import zoo"}), "main.py is no file of weights"),
+        (lambda f: (f / "README.md").mkdir(), "README.md is not a regular file"),
+        (lambda f: (f / "README.md").symlink_to("config.json"), "README.md is not a regular file"),
+        (lambda f: (f / "figure.png").symlink_to("/etc/passwd"), "figure.png is not a regular file"),
+        (_linked, "words.json is not a regular file|outside the folder"),
+        (lambda f: os.mkfifo(f / "golden.safetensors"), "golden.safetensors is not a regular file"),
+        (_listing({"model.safetensors": "x", "main.py": "import zoo"}), "main.py is not a file of weights"),
     ],
 )
 def test_what_is_not_ours_is_never_replaced(spoil, says, tmp_path):
@@ -235,7 +235,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         ({k: v for k, v in whole.items() if k != "head.bias"}, "head.bias is not in the file"),
         ({k: v for k, v in whole.items() if k != "embed.weight"}, "embed.weight is not in the file"),
         ({**whole, "more": torch.zeros(1)}, "more is not in the model"),
-        ({**whole, "steps": torch.zeros(())}, "steps has type torch.float32 in the file, torch.int64 in the model"),
+        ({**whole, "steps": torch.zeros(())}, "steps has dtype torch.float32 in the file, torch.int64 in the model"),
         ({**whole, "head.bias": torch.tensor([0.0, torch.nan])}, "head.bias holds NaN or infinite values"),
         ({"x": torch.zeros(1)}, r"\(and 2 more\)"),
     ]:

@@ -102,7 +102,7 @@ def test_bad_input(model, files, tmp_path):
     (tmp_path / "text.jpg").write_text("no image")
     with pytest.raises(ImageError, match="text.jpg: not an image in a known format"):
         model.caption([files[0], tmp_path / "text.jpg"])
-    with pytest.raises(ImageError, match="nowhere.jpg: there is no such file"):
+    with pytest.raises(ImageError, match="nowhere.jpg: no such file"):
         model.caption("nowhere.jpg")
     with pytest.raises(TypeError, match="an image must be a path, bytes or a PIL image; got int"):
         model.caption([3])

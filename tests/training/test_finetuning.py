@@ -60,7 +60,7 @@ def test_more_words_change_nothing_else(kind):
     assert again.encode_batch(new_texts) == new.encode_batch(new_texts) and again.to_json() == new.to_json()
     for word in ("two words", ""):
         with pytest.raises(
-            ValueError, match=f"'{word}' is not one word to this tokenizer, which cuts it into .*; give single words"
+            ValueError, match=f"'{word}' is not one word to this tokenizer, which splits it into .*; give single words"
         ):
             old.extended([word])
 

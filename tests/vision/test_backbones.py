@@ -136,7 +136,7 @@ def test_what_is_refused(tmp_path):
         load_backbone(make_backbone("resnet18", "layer1"), "resnet18", "V9")
     wrong = {key: t[:1].contiguous() for key, t in backbone.state_dict().items()}
     save_file(wrong, tmp_path / "wrong.safetensors")
-    message = r"wrong.safetensors does not fit efficientnet_lite0: expected conv_stem.weight of shape \(32, 3, 3, 3\), found shape \(1, 3, 3, 3\)"
+    message = r"wrong.safetensors does not match efficientnet_lite0: expected conv_stem.weight of shape \(32, 3, 3, 3\), found shape \(1, 3, 3, 3\)"
     with pytest.raises(ValueError, match=message):
         load_backbone(backbone, "efficientnet_lite0", tmp_path / "wrong.safetensors")
     save_file({"other": torch.zeros(1)}, tmp_path / "other.safetensors")

@@ -189,7 +189,7 @@ def test_what_is_no_image(tmp_path):
     for name, message in [
         ("text.jpg", r"text.jpg: not an image in a known format; give one of JPEG, PNG, GIF, WEBP"),
         ("empty.jpg", "empty.jpg: the file is empty"),
-        ("nowhere.jpg", "nowhere.jpg: there is no such file"),
+        ("nowhere.jpg", "nowhere.jpg: no such file"),
         (".", r"a folder; give an image file"),
         ("a\0b", r"cannot be read \(embedded null byte\)"),
     ]:

@@ -20,3 +20,13 @@ class CaptionBatch(NamedTuple):
     captions: Tensor
     lengths: Tensor
     references: list[list[str]] | None = None
+
+    def known_references(self) -> list[list[str]]:
+        """`references`.
+
+        Raises:
+            ValueError: a batch for training has none.
+        """
+        if self.references is None:
+            raise ValueError("this batch has no reference captions; a score needs them as references")
+        return self.references

@@ -1,6 +1,6 @@
-"""The card of a weight, README.md of its folder: what it says here, in the words of the Hub, and a generated one.
+"""The card of a weight (README.md of its folder): its own format, the Hub's format, and a generated card.
 
-A card is YAML front matter and prose. Free of torch.
+A card is YAML front matter and prose. This file does not import torch.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _MARK = "<!-- written by attention-zoo; sha256 of the text above: {} -->"
 
 
 def pictures(card: str) -> list[str]:
-    """Names of the pictures beside a card that it shows."""
+    """Names of the pictures that a card shows."""
     return re.findall(r"!\[[^\]]*\]\((\w[\w.-]*\.(?:png|jpe?g))\)", card)
 
 
@@ -49,15 +49,15 @@ def yaml_text(data: Any) -> bytes:
 
 
 def for_the_hub(front: dict[str, Any], model: Model, name: str) -> tuple[dict[str, Any], dict[str, list]]:
-    """The front matter in the words of the Hub, and the scores as files of .eval_results: name -> entries.
+    """The front matter in the Hub's format, and the scores as files of .eval_results: name -> entries.
 
-    What the card says in these words already (e.g. `model-index`) stays as it is.
+    Keys that are already in the Hub's format (e.g. `model-index`) stay as they are.
     """
     front = {
         key: value for key, value in front.items() if key not in ("name", "task")
-    }  # model-index, pipeline_tag say it
+    }  # replaced by model-index, pipeline_tag
     scores, data, tags = front.pop("scores", []), _listed(front, "datasets"), _listed(front, "tags")
-    ids = [item for item in data if re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", item)]  # all else the Hub refuses
+    ids = [item for item in data if re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", item)]  # the Hub rejects anything else
     front |= {
         "library_name": LIBRARY,
         "pipeline_tag": front.get("pipeline_tag") or model.task.hub,
@@ -118,7 +118,7 @@ def generated_card(model: Model, repo_id: str, name: str) -> str:
         f"A `{cls.__name__}` of {LIBRARY} with {sum(p.numel() for p in model.parameters()):,} parameters"
         + (f" ({paper[0].rstrip('.')}).\n" if paper else ".\n"),
         "```python\nimport zoo\n",
-        f'model = zoo.load("hf-hub:{repo_id}@main")  # better: the id of a commit instead of '
+        f'model = zoo.load("hf-hub:{repo_id}@main")  # better: a commit id instead of '
         f"main\nprint({model.task.example})\n```\n",
         "## Configuration\n",
         *(
@@ -128,23 +128,21 @@ def generated_card(model: Model, repo_id: str, name: str) -> str:
         ),
         *([f"Labels: {', '.join(labels[:50])}{more}.\n"] if labels else []),
         "## Data, scores and licence\n",
-        "This card was generated from the files alone: what the model was trained on, how well it does and under\n"
-        "which terms it may be used is for its publisher to say.\n",
+        "This card was generated from the files alone: its publisher must add the training data, the scores\n"
+        "and the terms of use.\n",
     ]
     return f"---\nlibrary_name: {LIBRARY}\n---\n" + "\n".join(parts)
 
 
 def marked(card: str, repo_id: str) -> str:
-    """The card with a line that says that no person wrote it, as long as nobody changes it."""
+    """The card with a line that marks it as generated, as long as nobody changes it."""
     if f"hf-hub:{repo_id}" not in card:
-        card += (
-            f'\n## From the Hub\n\n`zoo.load("hf-hub:{repo_id}@main")`, or better the id of a commit instead of main.\n'
-        )
+        card += f'\n## From the Hub\n\n`zoo.load("hf-hub:{repo_id}@main")`, or better a commit id instead of main.\n'
     card = card.rstrip() + "\n"
     return f"{card}\n{_MARK.format(hashlib.sha256(card.encode()).hexdigest())}\n"
 
 
 def is_marked(card: bytes) -> bool:
-    """Whether `marked` made this card and nobody has changed it since."""
+    """Whether `marked` made this card and it is unchanged since."""
     text, _, last = card.decode(errors="replace").rstrip().rpartition("\n\n")
     return last == _MARK.format(hashlib.sha256(f"{text}\n".encode()).hexdigest())

@@ -1,13 +1,13 @@
-"""A folder of weights, opened and verified once: each file is read one time, and what was checked is what is used.
+"""A folder of weights, opened and verified once: each file is read once, and the verified bytes are the ones used.
 
 A bundle holds
 
     config.json         {"class_path": ..., "init_args": {...}} as in a recipe, the sha256 of the others, its own digest
-    model.safetensors   the tensors, in fp16 or as they are; tied weights once
-    <assets>            what raw input needs, e.g. tokenizer.json
-    golden.safetensors  if it was exported: a fixed input and the output for it
+        model.safetensors   the tensors, in fp16 or their own precision; tied weights only once
+        <assets>            files for raw input, e.g. tokenizer.json
+        golden.safetensors  optional: a fixed input and the output for it
 
-and, where people put them, README.md and pictures. Free of torch, so that `zoo list` stays quick.
+and optionally README.md and pictures. This file does not import torch, so that `zoo list` stays fast.
 """
 
 import hashlib
@@ -23,16 +23,16 @@ from typing import Any
 from zoo.utils import strict_json
 
 CONFIG, WEIGHTS, GOLDEN = "config.json", "model.safetensors", "golden.safetensors"
-MANIFEST, README = "manifest.json", "README.md"  # the first only on the Hub
-SUFFIXES = (".json", ".safetensors", ".txt")  # of all that config.json lists: no pickle, no code
+MANIFEST, README = "manifest.json", "README.md"  # the first exists only on the Hub
+SUFFIXES = (".json", ".safetensors", ".txt")  # of all files in config.json: no pickle, no code
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp")  # of a card
-MAX_TEXT_BYTES = 16 * 2**20  # of config.json, of each asset and of the golden output
+MAX_TEXT_BYTES = 16 * 2**20  # of config.json, each asset and the golden output
 MAX_ARGUMENTS = 4096  # of a model
-MAX_FILES = 16  # that config.json may list
+MAX_FILES = 16  # most files in config.json
 
 
 class BundleError(ValueError):
-    """A folder of weights cannot be used: one of the three below."""
+    """A folder of weights cannot be used, for one of the three reasons below."""
 
 
 class FetchError(BundleError):
@@ -40,26 +40,23 @@ class FetchError(BundleError):
 
 
 class DamagedError(BundleError):
-    """A file is missing, cannot be read, or is not the one that was saved: copy or fetch the weights again."""
+    """A file is missing, unreadable or altered: copy or fetch the weights again."""
 
 
 class MisfitError(BundleError):
-    """The files are whole, but no weights that this version of the package can use, or may: nothing but other files
-    will help.
-    """
+    """The files are intact, but not weights that this version can or may use: only other files will help."""
 
 
 class Bundle:
-    """A folder of weights. Opening it reads config.json; each other file is read and verified when it is first asked
-    for, and kept.
+    """A folder of weights. Opening it reads config.json; other files are read and verified when first needed, and kept.
 
     Attributes:
-        folder: Where it lies.
-        class_path: Dotted path of the model class, as text from a stranger.
-        init_args: Its arguments, not yet checked.
+        folder: Its path.
+        class_path: Dotted path of the model class, as untrusted text.
+        init_args: Its arguments, unchecked.
         sha256: File name -> hash of every other file.
         config: Content of config.json.
-        config_sha256: Its hash, which so stands for all files.
+        config_sha256: Its hash, which thereby covers all files.
     """
 
     def __init__(self, folder: str | os.PathLike, sha256: str | None = None) -> None:
@@ -67,10 +64,10 @@ class Bundle:
 
         Args:
             folder: The folder.
-            sha256: What config.json must be.
+            sha256: Required hash of config.json.
 
         Raises:
-            BundleError: It is missing, damaged or another one, or holds something else.
+            BundleError: It is missing, damaged, or has another hash or other content.
         """
         self.folder = Path(folder)
         content = read_file(self.folder, CONFIG, MAX_TEXT_BYTES)
@@ -88,18 +85,18 @@ class Bundle:
 
     @property
     def assets(self) -> list[str]:
-        """Names of the text files that raw input needs."""
+        """Names of the text files for raw input."""
         return sorted(self.sha256.keys() - {WEIGHTS, GOLDEN})
 
     def read(self, name: str, most: int = MAX_TEXT_BYTES) -> bytes:
-        """The content of a listed file, which is what config.json says.
+        """The verified content of a file listed in config.json.
 
         Args:
             name: File name.
-            most: Bytes that it may have.
+            most: Maximum number of bytes.
 
         Raises:
-            BundleError: See `read_file`; or it is another content.
+            BundleError: See `read_file`; or its hash differs.
         """
         if name not in self._contents:
             content = read_file(self.folder, name, most)
@@ -112,7 +109,7 @@ class Bundle:
         return self._contents[name]
 
     def text(self, name: str) -> str:
-        """The same as text.
+        """The content as text.
 
         Raises:
             DamagedError: It is not UTF-8.
@@ -128,7 +125,7 @@ class Bundle:
         return self._contents.get(GOLDEN)
 
     def others(self) -> list[str]:
-        """Names in the folder that are neither config.json nor listed there."""
+        """Names in the folder except config.json and the files listed there."""
         return sorted(set(os.listdir(self.folder)) - self.sha256.keys() - {CONFIG})
 
 
@@ -142,15 +139,15 @@ def local_dir(path: str) -> Bundle:
         RuntimeError,
         ValueError,
     ) as error:  # RuntimeError: no such user; ValueError: a zero byte in the name
-        raise DamagedError(f"local-dir:{path} is no folder of weights: it has no {CONFIG}") from error
+        raise DamagedError(f"local-dir:{path} is not a folder of weights: it has no {CONFIG}") from error
     return Bundle(folder)
 
 
 def replaceable(folder: Path) -> set[str]:
-    """Names of the files of a bundle that new weights may replace; README.md and pictures are not among them and stay.
+    """Names of the bundle's files that new weights may replace; README.md and pictures are not among them.
 
     Raises:
-        ValueError: The folder is no whole bundle, or holds anything else.
+        ValueError: The folder is not a complete bundle, or holds other files.
     """
     try:
         if not os.path.lexists(folder / CONFIG):
@@ -161,42 +158,41 @@ def replaceable(folder: Path) -> set[str]:
         if foreign := sorted(set(os.listdir(folder)) - names - kept):
             raise MisfitError(f"it also holds {', '.join(map(_shown, foreign[:5]))}{' and more' * (len(foreign) > 5)}")
         if foreign := sorted(name for name in names if not name.endswith(SUFFIXES)):
-            raise MisfitError(f"{_shown(foreign[0])} is no file of weights")
+            raise MisfitError(f"{_shown(foreign[0])} is not a file of weights")
         if missing := sorted(names - set(os.listdir(folder))):
             raise MisfitError(f"it is incomplete: {', '.join(missing[:3])} missing")
         for name in sorted(names | kept):
             if not stat.S_ISREG((folder / name).lstat().st_mode):
-                raise MisfitError(f"{name} is no regular file")
+                raise MisfitError(f"{name} is not a regular file")
         for name in bundle.sha256:
             bundle.read(name, (folder / name).lstat().st_size)
     except (BundleError, OSError) as error:
         raise ValueError(
-            f"{folder} exists and holds more, or less, than weights: {error}; give a new or an empty folder"
+            f"{folder} exists and is not exactly a folder of weights: {error}; give a new or an empty folder"
         ) from error
     return names
 
 
 def read_file(folder: Path, name: str, most: int) -> bytes:
-    """The content of a file of a bundle: a regular one (reading a pipe or a device would not end) that lies in the
-    folder itself.
+    """The content of a bundle's file, which must be a regular file in the folder itself: a pipe or device would block.
 
-    Links are followed only into the folders where the cache of the Hub keeps files. It is laid out like this, and the
-    last link may be missing: snapshots/COMMIT/NAME -> ../../blobs/HASH -> ../../blobs/AB/HASH.
+    Links are followed only into the Hub cache, whose layout is as follows; the last link may be missing:
+    snapshots/COMMIT/NAME -> ../../blobs/HASH -> ../../blobs/AB/HASH.
 
     Args:
         folder: The bundle.
         name: File name.
-        most: Bytes that it may have.
+        most: Maximum number of bytes.
 
     Raises:
-        BundleError: It is missing, cannot be read, is something else, lies elsewhere or is too large.
+        BundleError: It is missing, unreadable, not a regular file, outside the folder or too large.
     """
     path = folder / name
     try:
         home = folder.resolve(strict=True)
         file = (home / name).resolve(strict=True)
         _check_place(path, home, file)
-        _check_kind(path, file.stat(), most)  # before it is opened, which alone can do something to a device
+        _check_kind(path, file.stat(), most)  # before opening, which may already affect a device
         with open(os.open(file, os.O_RDONLY | _SAFELY), "rb") as opened:
             found = os.fstat(opened.fileno())
             _check_kind(path, found, most)
@@ -206,15 +202,15 @@ def read_file(folder: Path, name: str, most: int) -> bytes:
         raise DamagedError(where) from error
     except BundleError:
         raise
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links in a circle, before Python 3.13
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a circle of links, before Python 3.13
         raise DamagedError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(content) != found.st_size:
         raise DamagedError(f"{path} changes while it is read")
     return content
 
 
-# What has become a link or a pipe since it was looked at is not followed, and not waited for; where the system knows
-# these.
+# If the file has become a link or a pipe since the check, it is not followed, nor waited for, on systems with these
+# flags.
 _SAFELY = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
 
 
@@ -229,17 +225,17 @@ def _check_place(path: Path, home: Path, file: Path) -> None:
 
 def _check_kind(path: Path, found: os.stat_result, most: int) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise MisfitError(f"{path} is no regular file")
+        raise MisfitError(f"{path} is not a regular file")
     if found.st_size > most:
         raise _too_large(path, most)
 
 
 def _too_large(path: Path, most: int) -> MisfitError:
-    return MisfitError(f"{path} is larger than {most / 2**20:,.3g} MB, the most that belongs there")
+    return MisfitError(f"{path} is larger than {most / 2**20:,.3g} MB, the limit")
 
 
 def read_text(folder: Path, name: str) -> str:
-    """The text of a file in a folder that config.json does not list, such as its README.md.
+    """The text of a file that config.json does not list, such as README.md.
 
     Raises:
         BundleError: See `read_file`; or it is not UTF-8.
@@ -256,9 +252,7 @@ def decoded(content: bytes, path: Path) -> str:
 
 
 def _config(content: bytes, path: Path) -> dict[str, Any]:
-    """The checked content of a config.json: `class_path`, `init_args` and `sha256`; one without a digest is taken as it
-    is.
-    """
+    """The checked content of a config.json: `class_path`, `init_args` and `sha256`. A missing digest is accepted."""
     try:
         config = strict_json.loads(decoded(content, path), MAX_ARGUMENTS)
     except DamagedError:
@@ -278,27 +272,23 @@ def _config(content: bytes, path: Path) -> dict[str, Any]:
         raise DamagedError(f"{path} is not valid JSON: it is nested too deeply") from error
     if changed:
         raise DamagedError(
-            f"{path} is damaged or was changed: its digest does not fit. If the change is yours, delete the line "
+            f"{path} is damaged or was changed: its digest does not match. If the change is yours, delete the line "
             '"digest"'
         )
     for name, want in config["sha256"].items():
-        if not re.fullmatch(r"\w[\w.-]{0,99}", name):  # no path: nothing outside the folder is ever read
+        if not re.fullmatch(r"\w[\w.-]{0,99}", name):  # not a path: nothing outside the folder is ever read
             raise MisfitError(f"{path}: {reprlib.repr(name)} is not a plain file name")
         if not (isinstance(want, str) and re.fullmatch("[0-9a-f]{64}", want)):
             raise DamagedError(f"{path}: sha256 of {name} must be 64 hex digits; got {reprlib.repr(want)}")
     if WEIGHTS not in config["sha256"]:
         raise MisfitError(f"{path}: sha256 does not list {WEIGHTS}")
     if len(config["sha256"]) > MAX_FILES:
-        raise MisfitError(
-            f"{path}: sha256 lists {len(config['sha256']):,} files; at most {MAX_FILES} belong to a model"
-        )
+        raise MisfitError(f"{path}: sha256 lists {len(config['sha256']):,} files; at most {MAX_FILES} are allowed")
     return config
 
 
 def digest(config: Mapping[str, Any]) -> str:
-    """sha256 of what config.json says, however it is laid out: without it damage to a setting such as a beam size would
-    pass.
-    """
+    """sha256 of the values in config.json, whatever their layout, so that damage to a setting is detected too."""
     return hashlib.sha256(json.dumps({**config}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -314,5 +304,5 @@ def file_hashes(folder: Path) -> dict[str, str]:
 
 
 def _shown(name: str) -> str:
-    """A name as a message may quote it, on one line."""
+    """A name quoted for a message, on one line."""
     return name if re.fullmatch(r"[\w. -]{1,100}", name) else reprlib.repr(name)

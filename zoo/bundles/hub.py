@@ -1,8 +1,9 @@
 """The Hugging Face Hub: bundles are fetched from it and published to it.
 
-The only file of the project that touches the network. Free of torch, so that `zoo list` stays quick. Every wait is
-bounded: a small
-request by PATIENCE in all, a transfer by STALL while nothing arrives; nothing is fetched that is larger than it may be.
+The only file of the project that uses the network. It does not import torch, so that `zoo list` stays fast. Every wait
+is
+bounded: a small request by PATIENCE in all, a transfer by STALL without progress; nothing larger than allowed is
+    fetched.
 """
 
 import hashlib
@@ -38,9 +39,9 @@ from zoo.bundles.files import (
 from zoo.utils import strict_json
 
 PATIENCE = 3.5  # seconds for a small request to the Hub
-STALL = 10.0  # seconds in which a transfer must get further,
+STALL = 10.0  # seconds within which a transfer must make progress,
 LEAST = 10_000  # by so many bytes
-_PASSING = (408, 429, 500, 502, 503, 504)  # troubles of the Hub itself
+_PASSING = (408, 429, 500, 502, 503, 504)  # temporary failures of the Hub itself
 _COMMIT = re.compile("[0-9a-f]{40}")
 
 T = TypeVar("T")
@@ -53,29 +54,29 @@ log = logging.getLogger(__name__)
 def download(
     repo_id: str, revision: str, most_weights: Callable[[Bundle], int], sha256: str | None = None, golden: bool = False
 ) -> Bundle:
-    """A bundle of the Hub at one revision, from the local cache if it is there; all its files were read and verified.
+    """A bundle of the Hub at one revision, from the local cache if possible; all its files are verified.
 
-    A full commit id that is in the cache needs no network. Each file is checked against config.json and, if there is
-    one, manifest.json; a damaged one is fetched once more.
+    A full commit id in the cache needs no network. Each file is checked against config.json and, if there is one,
+    manifest.json; a damaged file is fetched once more.
 
     Args:
         repo_id: `ORG/REPO`.
         revision: Commit id, tag or branch.
-        most_weights: Bytes that model.safetensors may have, by what config.json says; a larger one is not fetched.
-        sha256: What config.json must be.
+        most_weights: Maximum size of model.safetensors in bytes, from config.json; a larger one is not fetched.
+        sha256: Required hash of config.json.
         golden: Also fetch golden.safetensors if it is listed.
 
     Raises:
         FetchError: The Hub cannot be reached, or refuses.
         DamagedError: A file is still damaged.
-        MisfitError: The repository holds something else, or too much.
+        MisfitError: The repository holds other or too large files.
     """
     folder = _fetch(repo_id, revision, {CONFIG: MAX_TEXT_BYTES, MANIFEST: MAX_TEXT_BYTES})
     bundle = _verified(repo_id, folder, {}, sha256)
     names = [name for name in bundle.sha256 if golden or name != GOLDEN]
     if others := sorted(name for name in names if not name.endswith(SUFFIXES)):
         raise MisfitError(
-            f"{repo_id} at revision {revision}: a file must end in {', '.join(SUFFIXES)}; got {', '.join(others)}"
+            f"{repo_id} at revision {revision}: file names must end in {', '.join(SUFFIXES)}; got {', '.join(others)}"
         )
     limits = dict.fromkeys(names, MAX_TEXT_BYTES) | {WEIGHTS: most_weights(bundle)}
     folder = _fetch(repo_id, folder.name, limits)
@@ -88,7 +89,7 @@ def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
     Args:
         repo_id: `ORG/REPO`.
         revision: Commit id, tag or branch.
-        limits: File name -> bytes that it may have.
+        limits: File name -> maximum number of bytes.
     """
     from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -118,7 +119,7 @@ def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
                 info = _ask(partial(HfApi().model_info, repo_id, revision=revision, files_metadata=True))
                 sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
                 if absent := sorted(limits.keys() - sizes.keys() - {MANIFEST}):
-                    raise MisfitError(f"{what} is no repository of this package: it has no {', '.join(absent)}")
+                    raise MisfitError(f"{what} is not a repository of this package: it has no {', '.join(absent)}")
                 for name, most in limits.items():
                     if sizes.get(name, 0) > most:
                         raise _too_large(f"{what}: {name}", most)
@@ -145,10 +146,10 @@ def _fetched(repo_id: str, name: str, revision: str, most: int, **options: Any) 
 
     Args:
         repo_id: `ORG/REPO`.
-        name: Of the file.
+        name: File name.
         revision: Commit id, tag or branch.
-        most: Bytes that it may have, whatever the Hub has said about its size.
-        options: Of `hf_hub_download`.
+        most: Maximum number of bytes, whatever size the Hub states.
+        options: Options of `hf_hub_download`.
     """
     from huggingface_hub import hf_hub_download
     from huggingface_hub.utils import tqdm
@@ -156,7 +157,7 @@ def _fetched(repo_id: str, name: str, revision: str, most: int, **options: Any) 
     transfer = _Transfer(most)
 
     class Bar(tqdm):
-        """Tells the transfer how many bytes came."""
+        """Reports to the transfer how many bytes arrived."""
 
         def update(self, n: float | None = 1) -> bool | None:
             transfer.moved(int(n or 0))
@@ -169,20 +170,20 @@ def _fetched(repo_id: str, name: str, revision: str, most: int, **options: Any) 
 
 
 def _too_large(what: str, most: int) -> MisfitError:
-    return MisfitError(f"{what} is larger than {most / 2**20:,.3g} MB, the most that belongs there")
+    return MisfitError(f"{what} is larger than {most / 2**20:,.3g} MB, the limit")
 
 
 def _verified(
     repo_id: str, folder: Path, limits: Mapping[str, int], sha256: str | None, bundle: Bundle | None = None
 ) -> Bundle:
-    """The bundle of a commit in the cache, with the named files read; what is damaged is fetched once more.
+    """The bundle of a commit in the cache, with the named files read; damaged files are fetched once more.
 
     Args:
         repo_id: `ORG/REPO`.
-        folder: Of the commit.
-        limits: File name -> bytes that it may have.
-        sha256: What config.json must be.
-        bundle: The same, if it was opened before.
+            folder: Folder of the commit.
+            limits: File name -> maximum number of bytes.
+            sha256: Required hash of config.json.
+            bundle: The same bundle, if already opened.
     """
     from huggingface_hub import HfApi
 
@@ -195,14 +196,14 @@ def _verified(
         with _explained("it cannot be fetched again", repo_id, folder.name):
             _ask(partial(HfApi().model_info, repo_id, revision=folder.name))
             for name in {*problems, CONFIG, *([MANIFEST] if os.path.lexists(folder / MANIFEST) else [])}:
-                (folder / name).unlink(missing_ok=True)  # the client keeps a file that is in the folder
+                (folder / name).unlink(missing_ok=True)  # the client does not replace an existing file
                 _fetched(repo_id, name, folder.name, limits.get(name, MAX_TEXT_BYTES), force_download=True)
     except FetchError as error:
-        raise DamagedError(f"{first}; {error}; `hf cache rm model/{repo_id}` drops it from the cache") from error
+        raise DamagedError(f"{first}; {error}; `hf cache rm model/{repo_id}` removes it from the cache") from error
     bundle, problems = _read(folder, limits, sha256)
     if bundle is None or problems:
         raise DamagedError(
-            f"{next(iter(problems.values()))}; it was fetched twice, so the repository itself is at fault"
+            f"{next(iter(problems.values()))}; it was fetched twice, so the repository itself is damaged"
         )
     return bundle
 
@@ -210,7 +211,7 @@ def _verified(
 def _read(
     folder: Path, limits: Mapping[str, int], sha256: str | None, bundle: Bundle | None = None
 ) -> tuple[Bundle | None, dict[str, DamagedError]]:
-    """Opens a bundle and reads files of it; gives file name -> how it is damaged."""
+    """Opens a bundle and reads files of it; returns file name -> how it is damaged."""
     problems: dict[str, DamagedError] = {}
     name = MANIFEST
     try:
@@ -232,7 +233,7 @@ def _read(
 
 
 def read_manifest(folder: Path) -> dict[str, str]:
-    """File name -> sha256, as manifest.json says; empty if there is none."""
+    """File name -> sha256, from manifest.json; empty if there is none."""
     path = folder / MANIFEST
     if not path.is_file():
         return {}
@@ -291,14 +292,14 @@ def commit(
 
     Args:
         repo_id: `ORG/REPO`.
-        parent: Commit id; if the main branch has moved on, nothing is published.
+        parent: Commit id; if the main branch has changed, nothing is published.
         files: Name in the repository -> content.
         delete: Names to remove.
         message: One line.
-        token: Of the Hub; None: that of `hf auth login` or HF_TOKEN.
+        token: Hub token; None: that of `hf auth login` or HF_TOKEN.
 
     Returns:
-        The new commit id; that of the branch if there was nothing to change.
+        The new commit id; the current one if nothing changed.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
@@ -326,29 +327,29 @@ def _same(data: bytes, remote: Any) -> bool:
     return remote.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # as git names it
 
 
-# ---- patience ----
+# ---- timeouts ----
 
 
 class _Unreachable(FetchError):
-    """The Hub gives no answer, or none for now."""
+    """The Hub gives no answer, or only a temporary failure."""
 
 
 class _TooLargeError(Exception):
-    """More bytes came than may."""
+    """More bytes arrived than allowed."""
 
 
 class _Transfer:
-    """A call that moves bytes, and that must get further every STALL seconds.
+    """A transfer that must make progress every STALL seconds.
 
-    It runs in a thread, because the client of the Hub waits as long as a server asks for, and tries again for minutes.
-    Once given up, the thread ends at the next byte.
+    It runs in a thread, because the client of the Hub waits as long as a server asks for, and retries for minutes. Once
+    given up, the thread ends at the next byte.
     """
 
     def __init__(self, most: int | None = None) -> None:
         self.most, self.bytes, self.given_up = most, 0, False
 
     def moved(self, n: int) -> None:
-        """Counts bytes; ends the call if they are too many, or nobody waits for them."""
+        """Counts bytes; ends the transfer if there are too many, or nobody waits for it."""
         self.bytes += n
         if self.given_up:
             raise TimeoutError("given up")
@@ -359,7 +360,7 @@ class _Transfer:
         """The result of the call.
 
         Raises:
-            TimeoutError: It got stuck.
+            TimeoutError: It made no progress.
         """
         answer, stall = _started(call), _seconds("HF_HUB_DOWNLOAD_TIMEOUT", STALL)
         while True:
@@ -372,7 +373,7 @@ class _Transfer:
                 if self.bytes < before + LEAST:
                     self.given_up = True
                     raise TimeoutError(
-                        f"no progress in {stall:g} s; on a slow line set HF_HUB_DOWNLOAD_TIMEOUT to more seconds"
+                        f"no progress in {stall:g} s; on a slow connection set HF_HUB_DOWNLOAD_TIMEOUT to more seconds"
                     ) from None
 
 
@@ -390,9 +391,9 @@ class _Watched(io.BytesIO):
 
 
 def _ask(call: Callable[[], T]) -> T:
-    """A small request to the Hub, within PATIENCE seconds in all; repeated while the Hub has a passing trouble.
+    """A small request to the Hub, within PATIENCE seconds in all; repeated after temporary failures.
 
-    In a thread, because neither a look-up of a host name nor a host of many addresses can be bounded otherwise.
+    In a thread, because otherwise neither a DNS lookup nor a host with many addresses can be bounded.
     """
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -406,7 +407,7 @@ def _ask(call: Callable[[], T]) -> T:
             if answer.done():
                 return answer.result()
             raise TimeoutError(
-                f"no answer in {patience:g} s; on a slow line set HF_HUB_ETAG_TIMEOUT to more seconds"
+                f"no answer in {patience:g} s; on a slow connection set HF_HUB_ETAG_TIMEOUT to more seconds"
             ) from None
         except HfHubHTTPError as error:
             if error.response.status_code not in _PASSING or time.monotonic() + 0.5 >= end:
@@ -415,7 +416,7 @@ def _ask(call: Callable[[], T]) -> T:
 
 
 def _seconds(name: str, default: float) -> float:
-    """What the client of the Hub has read from the environment, or our own default."""
+    """The Hub client's setting from the environment, or our own default."""
     from huggingface_hub import constants
 
     return getattr(constants, name) if name in os.environ else default
@@ -435,26 +436,26 @@ def _settle(answer: Future, call: Callable[[], Any]) -> None:
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
         if isinstance(error, (OSError, HFValidationError)):  # some are ValueErrors too
             answer.set_exception(error)
-        else:  # the answer was no JSON, or of another form
+        else:  # the answer was not JSON, or malformed
             answer.set_exception(
-                ConnectionError("what answers is no Hub; does this network want a login on a web page first?")
+                ConnectionError("the answer is not the Hub's; does this network require a login on a web page first?")
             )
-    except BaseException as error:  # raised again by the thread that waits
+    except BaseException as error:  # raised again in the waiting thread
         answer.set_exception(error)
 
 
 @contextmanager
 def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterator[None]:
-    """Turns what the client of the Hub raises into one line: what was tried, why it failed, what to do.
+    """Context: turns errors of the Hub client into one line: what was tried, why it failed, what to do.
 
     Args:
         doing: "cannot ...".
         repo_id: `ORG/REPO`.
-        revision: What is fetched; None while publishing.
+        revision: The fetched revision; None while publishing.
     """
     from huggingface_hub import constants, errors
 
-    # RuntimeError: of an upload; the bases: what its HTTP library (httpx or httpx2, by version) raises
+    # RuntimeError: from an upload; the base classes: from its HTTP library (httpx or httpx2, by version)
     bases = [base for base in errors.HfHubHTTPError.__bases__ if issubclass(base, Exception)]
     kinds = (OSError, RuntimeError, errors.HFValidationError, *bases)
     try:
@@ -468,7 +469,7 @@ def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterato
         said = f" ({message})" if message else ""
         lasting = isinstance(error, (errors.HFValidationError, errors.LocalTokenNotFoundError))
         if isinstance(error, OSError) and error.errno and not isinstance(error, (ConnectionError, TimeoutError)):
-            lasting = True  # trouble on this side, e.g. a full disk
+            lasting = True  # a local problem, e.g. a full disk
         passing = status in _PASSING if status else not lasting
         if isinstance(error, errors.GatedRepoError):
             why = f"it is gated; ask for access at {constants.ENDPOINT}/{repo_id}, then {login}"
@@ -480,16 +481,14 @@ def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterato
         elif isinstance(error, errors.LocalTokenNotFoundError) or status == 401:
             why = f"the token is missing or not valid; {login}"
         elif status == 403:
-            why = f"the token does not allow it{said}; take one that may write to {repo_id.split('/')[0]}"
+            why = f"the token does not allow it{said}; use one that may write to {repo_id.split('/')[0]}"
         elif status == 412:
             why = "somebody changed it in the meantime, nothing was published; look at the change, then publish again"
         elif status:
             why = f"the Hub answered {status}{said or ' ' + first}; try again later"
         elif passing:
             hint = (
-                "a copy on this machine can be loaded with local-dir:PATH"
-                if revision
-                else "publishing again does nothing twice"
+                "a copy on this machine can be loaded with local-dir:PATH" if revision else "publishing again is safe"
             )
             why = f"{constants.ENDPOINT} cannot be reached: {first}; check the network and HF_ENDPOINT ({hint})"
         else:

@@ -1,6 +1,4 @@
-"""What publishing needs of a model; any `ZooModule` (zoo/tasks/base.py) is one. Free of torch, so that the command line
-starts quickly.
-"""
+"""The interface that publishing needs; every `ZooModule` (zoo/tasks/base.py) implements it. Does not import torch."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is sent to the Hugging Face Hub: a verified bundle, its card as the Hub wants it, and a list of hashes.
+"""Publishing on the Hugging Face Hub: a verified bundle, its card in the Hub's format, and a list of hashes.
 
 A repository holds, in one commit,
 
@@ -7,7 +7,7 @@ A repository holds, in one commit,
     .eval_results/<data set>.yaml                                  the scores of the card
     manifest.json                                                  {"files": {name: {"sha256": ..., "size": bytes}}}
 
-Each file is read once, links are not followed, and the bytes that were checked are the bytes that are sent.
+Each file is read once, links are not followed, and the verified bytes are the ones uploaded.
 The network is in zoo/bundles/hub.py.
 """
 
@@ -39,19 +39,19 @@ from zoo.bundles.model import Model
 from zoo.utils.version import __version__
 
 RESULTS = ".eval_results"
-GOLDEN_ATOL = 2e-3  # another processor sums in another order
+GOLDEN_ATOL = 2e-3  # other processors sum in another order
 _PICTURE_STARTS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")  # of PNG and JPEG files
 
 
 @dataclass(frozen=True)
 class Package:
-    """What is to be published.
+    """The files to be published.
 
     Attributes:
         repo_id: `ORG/REPO`.
-        name: Of the weight, for people.
-        files: Name in the repository -> content; not yet manifest.json, which depends on the card that stays.
-        pictures: Names of the files that only the card needs.
+        name: Display name of the weight.
+        files: Name in the repository -> content, without manifest.json, which depends on the final card.
+        pictures: Names of the files that only the card uses.
     """
 
     repo_id: str
@@ -75,12 +75,12 @@ class Package:
 
 @dataclass(frozen=True)
 class Published:
-    """What `publish` has done.
+    """The result of `publish`.
 
     Attributes:
         repo_id: `ORG/REPO`.
         commit: Full id of the commit.
-        kept_card: Whether a README.md that people wrote was there and has stayed.
+        kept_card: Whether an existing README.md, written by a person, was kept.
     """
 
     repo_id: str
@@ -89,7 +89,7 @@ class Published:
 
     @property
     def source(self) -> str:
-        """What `zoo.load` takes to get exactly these files."""
+        """The argument with which `zoo.load` gets exactly these files."""
         return f"hf-hub:{self.repo_id}@{self.commit}"
 
     def __str__(self) -> str:
@@ -112,19 +112,19 @@ def check_repo_id(repo_id: str) -> None:
 def prepare(
     bundle: Bundle, cls: type[Model], repo_id: str, name: str | None = None, card: Path | None = None
 ) -> Package:
-    """Collects and checks what is to be published; contacts nothing.
+    """Collects and checks what is to be published; uses no network.
 
     Args:
         bundle: The weights.
         cls: Their class.
         repo_id: `ORG/REPO`.
-        name: Of a weight of the registry.
-        card: Its card. Without, README.md of the folder counts, or one is generated.
+            name: Name of a registered weight.
+            card: Its card. If None, the folder's README.md, or a generated card.
 
     Raises:
-        BundleError: The weights are damaged, do not load, or compute something else than when they were saved; or a
-            file that would be sent is a link out of its folder, or none that can be read.
-        ValueError: A folder with files that do not belong there, or a bad `repo_id` or card.
+            BundleError: The weights are damaged, do not load, or compute another output than when they were saved; or a
+                file to be sent is a link out of its folder, or unreadable.
+            ValueError: The folder has unexpected files, or `repo_id` or the card is invalid.
     """
     check_repo_id(repo_id)
     folder = bundle.folder
@@ -163,12 +163,12 @@ def prepare(
 def _picture(folder: Path, name: str) -> bytes:
     content = read_file(folder, name, MAX_TEXT_BYTES)
     if not content.startswith(_PICTURE_STARTS):
-        raise MisfitError(f"{folder / name}, which the card shows, is no PNG or JPEG picture")
+        raise MisfitError(f"{folder / name}, which the card shows, is not a PNG or JPEG picture")
     return content
 
 
 def check_golden(model: Model, bundle: Bundle) -> None:
-    """Raises `BundleError` unless the weights still give the output that was saved beside them."""
+    """Raises `BundleError` unless the weights still compute the output that was saved with them."""
     from torch import allclose, equal
 
     from zoo.bundles.skeleton import at_fault, parse
@@ -211,17 +211,17 @@ def publish(
     token: str | None = None,
     message: str | None = None,
 ) -> Published:
-    """Sends a package in one commit: somebody who loads the repository gets all of the old files or all of the new.
+    """Uploads a package in one commit: a reader of the repository gets either all old or all new files.
 
     Args:
         package: From `prepare`.
-        private: Create the repository as a private one.
-        replace_card: Also replace a README.md that people wrote.
-        token: Of the Hub; by default that of `hf auth login` or HF_TOKEN.
-        message: Of the commit.
+        private: Create the repository as private.
+        replace_card: Also replace a README.md that a person wrote.
+        token: Hub token; by default that of `hf auth login` or HF_TOKEN.
+        message: Commit message.
 
     Raises:
-        FetchError: The Hub cannot be reached, refuses, or was changed meanwhile; nothing was published then.
+        FetchError: The Hub cannot be reached, refuses, or changed in the meantime; then nothing was published.
     """
     repo_id, files = package.repo_id, dict(package.files)
     parent, there = hub.open_repository(repo_id, private, token)

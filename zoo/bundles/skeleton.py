@@ -1,8 +1,7 @@
-"""From the files of a stranger to a model: arguments of the right types, a model without memory, tensors that fit, then
-memory.
+"""From untrusted files to a model: checked argument types, a model without memory, matching tensors, then memory.
 
-The order is the point. `init_args` may ask for any amount of memory, so the model is built without any first and
-compared with the header of model.safetensors. What is allocated then is what the file itself brings.
+The order matters. `init_args` may ask for any amount of memory, so the model is first built without memory and compared
+with the header of model.safetensors. Then only as much is allocated as the file itself contains.
 """
 
 import math
@@ -30,13 +29,13 @@ from torch.overrides import TorchFunctionMode
 from zoo.bundles.files import BundleError, DamagedError, MisfitError
 
 MAX_TENSORS = (
-    2000  # parameters and buffers of a model; an argument such as a number of layers asks for time, not only for memory
+    2000  # parameters and buffers of a model: an argument such as a number of layers costs time, not only memory
 )
 MAX_HEADER_BYTES = 2**20  # of model.safetensors
-MAX_COUNTED = 2**20  # numbers that a constructor may compute with at once
-LARGEST = 2**31 - 1  # of the numbers among the arguments, in size
+MAX_COUNTED = 2**20  # most elements of a tensor that a constructor may compute
+LARGEST = 2**31 - 1  # largest absolute value of a numeric argument
 
-# What a constructor, or reading an asset, may raise on values that make no sense.
+# Exceptions that a constructor, or reading an asset, may raise for invalid values.
 _AT_FAULT = (ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, AssertionError, MemoryError)
 
 _DTYPES = {
@@ -51,7 +50,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def check_types(cls: type, arguments: Mapping[str, Any]) -> None:
-    """Raises `ValueError` unless each value is of the type that the signature of `cls.__init__` states."""
+    """Raises `ValueError` unless each value has the type in the signature of `cls.__init__`."""
     parameters = signature(cls.__init__).parameters
     for name, value in arguments.items():
         if not _is_a(value, parameters[name].annotation):
@@ -98,10 +97,10 @@ def _in_words(kind: Any) -> str:
 
 
 class _WithoutMemory(TorchFunctionMode):
-    """Inside, tensors that are made by their size have a shape only (torch's device "meta"), and so have buffers.
+    """Context: tensors created by size, and buffers, only have a shape (torch's device "meta").
 
-    Numbers that a constructor computes with, such as those of `torch.arange`, stay real, which the device itself would
-    not allow. Functions that only give values, or keep the shape, are passed over: they would have nothing to do.
+    Values that a constructor computes, such as those of `torch.arange`, stay real, which the device itself would not
+    allow. Functions that only fill values, or keep the shape, are skipped: they would have nothing to do.
     """
 
     _SIZED = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye}
@@ -142,7 +141,7 @@ class _WithoutMemory(TorchFunctionMode):
         super().__exit__(*exception)
 
     def _registered(self, module: nn.Module, name: str, t: Tensor | None) -> Tensor | None:
-        if get_ident() != self._thread or t is None:  # the hooks are those of all threads
+        if get_ident() != self._thread or t is None:  # the hooks apply to all threads
             return None
         self._made += 1
         if self._made > MAX_TENSORS:
@@ -151,13 +150,13 @@ class _WithoutMemory(TorchFunctionMode):
 
 
 def skeleton(cls: type[M], arguments: Mapping[str, Any]) -> M:
-    """A model whose tensors have shapes but no memory; single precision, whatever torch's default is.
+    """A model whose tensors have shapes but no memory, in single precision whatever torch's default is.
 
     Raises:
         ValueError: it cannot be built with these arguments.
     """
     try:
-        with torch.device("cpu"), _WithoutMemory():  # also where the default is another device
+        with torch.device("cpu"), _WithoutMemory():  # even if another device is the default
             model = _single(cls(**arguments))
     except _AT_FAULT as error:
         raise ValueError(f"{cls.__name__} cannot be built with these arguments: {_one_line(error)}") from error
@@ -180,16 +179,14 @@ def _single(model: M) -> M:
 
 
 def _one_line(error: BaseException) -> str:
-    """At most 300 characters; a library may quote the file, and with it what a terminal would take for commands."""
+    """At most 300 printable characters; a library may quote the file, and with it terminal control characters."""
     text = " ".join(str(error).split())[:300] or type(error).__name__
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
 @contextmanager
 def at_fault(where: Path) -> Iterator[None]:
-    """What the values of a file make a constructor, or the reader of an asset, raise inside becomes a `BundleError`
-    that names the file.
-    """
+    """Context: turns errors of a constructor or asset reader on a file's values into a `BundleError` that names it."""
     try:
         yield
     except BundleError:
@@ -199,12 +196,12 @@ def at_fault(where: Path) -> Iterator[None]:
 
 
 def most_bytes(model: nn.Module) -> int:
-    """The size that the tensors of a model have at most in a file."""
+    """The maximum size of a model's tensors in a file."""
     return MAX_HEADER_BYTES + 8 * sum(t.numel() for t in model.state_dict().values())
 
 
 def materialize(model: nn.Module) -> bool:
-    """Gives a skeleton memory, without values; False if it holds tensors that no file would fill."""
+    """Gives a skeleton memory, without values; False if it has tensors that no file would fill."""
     saved = {id(t) for t in model.state_dict(keep_vars=True).values()}
     others = (
         value
@@ -230,7 +227,7 @@ def materialize(model: nn.Module) -> bool:
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor as it lies in a file: its shape, the code of its type, and its bytes."""
+    """A tensor in a file: its shape, its dtype code and its bytes."""
 
     shape: tuple[int, ...]
     code: str
@@ -238,17 +235,17 @@ class Stored:
 
     @property
     def dtype(self) -> torch.dtype | str:
-        """The type; its code, if no model may have it."""
+        """The dtype, or its code if models may not have it."""
         return _DTYPES.get(self.code, self.code)
 
     def tensor(self) -> Tensor:
         """The tensor itself, in the memory of `data`.
 
         Raises:
-            ValueError: No model may have its type.
+            ValueError: Models may not have its dtype.
         """
         if not isinstance(self.dtype, torch.dtype):
-            raise ValueError(f"type {self.code} is not read here")
+            raise ValueError(f"dtype {self.code} is not supported")
         return (
             torch.frombuffer(self.data, dtype=self.dtype).view(self.shape)
             if self.data
@@ -260,11 +257,11 @@ def parse(content: bytes, path: Path) -> dict[str, Stored]:
     """The tensors of a file of the safetensors format.
 
     Args:
-        content: Of the file.
-        path: Its name, for messages.
+            content: Content of the file.
+            path: Its name, for messages.
 
     Raises:
-        DamagedError: It holds something else, or a header too large to be read.
+        DamagedError: It is not such a file, or its header is too large.
     """
     if int.from_bytes(content[:8], "little") > MAX_HEADER_BYTES:
         raise DamagedError(f"{path} is damaged: its header would be larger than {MAX_HEADER_BYTES >> 20} MB")
@@ -281,10 +278,10 @@ def shape_mismatches(
     """Compares the tensors of a file with a model, or with its skeleton.
 
     Returns:
-        The heads that the file does not fit.
+        The heads whose shapes do not match.
 
     Raises:
-        MisfitError: Anything else does not fit.
+        MisfitError: Any other tensor does not match.
     """
     state = model.state_dict(keep_vars=True)
     problems = dict.fromkeys(stored.keys() - state.keys(), "is not in the model")
@@ -304,7 +301,7 @@ def shape_mismatches(
             elif dtype != t.dtype and not (
                 t.is_floating_point() and isinstance(dtype, torch.dtype) and dtype.is_floating_point
             ):
-                problems[name] = f"has type {dtype} in the file, {t.dtype} in the model"
+                problems[name] = f"has dtype {dtype} in the file, {t.dtype} in the model"
 
     reset = tuple(head for head in heads if any(name.startswith(f"{head}.") for name in problems))
     left = [
@@ -314,12 +311,12 @@ def shape_mismatches(
     ]
     if left:
         more = f" (and {len(left) - 3} more)" if len(left) > 3 else ""
-        raise MisfitError(f"{path} does not fit {type(model).__name__}: {'; '.join(left[:3])}{more}")
+        raise MisfitError(f"{path} does not match {type(model).__name__}: {'; '.join(left[:3])}{more}")
     return reset
 
 
 def fill(model: nn.Module, stored: Mapping[str, Stored], path: Path, heads: tuple[str, ...]) -> None:
-    """Copies tensors that `shape_mismatches` has seen into a model, but for those of some heads.
+    """Copies tensors that passed `shape_mismatches` into a model, except those of some heads.
 
     Raises:
         MisfitError: A value is not finite in the precision of the model.

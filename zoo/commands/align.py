@@ -1,4 +1,4 @@
-"""`zoo align`: word alignments of given translations, or how many of them are wrong."""
+"""`zoo align`: word alignments of given translations, or their error rate."""
 
 import argparse
 import json
@@ -15,21 +15,20 @@ from zoo.utils.extras import require
 
 
 def run(options: argparse.Namespace) -> None:
-    """Prints the links `i-j` of each pair (source word, target word, counted from 0), or with `--gold` the alignment
-    error rate.
+    """Prints the links `i-j` (source word, target word, from 0) of each pair, or with `--gold` the error rate.
 
     Args:
         options: name, source, target, gold, json, plot.
 
     Raises:
-        ValueError: the model aligns nothing, the files do not fit together, or --plot names no picture or lacks its
-            extra.
+            ValueError: the model cannot align, the files do not match, or --plot has an unknown format or needs an
+                extra.
     """
     if options.plot:
         require("plots", "--plot")
         check_file(options.plot)
     if options.gold and options.json:
-        raise ValueError("--gold prints the error rate and --json the links: give one of them")
+        raise ValueError("--gold prints the error rate and --json the links: give only one of them")
     keep_freed_memory()
     pairs = list(read_pairs(Path(options.source), options.target and Path(options.target)))
     gold = read_gold_alignments(options.gold) if options.gold else None
@@ -37,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
         _check(gold, pairs, options.gold)
     model = registry.load(options.name)
     if not isinstance(model, TranslationModule):
-        raise ValueError(f"{options.name} is no translator: it aligns nothing")
+        raise ValueError(f"{options.name} is not a translator: it cannot align")
     found = model.align(pairs)
     if gold is not None:
         diagonal = [diagonal_links(len(alignment.source_words), len(alignment.target_words)) for alignment in found]
@@ -50,13 +49,13 @@ def run(options: argparse.Namespace) -> None:
             else:
                 print(" ".join(f"{i}-{j}" for i, j in alignment.links))
     drawn = next((alignment for alignment in found if alignment.source_words and alignment.target_words), None)
-    if options.plot and drawn:  # of no words there is nothing to draw
+    if options.plot and drawn:  # without words there is nothing to draw
         drawn.plot(options.plot)
 
 
 def _check(gold: list[GoldAlignment], pairs: list[tuple[str, str]], file: str) -> None:
     if len(gold) != len(pairs):
-        raise ValueError(f"{file} has {len(gold):,} lines for {len(pairs):,} pairs; give one line for each")
+        raise ValueError(f"{file} has {len(gold):,} lines for {len(pairs):,} pairs; give one line per pair")
     for number, (reference, (source, target)) in enumerate(zip(gold, pairs, strict=True), 1):
         words = len(source.split()), len(target.split())
         for link in reference.possible:

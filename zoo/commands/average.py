@@ -1,5 +1,6 @@
-"""The mean of the weights of several models that began as one: often better than each of them (Wortsman et al. 2022,
-arXiv:2203.05482).
+"""Average of the weights of several models with the same origin (Wortsman et al. 2022, arXiv:2203.05482).
+
+It is often better than each of them.
 """
 
 from collections.abc import Sequence
@@ -11,35 +12,32 @@ from zoo.tasks.base import ZooModule
 
 @torch.no_grad()
 def average(models: Sequence[ZooModule], names: Sequence[str]) -> ZooModule:
-    """Puts the mean of the weights of all models into the first one.
+    """Puts the average of the weights of all models into the first one.
 
     Args:
-        models: at least one; of one class, with the same vocabulary and labels and the same shapes.
-        names: what messages call them.
+        models: at least one; of one class, with the same vocabulary, labels and shapes.
+        names: their names in messages.
 
     Returns:
-        The first model; the others stay as they are.
+        The first model; the others are unchanged.
 
     Raises:
-        ValueError: the models are not alike.
+        ValueError: the models differ.
     """
     first, states = models[0], [model.state_dict() for model in models]
     shapes = [{key: tensor.shape for key, tensor in state.items()} for state in states]
     for name, other, sizes in zip(names, models, shapes, strict=True):
         if type(other) is not type(first):
             raise ValueError(
-                f"only models of one class have a mean; {names[0]} is a {type(first).__name__}, {name} a "
-                f"{type(other).__name__}"
+                f"models must be of one class; {names[0]} is a {type(first).__name__}, {name} a {type(other).__name__}"
             )
         if sizes != shapes[0]:
             differs = sorted(key for key in shapes[0].keys() | sizes.keys() if shapes[0].get(key) != sizes.get(key))
-            raise ValueError(f"only models of the same sizes have a mean; {names[0]} and {name} differ in {differs[0]}")
+            raise ValueError(f"models must have the same sizes; {names[0]} and {name} differ in {differs[0]}")
         if first.assets() != other.assets():
-            raise ValueError(
-                f"only models of the same vocabulary and labels have a mean; those of {names[0]} and {name} differ"
-            )
+            raise ValueError(f"models must have the same vocabulary and labels; those of {names[0]} and {name} differ")
     floats = [key for key, tensor in states[0].items() if tensor.is_floating_point()]
     means = {key: sum(state[key].double() for state in states) / len(states) for key in floats}
-    for key, mean in means.items():  # only now, as tied weights have two names
+    for key, mean in means.items():  # only now, because tied weights have two names
         states[0][key].copy_(mean)
     return first

@@ -1,4 +1,4 @@
-"""`zoo predict`: raw texts or images in, answers out, whatever the task of the model."""
+"""`zoo predict`: raw texts or images in, results out, for models of any task."""
 
 import argparse
 import json
@@ -19,25 +19,25 @@ from zoo.tasks.task import Task
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.extras import require
 
-LINES_AT_ONCE = 64  # of standard input, answered as one call
+LINES_AT_ONCE = 64  # lines of standard input per call
 IMAGES_AT_ONCE = 16
-IMAGE_FILES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"}  # of a folder, in any case
-OF_SEARCH = ("beam_size", "n_best")  # options that mean nothing to classifiers
-OF_READERS = ("document", "candidates")  # options that mean nothing to others
+IMAGE_FILES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"}  # of a folder, upper or lower case
+OF_SEARCH = ("beam_size", "n_best")  # options that classifiers do not have
+OF_READERS = ("document", "candidates")  # options that only readers have
 
 
 def run(options: argparse.Namespace) -> None:
-    """Answers each text or image: one line, or one JSON object, or n lines with `--n-best`.
+    """Answers each text or image: one line, or one JSON object, or N lines with `--n-best`.
 
-    What cannot be answered is said on standard error, with its line, and costs no other text its answer.
+    An input that fails is reported on standard error with its line number; all others are still answered.
 
     Args:
         options: name, text (list), json, plot, html, beam_size, n_best.
 
     Raises:
-        ValueError: an option does not suit the model, or --plot names no picture or lacks its extra; or, after all
-            others were answered, a text does not suit the model, or an image cannot be read.
-        FileNotFoundError: there is no folder for the picture or page.
+            ValueError: an option does not suit the model, or --plot has an unknown format or needs an extra; or, after
+                all others were answered, a text does not suit the model, or an image cannot be read.
+            FileNotFoundError: the folder for the picture or page does not exist.
     """
     if options.plot:
         require("plots", "--plot")
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     for name in ("stdin", "stdout"):
         if getattr(sys, name) is None and (name == "stdout" or not options.text):
             raise ValueError(
-                f"{name} is closed; {'give texts, or pipe them in' if name == 'stdin' else 'send it to a file'}"
+                f"{name} is closed; {'give texts, or pipe them in' if name == 'stdin' else 'redirect it to a file'}"
             )
     for stream in (
         sys.stdin,
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     model = registry.load(options.name)
     task: Task = model.task
     _check_options(task, model.config.get("beam_size", 5), options)
-    named = task.input == "image" and _are_many(options)  # else one would not know which line belongs to which file
+    named = task.input == "image" and _are_many(options)  # else it would be unclear which line belongs to which file
     number = unread = 0
     faults = _Faults("text" if options.text else "line")
     answer = partial(ANSWERS.get(task.input, _of_texts), getattr(model, task.verb), _of_search(task, options))
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
             for file, write in ((options.plot, "plot"), (options.html, "to_html")):
                 if (
                     file and any(result.tokens) and getattr(result, "text", True)
-                ):  # of no words there is nothing to draw
+                ):  # without words there is nothing to draw
                     getattr(result, write)(_numbered(file, number))
         sys.stdout.flush()
     faults.raise_any(number)
@@ -94,26 +94,24 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _numbered(file: str, number: int) -> Path:
-    """Where the picture or page of a result goes."""
+    """Path of the picture or page of a result."""
     path = Path(file)
     return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
 def _check_not_read(options: argparse.Namespace) -> None:
-    """Raises ValueError if a picture or page would be written over a file that is read."""
+    """Raises ValueError if a picture or page would overwrite an input file."""
     targets = {option: file for option in ("plot", "html") if (file := getattr(options, option))}
     names = [name for name in [*options.text, options.document] if targets and name and "\0" not in name]
     read = {os.path.realpath(file) for name in names for file in (Path(name).iterdir() if _is_folder(name) else [name])}
     for option, file in targets.items():
         for path in (_numbered(file, number) for number in range(1, len(read) + 1)):
             if os.path.realpath(path) in read:
-                raise ValueError(f"--{option} would write over {path}, which is read; give another name")
+                raise ValueError(f"--{option} would overwrite the input {path}; give another name")
 
 
 def _answered(group: list[Any], answer: Callable[[list[Any]], list[Any]]) -> Iterator[tuple[Any, Any]]:
-    """Each source of a group with its result, or with the ValueError that says why there is none; a blank line is
-    None.
-    """
+    """Each source of a group with its result, or with the ValueError that it raised; None for a blank line."""
     sources = [source for source in group if source is not None and not isinstance(source, ValueError)]
     try:
         results = answer(sources) if sources else []
@@ -124,7 +122,7 @@ def _answered(group: list[Any], answer: Callable[[list[Any]], list[Any]]) -> Ite
 
 
 def _or_error(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns, or the ValueError that it raises."""
+    """The return value of a function, or the ValueError that it raises."""
     try:
         return function(*arguments)
     except ValueError as error:
@@ -132,16 +130,14 @@ def _or_error(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class _Faults:
-    """What could not be answered. A single fault is the error of the command; of several each is said when it is
-    found.
-    """
+    """Collects failures. A single input's failure is the error of the command; of several each is reported at once."""
 
     def __init__(self, noun: str) -> None:
         self._noun, self._count, self._first = noun, 0, ""
 
     def add(self, number: int, error: ValueError) -> None:
-        """Notes a fault of a text, counted from 1."""
-        message = " ".join(str(error).split()).replace("text 1 has", "the text has")  # it was the only one of its call
+        """Records the failure of a text, counted from 1."""
+        message = " ".join(str(error).split()).replace("text 1 has", "the text has")  # it was the only text of its call
         fault = f"{self._noun} {number}: {message}"
         self._count += 1
         if self._count == 1:
@@ -151,7 +147,7 @@ class _Faults:
             print(f"zoo: {message}", file=sys.stderr)
 
     def raise_any(self, number: int) -> None:
-        """Raises ValueError if there was a fault in a number of texts."""
+        """Raises ValueError if any of a number of texts failed."""
         if self._count == 1:
             alone = number == 1 and self._noun == "text"
             raise ValueError(self._first.partition(": ")[2] if alone else self._first)
@@ -160,9 +156,7 @@ class _Faults:
 
 
 def _check_options(task: Task, beam_size: int, options: argparse.Namespace) -> None:
-    """Says before any text is read that an option does not suit the model, which keeps `beam_size` hypotheses if
-    nothing else is said.
-    """
+    """Raises early for an option that does not suit the model; `beam_size` is the model's own if not given."""
     for option in OF_READERS:
         if getattr(options, option) is not None and task.input != "question":
             raise ValueError(f"{options.name} is for {task.name}: --{option} is for reading")
@@ -182,7 +176,7 @@ def _check_options(task: Task, beam_size: int, options: argparse.Namespace) -> N
         raise ValueError(f"{options.name} is for {task.name}, which has no HTML page; use --plot")
 
 
-# ---- what to read ----
+# ---- inputs ----
 
 
 def _texts(options: argparse.Namespace) -> Iterator[list[str]]:
@@ -191,12 +185,12 @@ def _texts(options: argparse.Namespace) -> Iterator[list[str]]:
 
 
 def _documents(options: argparse.Namespace) -> Iterator[list[str]]:
-    """The same; a text that names a file stands for its content, `-` for all of standard input."""
+    """The same; a text that is a file name means the file's content, `-` all of standard input."""
     return iter([[_or_error(_content, text) for text in options.text]]) if options.text else _lines(sys.stdin)
 
 
 def _pairs(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
-    """Texts of the command line two by two, or lines of standard input with a tab between the two."""
+    """Pairs of texts on the command line, or lines of standard input with a tab between the two texts."""
     if len(options.text) % 2:
         raise ValueError(f"{options.name} compares two texts: give an even number of them; got {len(options.text)}")
     if options.text:
@@ -208,13 +202,13 @@ def _pairs(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
 
 def _pair(line: str) -> tuple[str, str]:
     if line.count("\t") != 1:
-        raise ValueError(f"each line must hold two texts with a tab between them; got {line!r:.100}")
+        raise ValueError(f"each line must have two texts separated by a tab; got {line!r:.100}")
     first, second = line.split("\t")
     return first, second
 
 
 def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any] | ValueError | None]]:
-    """Queries of the command line about the document of --document; or lines of standard input, a JSON object each."""
+    """Queries of the command line about --document, or lines of standard input with a JSON object each."""
     common: dict[str, Any] = {}
     if options.document == "-" and not options.text:
         raise ValueError("--document - reads the document from standard input: give the queries on the command line")
@@ -225,9 +219,9 @@ def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any] | Va
                 if not options.document
                 else "it is a folder"
                 if _is_folder(options.document)
-                else "it is no regular file"
+                else "it is not a regular file"
                 if _exists(options.document)
-                else "there is no such file"
+                else "no such file"
             )
             raise ValueError(f"--document {options.document}: {what}; give a text file, or the document itself")
         common["document"] = _content(options.document)
@@ -243,16 +237,16 @@ def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any] | Va
 
 
 def _question(line: str, common: dict[str, Any]) -> dict[str, Any]:
-    """What a JSON line asks, checked."""
+    """The checked content of a JSON line."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"each line must be a JSON object with the fields document, query and, if wanted, candidates; {error}"
+            f"each line must be a JSON object with the fields document, query and, optionally, candidates; {error}"
         ) from error
     if not isinstance(fields, dict) or not {"document", "query"} <= fields.keys() | common.keys():
         raise ValueError(
-            "each line must be a JSON object with the fields document, query and, if wanted, candidates; got "
+            "each line must be a JSON object with the fields document, query and, optionally, candidates; got "
             f"{line:.100}"
         )
     if unknown := sorted(fields.keys() - {"document", "query", "candidates"}):
@@ -273,13 +267,13 @@ def _content(text: str) -> str:
         return sys.stdin.read()
     try:
         is_file = Path(text).is_file()
-    except (OSError, ValueError):  # too long for a name, or no name at all
+    except (OSError, ValueError):  # too long for a file name, or not a file name
         return text
     if not is_file:
-        if "/" in text and _is_folder(text):  # a word may be the name of a folder by chance
+        if "/" in text and _is_folder(text):  # a word may happen to be the name of a folder
             raise ValueError(f"{text} is a folder; give text files, e.g. {text.rstrip('/')}/*.txt")
         if "/" in text and _exists(text):
-            raise ValueError(f"{text} is no regular file; give a text file")
+            raise ValueError(f"{text} is not a regular file; give a text file")
         return text
     try:
         data = Path(text).read_bytes()
@@ -297,7 +291,7 @@ def _content(text: str) -> str:
 
 
 def _images(options: argparse.Namespace) -> Iterator[list[str]]:
-    """Image files of the command line, or of lines of standard input; a folder stands for the image files in it."""
+    """Image files of the command line, or of lines of standard input; a folder means the image files in it."""
     names = options.text or (line for group in _lines(sys.stdin) for line in group if line.strip())
     files, total = (file for name in names for file in _files(name)), None
     if options.text:
@@ -320,7 +314,7 @@ def _is_folder(name: str) -> bool:
 def _exists(name: str) -> bool:
     try:
         return Path(name).exists()
-    except (OSError, ValueError):  # too long for a name, or no name at all
+    except (OSError, ValueError):  # too long for a file name, or not a file name
         return False
 
 
@@ -329,19 +323,19 @@ def _files(name: str) -> list[str]:
         return [name]
     found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in IMAGE_FILES)
     if not found:
-        raise ValueError(f"the folder {name} holds no images ({', '.join(sorted(IMAGE_FILES))})")
+        raise ValueError(f"the folder {name} has no images ({', '.join(sorted(IMAGE_FILES))})")
     return found
 
 
 def _lines(stream: TextIO) -> Iterator[list[str]]:
-    """Lines in groups, without their ends; one by one for somebody who types."""
+    """Lines in groups, without line ends; one by one if a person types them."""
     at_once = 1 if stream.isatty() else LINES_AT_ONCE
     lines = (line.rstrip("\r\n") for line in stream)
     while group := list(islice(lines, at_once)):
         yield group
 
 
-# ---- answers ----
+# ---- outputs ----
 
 
 def _n_best(options: argparse.Namespace) -> int:
@@ -363,7 +357,7 @@ def _of_texts(verb: Callable[..., list[Any]], search: dict[str, Any], texts: lis
 def _of_images(
     verb: Callable[..., list[Any]], search: dict[str, Any], files: list[str], alone: bool = False
 ) -> list[Any]:
-    """None, and a line on standard error, for a file that cannot be read; if it is the only one, an `ImageError`."""
+    """None, and a line on standard error, for a file that cannot be read; an `ImageError` if it is the only one."""
     from zoo.vision.images import ImageError, open_image
 
     opened = {}

@@ -1,1 +1,1 @@
-"""`zoo compare`: all attention mechanisms under one budget."""
+"""`zoo compare`: all attention mechanisms with the same budget."""

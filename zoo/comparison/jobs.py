@@ -1,16 +1,15 @@
-"""`zoo compare`: trains every attention mechanism with one budget, each with several seeds, and compares them.
+"""`zoo compare`: trains every attention mechanism with the same budget, with several seeds, and compares them.
 
-A folder of recipes holds base.yaml, which is the budget, and one short file for each mechanism. A job is one mechanism
-with one seed; it has two processes, one after the other (`zoo fit`, then zoo/comparison/measures.py), and a folder of
-its own:
+A folder of recipes holds base.yaml, the budget, and one short file per mechanism. A job is one mechanism with one seed;
+it runs two processes one after the other (`zoo fit`, then zoo/comparison/measures.py) in its own folder:
 
-    OUT/dot/seed1/job.json        what is trained
-    OUT/dot/seed1/log.txt         what the processes print
+    OUT/dot/seed1/job.json        the settings
+    OUT/dot/seed1/log.txt         output of the processes
     OUT/dot/seed1/base/           checkpoints and logs of the training
     OUT/dot/seed1/training.json   speed and scores of the training, once it is done
     OUT/dot/seed1/result.json     everything, once the job is done
 
-What is there is not done again: a job with a result is passed over, a training goes on from its last checkpoint.
+Finished work is not repeated: a job with a result is skipped, an interrupted training resumes from its last checkpoint.
 """
 
 import argparse
@@ -44,7 +43,7 @@ except ImportError:  # not on every system
 
 @dataclass(frozen=True)
 class Plan:
-    """What all jobs of one call have in common."""
+    """Settings common to all jobs of one call."""
 
     recipes: Path
     out: Path
@@ -72,23 +71,23 @@ class Job:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a result depends on."""
+        """The settings that a result depends on."""
         recipe = fingerprint(*(_read(self.plan.recipe(name)) for name in (BASE, self.name)))
         return {"epochs": self.plan.epochs, "recipe": recipe}
 
     def check(self) -> None:
-        """Raises ValueError if the recipe cannot be read, or the folder holds the same job with other settings."""
-        new = self.settings  # in any case, so that every recipe is read
+        """Raises ValueError if the recipe cannot be read, or the folder has the same job with other settings."""
+        new = self.settings  # always, so that every recipe is read
         if (self.folder / TRAINING).is_file() and not (self.folder / RESULT).is_file():
             best = self.folder / BASE / "checkpoints" / "best.ckpt"
             try:
                 json.loads((self.folder / TRAINING).read_text(encoding="utf-8"))
             except ValueError as error:
                 raise ValueError(
-                    f"{self.folder / TRAINING} is damaged: delete {self.folder} to train this anew"
+                    f"{self.folder / TRAINING} is damaged: delete {self.folder} to train it again"
                 ) from error
             if not best.is_file():
-                raise ValueError(f"{best} of a finished training is missing: delete {self.folder} to train this anew")
+                raise ValueError(f"{best} of a finished training is missing: delete {self.folder} to train it again")
         for file in (self.folder / RESULT, self.folder / JOB):
             if file.is_file():
                 known = _settings(file)
@@ -96,11 +95,11 @@ class Job:
                     if known.get(key) != new[key]:
                         was = "another recipe" if key == "recipe" else f"{known.get(key)} {key}, not {new[key]}"
                         raise ValueError(
-                            f"{file} is of {was}: choose another --out, or delete {self.folder} to train this anew"
+                            f"{file} is of {was}: choose another --out, or delete {self.folder} to train it again"
                         )
 
     def describe(self) -> dict[str, Any]:
-        """What job.json holds."""
+        """Content of job.json."""
         data = _read(self.plan.recipe(BASE))["data"]
         data["init_args"] = {**(data.get("init_args") or {}), **({"root": self.plan.root} if self.plan.root else {})}
         return dict(
@@ -108,7 +107,7 @@ class Job:
         )
 
     def fit_arguments(self) -> list[str]:
-        """Those of `zoo`; the schedule is that of the recipe, stretched to the number of epochs."""
+        """Arguments of `zoo fit`; the recipe's schedule is scaled to the number of epochs."""
         base, own = (_read(self.plan.recipe(name)) for name in (BASE, self.name))
         schedule = {**_schedule(base), **_schedule(own)}
         stretch = self.plan.epochs / base["trainer"]["max_epochs"]
@@ -138,7 +137,7 @@ def _schedule(recipe: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    """Those of a job.json or result.json."""
+    """Settings from a job.json or result.json."""
     try:
         return dict(json.loads(file.read_text(encoding="utf-8"))["settings"])
     except (ValueError, KeyError, TypeError) as error:
@@ -152,19 +151,19 @@ def _read(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
-        raise ValueError(f"{path} is no recipe: it has no `model:`")
+        raise ValueError(f"{path} is not a recipe: it has no `model:`")
     return found
 
 
 def mechanisms(recipes: Path, only: Sequence[str] = ()) -> list[str]:
-    """Names of the recipes beside base.yaml, or those of `only`.
+    """Names of the recipes next to base.yaml, or those of `only`.
 
     Raises:
-        ValueError: no such folder, or a name that is none of them.
+        ValueError: no such folder, or an unknown name.
     """
     if not (recipes / f"{BASE}.yaml").is_file():
         raise ValueError(
-            f"{recipes} holds no {BASE}.yaml: give the folder of recipes with --recipes (a checkout has "
+            f"{recipes} has no {BASE}.yaml: give the folder of recipes with --recipes (a checkout has "
             "recipes/comparison)"
         )
     names = sorted(path.stem for path in recipes.glob("*.yaml") if path.stem != BASE)
@@ -178,19 +177,19 @@ def mechanisms(recipes: Path, only: Sequence[str] = ()) -> list[str]:
 
 
 class Runner:
-    """Runs jobs, several at a time, each in processes of its own."""
+    """Runs several jobs in parallel, each in its own processes."""
 
     def __init__(self, plan: Plan, jobs: int) -> None:
         self.plan, self.jobs = plan, jobs
         self.failed: list[str] = []
         self._slots = list(range(jobs))[::-1]
         self._running: dict[int, subprocess.Popen] = {}
-        self._handles: dict[Path, int] = {}  # of locks, by the folder of a job
+        self._handles: dict[Path, int] = {}  # lock handles, by job folder
         self._stopped = False
         self._lock = threading.Lock()
 
     def run(self, todo: Sequence[Job]) -> None:
-        """Runs what has no result yet; one line for each job. What fails is in `failed` afterwards."""
+        """Runs the jobs without a result, with one line of output each. Failures are in `failed` afterwards."""
         with _ending_on_request(), ThreadPoolExecutor(self.jobs) as pool:
             try:
                 for line in (done.result() for done in as_completed([pool.submit(self._job, job) for job in todo])):
@@ -211,13 +210,13 @@ class Runner:
         if self._stopped:
             return ""
         if (job.folder / RESULT).is_file():
-            return f"{title}: done before"
+            return f"{title}: already done"
         job.folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             try:
                 handle = stack.enter_context(_locked(job.folder / "lock"))
             except (BlockingIOError, TimeoutError):
-                return f"{title}: another process is at it"
+                return f"{title}: another process is running it"
             if handle is not None:
                 self._handles[job.folder] = handle
             write_atomically(job.folder / JOB, json.dumps(job.describe(), indent=2) + "\n")
@@ -272,11 +271,12 @@ class Runner:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int | None]:
-    """Locks a file. What it gives is the handle: a process that inherits it keeps the lock as long as it runs, also
-    when this one is killed. None on a system without such locks.
+    """Locks a file and returns the handle. A process that inherits it keeps the lock, even if this one is killed.
+
+    None on a system without such locks.
 
     Raises:
-        BlockingIOError, TimeoutError: another process has it.
+        BlockingIOError, TimeoutError: another process has the lock.
     """
     if fcntl is None:
         with FileLock(path).acquire(blocking=False):
@@ -292,7 +292,7 @@ def _locked(path: Path) -> Iterator[int | None]:
 
 @contextmanager
 def _ending_on_request() -> Iterator[None]:
-    """Makes SIGTERM an exception, so that the processes of the jobs end as well."""
+    """Makes SIGTERM an exception, so that the processes of the jobs end too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -312,21 +312,21 @@ class _FailedError(Exception):
 
 
 def _python_path() -> str:
-    """So that the processes run this very package."""
+    """Environment in which the processes run this very package."""
     return os.pathsep.join(filter(None, [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]))
 
 
 def _visible(gpu: int) -> str:
-    """The name of a GPU among those that this process may use."""
+    """The name of a GPU that this process may use."""
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     return given.split(",")[gpu] if given else str(gpu)
 
 
 def plan(options: argparse.Namespace) -> tuple[Plan, list[Job]]:
-    """All jobs that the options of the command line ask for, checked.
+    """All jobs that the command-line options select, checked.
 
     Raises:
-        ValueError: an option is wrong, or the folder holds results of other settings.
+        ValueError: an option is invalid, or the folder has results of other settings.
     """
     import torch
 
@@ -358,7 +358,7 @@ def plan(options: argparse.Namespace) -> tuple[Plan, list[Job]]:
     jobs = [Job(found, name, seed) for seed in dict.fromkeys(options.seeds) for name in names]
     for job in jobs:
         job.check()
-    for file in sorted(out.glob(f"*/seed*/{JOB}")):  # also of what is not asked for now: all stand in one table
+    for file in sorted(out.glob(f"*/seed*/{JOB}")):  # also of jobs not selected now: all appear in one table
         name, seed = file.parent.parent.name, file.parent.name.removeprefix("seed")
         if seed.isdecimal() and found.recipe(name).is_file():
             Job(found, name, int(seed)).check()
@@ -373,7 +373,7 @@ def run(options: argparse.Namespace) -> None:
     """Runs `zoo compare`.
 
     Raises:
-        ValueError: an option is wrong, or jobs failed.
+        ValueError: an option is invalid, or jobs failed.
     """
     from zoo.comparison.report import check_page, write_report
 
@@ -393,5 +393,5 @@ def run(options: argparse.Namespace) -> None:
         print(write_report(out, recipes, Path(options.page or out)))
     if failed:
         raise ValueError(
-            f"{len(failed)} of {len(jobs)} jobs failed: {'; '.join(failed)}; the same command tries them again"
+            f"{len(failed)} of {len(jobs)} jobs failed: {'; '.join(failed)}; the same command retries them"
         )

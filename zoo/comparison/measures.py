@@ -1,9 +1,8 @@
-"""What the comparison of attention mechanisms (zoo/comparison/jobs.py) measures: the speed of a training, and a trained
-model.
+"""The measurements of the comparison (zoo/comparison/jobs.py): the speed of a training, and a trained model.
 
     python -m zoo.comparison.measures FOLDER     evaluates the training of FOLDER/job.json and writes FOLDER/result.json
 
-Shapes: T target tokens, S source tokens; both count the end of the sentence.
+Shapes: T target tokens, S source tokens; both include EOS.
 """
 
 import bisect
@@ -36,13 +35,13 @@ from zoo.training.checkpoints import is_fast_dev_run, model_of
 from zoo.utils.allocator import keep_freed_memory
 
 PACKAGE = Path(__file__).parents[1]
-# Beside the package in a checkout, inside it in an installed wheel.
+# Next to the package in a checkout, inside it in an installed wheel.
 RECIPES = (
     PACKAGE / "comparison_recipes"
     if (PACKAGE / "comparison_recipes").is_dir()
     else PACKAGE.parent / "recipes" / "comparison"
 )
-BASE = "base"  # recipe of what all have in common
+BASE = "base"  # recipe with the common settings
 TRAINING, RESULT, JOB = "training.json", "result.json", "job.json"
 WARM_UP = 20  # first steps of a process that are not timed
 BINS = 4  # of source lengths
@@ -50,22 +49,20 @@ BAND = 0.1  # of the source length; at least one token
 
 
 def clock(device: str) -> Callable[[], float]:
-    """Seconds: on a CPU with one thread the processor time of this process, which other work hardly changes, else real
-    time.
-    """
+    """Seconds: with one CPU thread this process's processor time, which other load hardly affects, else real time."""
     return time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
 
 
 class TrainingMeter(Callback):
-    """Times training steps and writes training.json into the folder of the run when the training ends.
+    """Times training steps and writes training.json into the run's folder at the end of training.
 
-    A step lasts from the end of the one before to its own end, loading of its batch included; what validation and
-    checkpoints take is left out, as are the first steps of each process. Goes on after an interruption. Time is that of
+    A step lasts from the end of the previous one to its own end, including the loading of its batch. Validation,
+    checkpoints and the first steps of each process are excluded. It continues after an interruption. Time is that of
     `clock`.
     """
 
     def __init__(self) -> None:
-        self.rates: list[float] = []  # target tokens a second, of each step
+        self.rates: list[float] = []  # target tokens per second, of each step
         self.epochs: list[dict[str, float | None]] = []  # validation scores
         self.seconds, self.memory, self.tokens = 0.0, 0.0, 0
         self._last: float | None = None
@@ -130,7 +127,7 @@ class TrainingMeter(Callback):
         return self.seconds + self._clock() - self._started
 
     def _peak(self) -> float:
-        """MB: of the GPU's tensors, or of the whole process on a CPU; 0 where the system does not say."""
+        """Peak MB: of the GPU's tensors, or of the whole process on a CPU; 0 if the system does not say."""
         if self._device.type == "cuda":
             return max(self.memory, torch.cuda.max_memory_allocated(self._device) / 1e6)
         if resource is None:
@@ -140,15 +137,15 @@ class TrainingMeter(Callback):
 
 
 def attention_measures(attention: Tensor) -> dict[str, float] | None:
-    """Of one sentence's weights (T, S), each row divided by its sum first; rows without any weight are left out.
+    """Measures of one sentence's weights (T, S), with each row divided by its sum; rows without weight are skipped.
 
     Returns:
-        None if no row is left, else the means over the rows of
+            None if no row is left, else the means over the rows of
 
-        entropy: -sum_s a_ts log a_ts, in nats.
-        relative_entropy: the same divided by log S: 0 looks at one token, 1 at all alike (0 if S is 1).
-        band: share of the weight on source tokens s (counted from 1, as t) with |t S / T - s| <= max(1, S / 10).
-        uniform_band: what `band` would be if all weights were alike.
+            entropy: -sum_s a_ts log a_ts, in nats.
+            relative_entropy: the same divided by log S: 0 is one token, 1 is uniform (0 if S is 1).
+            band: share of the weight on source tokens s (from 1, like t) with |t S / T - s| <= max(1, S / 10).
+            uniform_band: `band` for uniform weights.
     """
     attention = attention.double()
     steps, length = attention.shape
@@ -179,9 +176,9 @@ def mean_attention_measures(translations: Iterable[Translation]) -> dict[str, fl
 
 
 def length_bins(sources: Sequence[str], count: int = BINS) -> list[tuple[str, list[int]]]:
-    """About equal shares of sentences by their number of words: names such as "9-11" and row numbers, shortest first.
+    """Bins of about equally many sentences by length in words: names such as "9-11" and row numbers, shortest first.
 
-    Sentences of one length are never parted, so few lengths give fewer bins.
+    Sentences of one length stay together, so few lengths give fewer bins.
     """
     lengths = [len(source.split()) for source in sources]
     ordered = sorted(lengths)
@@ -203,7 +200,7 @@ def _scores(hypotheses: Sequence[str], references: Sequence[str], data: Any) -> 
 
 
 def _translated(model: TranslationModule, sources: list[str]) -> tuple[list[Translation], float]:
-    """Translations by the model's own beam search in fp32, and sentences a second."""
+    """Translations by the model's own beam search in fp32, and sentences per second."""
     model.translate(sources[:8])
     gc.collect()
     now = clock(model.device.type)
@@ -213,13 +210,13 @@ def _translated(model: TranslationModule, sources: list[str]) -> tuple[list[Tran
 
 
 def evaluate(folder: str | Path) -> dict[str, Any]:
-    """Evaluates the best checkpoint of the training in a folder on the validation set and once on the first test set.
+    """Evaluates a folder's best checkpoint on the validation set, and once on the first test set.
 
     Args:
-        folder: holds job.json, training.json and the checkpoints of zoo/comparison/jobs.py.
+        folder: has job.json, training.json and the checkpoints of zoo/comparison/jobs.py.
 
     Returns:
-        What is written as result.json.
+        The content of result.json.
     """
     folder = Path(folder)
     job = json.loads((folder / JOB).read_text(encoding="utf-8"))

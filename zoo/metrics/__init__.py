@@ -1,4 +1,4 @@
-"""Scores as they are published: of translations, alignments, classifiers and captions."""
+"""Published metrics of translations, alignments, classifiers and captions."""
 
 from zoo.metrics.alignments import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.metrics.captions import CaptionScores, CiderD, caption_tokens, meteor, right_words

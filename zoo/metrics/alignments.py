@@ -11,18 +11,19 @@ Links = set[tuple[int, int]]
 
 @dataclass(frozen=True)
 class GoldAlignment:
-    """Links (source word, target word) that people made, counted from 0; `possible` includes `sure`."""
+    """Human links (source word, target word), counted from 0; `possible` includes `sure`."""
 
     sure: Links
     possible: Links
 
 
 def read_gold_alignments(path: str | Path) -> list[GoldAlignment]:
-    """Reads the format of the RWTH and Hansards references: a line a sentence of `i-j` (sure) and `ipj` (possible),
-    from 1.
+    """Reads the format of the RWTH and Hansards references: per line a sentence of `i-j` (sure) and `ipj` (possible).
+
+    Words are counted from 1.
 
     Raises:
-        ValueError: an item of another form, or no text.
+        ValueError: a malformed item, or the file is not text.
     """
     check_regular(path)
     try:
@@ -53,13 +54,13 @@ def alignment_error_rate(
 
     Args:
         predicted: Links A of each sentence.
-        gold: The references, as many.
+        gold: The references, one per sentence.
 
     Returns:
         `aer`, `precision` and `recall` in percent, summed over all sentences before the division.
 
     Raises:
-        ValueError: Different numbers of sentences, or no link at all.
+        ValueError: Different numbers of sentences, or no links at all.
     """
     if len(predicted) != len(gold):
         raise ValueError(
@@ -81,7 +82,7 @@ def alignment_error_rate(
 
 
 def diagonal_links(source_words: int, target_words: int) -> Links:
-    """The baseline: target word t goes with the source word at the same relative place."""
+    """The baseline: target word t is linked to the source word at the same relative position."""
     return (
         {(min(source_words - 1, int((t + 0.5) * source_words / target_words)), t) for t in range(target_words)}
         if source_words

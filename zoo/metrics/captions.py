@@ -1,19 +1,17 @@
-"""Scores of captions as the COCO caption evaluation computes them (Chen et al. 2015, arXiv:1504.00325).
+"""Scores of captions as computed by the COCO caption evaluation (Chen et al. 2015, arXiv:1504.00325).
 
-`CaptionScores` gives, as the literature prints them (100 times the number of the evaluation's code, pycocoevalcap),
+`CaptionScores` gives, in the scale of the literature (100 times the numbers of the evaluation's code, pycocoevalcap),
 
-    bleu_1 ... bleu_4              BLEU of the corpus with the length of the closest reference (the shorter of two) in
-    the
-                                   brevity penalty
+    bleu_1 ... bleu_4              corpus BLEU, whose brevity penalty uses the closest reference length (the shorter of
+                                   two)
     bleu_1_no_bp ... bleu_4_no_bp  the same without brevity penalty: which of the two Xu et al. 2015 report is disputed
-    cider_d                        CIDEr-D (Vedantam et al. 2015, arXiv:1411.5726), document frequencies from the
-    references
-                                   that are scored; a hundred is not its limit, a thousand is
+    cider_d                        CIDEr-D (Vedantam et al. 2015, arXiv:1411.5726), with the document frequencies of the
+                                   scored references; its maximum is 1,000, not 100
     rouge_l                        ROUGE-L, mean over the captions
 
-all of them on the words that `caption_tokens` finds. On the same words pycocoevalcap computes the same numbers, the
-constants that it adds to BLEU's fractions included; only an empty caption is scored 0 whatever its references are.
-`meteor` is a function of its own: it needs Java.
+all of them on the words of `caption_tokens`. On the same words pycocoevalcap computes the same numbers, including the
+constants that it adds to BLEU's fractions, except that here an empty caption always scores 0. `meteor` is a separate
+function: it needs Java.
 """
 
 import math
@@ -31,11 +29,10 @@ from zoo.metrics.gather import gathered
 from zoo.utils.extras import require
 
 ORDERS = range(1, 5)  # lengths of n-grams
-SIGMA = 6.0  # of CIDEr-D's penalty of a length that differs from the reference's
+SIGMA = 6.0  # of CIDEr-D's penalty for a length that differs from the reference's
 BETA = 1.2  # how much more recall weighs than precision in ROUGE-L
-# pycocoevalcap adds these to the numerators and denominators of BLEU. They show only where a corpus has no n-gram of
-# some
-# length at all: BLEU-4 of captions of three words is then a little above 0.
+# pycocoevalcap adds these to the numerators and denominators of BLEU. They matter only if a corpus has no n-gram of
+# some length: BLEU-4 of captions of three words is then slightly above 0.
 TINY, SMALL = 1e-15, 1e-9
 
 _SPELLED = str.maketrans(
@@ -70,35 +67,34 @@ _TOKEN = re.compile(
 
 
 def caption_tokens(text: str) -> list[str]:
-    """Lower-cased words without punctuation, as the COCO caption evaluation finds them, without its Java.
+    """Lower-cased words without punctuation, as in the COCO caption evaluation, but without Java.
 
-    That is the Penn Treebank tokenisation of Stanford CoreNLP 3.4.1, less the punctuation that the evaluation lists:
-    "don't"
-    is two words and "t-shirt" one. Its slips are kept, since they count: a bracket stays as the word "-lrb-", and so
-    does "!!". The 40,000 captions of Flickr8k and the 32,014 of Multi30k get exactly its words; text that is no English
-    caption (smileys, formulas, other scripts) may not.
+    This is the Penn Treebank tokenisation of Stanford CoreNLP 3.4.1, without the punctuation that the evaluation lists:
+    "don't" is two words and "t-shirt" one. Its errors are kept, since they affect scores: a bracket stays as the word
+    "-lrb-", and so does "!!". For the 40,000 captions of Flickr8k and the 32,014 of Multi30k it gives exactly the same
+    words; for text unlike English captions (smileys, formulas, other scripts) it may not.
 
     Args:
         text: A caption as written.
 
     Returns:
-        Its tokens; none if there is nothing but punctuation.
+        Its tokens; none if there is only punctuation.
     """
     text = _ENTITY.sub(lambda found: unescape(found[0]), text)
     return [token.lower() for token in _TOKEN.findall(text.translate(_SPELLED))]
 
 
 class CiderD:
-    """CIDEr-D (Vedantam et al. 2015) with document frequencies of its own: those of the references it is made with.
+    """CIDEr-D (Vedantam et al. 2015) with the document frequencies of the references given to the constructor.
 
-    Fit for rewards in training: made once of the training set, it scores any captions. N-grams of one to four tokens,
-    sigma 6. With one image all n-grams are equally common and every score is 0.
+    Suitable for rewards in training: built once from the training set, it scores any captions. N-grams of one to four
+    tokens, sigma 6. With a single image all n-grams are equally common and every score is 0.
 
     Args:
         references: The tokens of the references of each image, see `caption_tokens`.
 
     Raises:
-        ValueError: There is no image.
+        ValueError: There are no images.
     """
 
     def __init__(self, references: Sequence[Sequence[list[str]]]) -> None:
@@ -112,14 +108,15 @@ class CiderD:
         self._images = math.log(len(references))
 
     def score(self, candidates: Sequence[list[str]], references: Sequence[Sequence[list[str]]]) -> list[float]:
-        """Scores captions, each for itself.
+        """Scores captions individually.
 
         Args:
-            candidates: Tokens of one caption an image.
-            references: For each of them the tokens of one or more references; not necessarily those of the constructor.
+                candidates: Tokens of one caption per image.
+                references: For each the tokens of one or more references; they may differ from those of the
+                    constructor.
 
         Returns:
-            For each caption a number of 0 to 10; an empty caption has 0.
+            A score from 0 to 10 per caption; 0 for an empty one.
 
         Raises:
             ValueError: The numbers of captions and references differ, or an image has no reference.
@@ -136,7 +133,7 @@ class CiderD:
             for ngram, value in vector.items():
                 if ngram in other:
                     products[len(ngram) - 1] += min(value, other[ngram]) * other[ngram]
-            # pycocoevalcap counts bigrams as the length of a caption, so that an empty one is as long as a single word.
+            # pycocoevalcap takes the number of bigrams as the length: an empty caption is as long as a single word.
             delta = max(len(candidate) - 1, 0) - max(len(reference) - 1, 0)
             scales = (a * b for a, b in zip(norms, other_norms, strict=True))
             similar = sum(product / scale for product, scale in zip(products, scales, strict=True) if scale)
@@ -153,10 +150,9 @@ class CiderD:
 
 
 def right_words(candidate: Sequence[Hashable], references: Sequence[Sequence[Hashable]]) -> float:
-    """Share of the words of a caption that a reference has, each counted at most as often as there; fit for rewards in
-    training.
+    """Share of a caption's words that a reference has, with clipped counts; suitable for rewards in training.
 
-    The share is of the length of the closest reference if the caption is shorter: BLEU-1 of a single caption with a
+    If the caption is shorter than the closest reference, the share is of that length: BLEU-1 of a single caption with a
     linear brevity penalty.
 
     Args:
@@ -164,7 +160,7 @@ def right_words(candidate: Sequence[Hashable], references: Sequence[Sequence[Has
         references: Tokens of one or more references.
 
     Returns:
-        A number of 0 to 1; an empty caption has 0.
+        A number from 0 to 1; 0 for an empty caption.
     """
     right = sum((Counter(candidate) & _allowed(references, Counter)).values())
     return right / max(len(candidate), _closest_length(candidate, references), 1)
@@ -173,8 +169,8 @@ def right_words(candidate: Sequence[Hashable], references: Sequence[Sequence[Has
 class CaptionScores(Metric):
     """BLEU with and without brevity penalty, CIDEr-D and ROUGE-L of captions; see the top of this file.
 
-    Under `torch.distributed` every process scores its own captions and `compute` gathers those of all, so that the
-    result does not depend on how they were sharded. About a second for 1,000 captions with five references each.
+    Under `torch.distributed` every process scores its own captions and `compute` gathers those of all, so the result
+    does not depend on the sharding. It takes about a second for 1,000 captions with five references each.
     """
 
     full_state_update = False
@@ -187,8 +183,8 @@ class CaptionScores(Metric):
         """Adds captions.
 
         Args:
-            captions: Plain text, one caption an image.
-            references: For each of them one or more captions by people.
+                captions: Plain text, one caption per image.
+                references: For each caption one or more human captions.
 
         Raises:
             ValueError: Their numbers differ, or an image has no reference.
@@ -209,7 +205,7 @@ class CaptionScores(Metric):
             raise ValueError("there are no captions to score; call update(captions, references) first")
         candidates, references = (list(side) for side in zip(*items, strict=True))
         scores = _bleu(candidates, references)
-        # fsum: the order of the captions, which sharding changes, leaves no trace in the last digit
+        # fsum: the result does not depend on the order of the captions, which sharding changes
         scores["cider_d"] = math.fsum(CiderD(references).score(candidates, references)) / len(items)
         scores["rouge_l"] = math.fsum(map(_rouge_l, candidates, references)) / len(items)
         return {name: 100 * score for name, score in scores.items()}
@@ -229,12 +225,12 @@ class CaptionScores(Metric):
         return out
 
     def reset(self) -> None:
-        """Forgets all captions."""
+        """Discards all captions."""
         super().reset()
         self.items = []
 
     def forward(self, *args: Any, **kwargs: Any) -> None:
-        """Same as `update`: a corpus score of one batch means nothing."""
+        """Same as `update`: a corpus score of one batch is meaningless."""
         self.update(*args, **kwargs)
 
 
@@ -242,8 +238,8 @@ def meteor(captions: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     """METEOR 1.5 of captions, on a scale of 0 to 100, computed by pycocoevalcap's Java program.
 
     Args:
-        captions: Plain text, one caption an image.
-        references: For each of them one or more captions by people.
+            captions: Plain text, one caption per image.
+            references: For each caption one or more human captions.
 
     Raises:
         ValueError: Their numbers differ, an image has no reference, there is nothing to score, or pycocoevalcap is
@@ -267,7 +263,7 @@ def meteor(captions: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     try:
         return 100 * scorer.compute_score(dict(enumerate(truth)), {n: [line] for n, line in enumerate(lines)})[0]
     except (OSError, ValueError) as error:
-        scorer.lock.release()  # else its destructor waits for ever
+        scorer.lock.release()  # else its destructor waits forever
         with suppress(OSError):
             if scorer.meteor_p.stdin is not None:
                 scorer.meteor_p.stdin.close()
@@ -294,9 +290,7 @@ def _ngrams(tokens: list[str]) -> Counter[tuple[str, ...]]:
 
 
 def _allowed(references: Sequence[Sequence[Hashable]], counted: Callable[[Any], Counter]) -> Counter:
-    """How often each thing that `counted` counts may occur in a caption: as often as in the reference that has most of
-    it.
-    """
+    """Maximum count of each item of `counted` in a caption: the largest count in any reference."""
     allowed: Counter = Counter()
     for tokens in references:
         allowed |= counted(tokens)
@@ -304,12 +298,12 @@ def _allowed(references: Sequence[Sequence[Hashable]], counted: Callable[[Any], 
 
 
 def _closest_length(candidate: Sequence[Hashable], references: Sequence[Sequence[Hashable]]) -> int:
-    """The length of the reference that is closest to the caption's, the shorter of two."""
+    """The reference length closest to the caption's, the shorter of two."""
     return min((abs(len(tokens) - len(candidate)), len(tokens)) for tokens in references)[1]
 
 
 def _bleu(candidates: Sequence[list[str]], references: Sequence[Sequence[list[str]]]) -> dict[str, float]:
-    """BLEU of 0 to 1 of a corpus, with (`bleu_n`) and without (`bleu_n_no_bp`) brevity penalty."""
+    """Corpus BLEU from 0 to 1, with (`bleu_n`) and without (`bleu_n_no_bp`) brevity penalty."""
     right, guessed, length, closest = [0] * len(ORDERS), [0] * len(ORDERS), 0, 0
     for candidate, captions in zip(candidates, references, strict=True):
         for ngram, count in (_ngrams(candidate) & _allowed(captions, _ngrams)).items():
@@ -330,7 +324,7 @@ def _bleu(candidates: Sequence[list[str]], references: Sequence[Sequence[list[st
 
 
 def _rouge_l(candidate: list[str], references: Sequence[list[str]]) -> float:
-    """ROUGE-L of 0 to 1 from the best precision and the best recall, which may be those of different references."""
+    """ROUGE-L from 0 to 1, from the best precision and the best recall, possibly of different references."""
     common = [_longest_common_subsequence(candidate, tokens) for tokens in references]
     if not any(common):
         return 0.0

@@ -1,4 +1,4 @@
-"""Scores of classifiers; torchmetrics does the counting."""
+"""Metrics of classifiers; torchmetrics does the counting."""
 
 import math
 from collections.abc import Sequence
@@ -14,25 +14,21 @@ if TYPE_CHECKING:
 
 
 class Relatedness:
-    """How well predicted numbers agree with people's, over all texts of all processes: Pearson's correlation and mean
-    squared error.
-    """
+    """Pearson correlation and mean squared error of predicted and human scores, over all texts of all processes."""
 
     def __init__(self) -> None:
         self._pairs: list[tuple[float, float]] = []
 
     def update(self, predicted: Tensor, wanted: Tensor) -> None:
-        """Adds texts: (B,) each; those whose wanted number is NaN are left out."""
+        """Adds texts: (B,) each; those whose target is NaN are skipped."""
         known = ~wanted.isnan()
         self._pairs += zip(predicted[known].tolist(), wanted[known].tolist(), strict=True)
 
     def compute(self) -> dict[str, float]:
-        """`relatedness_pearson`, NaN where one side does not vary, and `relatedness_mse`; {} without texts. Every
-        process must ask.
-        """
+        """`relatedness_pearson` (NaN if a side is constant), `relatedness_mse`; {} without texts. Collective call."""
         from torchmetrics.functional import mean_squared_error, pearson_corrcoef  # late: takes a second
 
-        pairs = sorted(gathered(self._pairs))  # sorted: the same sum, whichever process has which
+        pairs = sorted(gathered(self._pairs))  # sorted: the sum does not depend on the sharding
         if not pairs:
             return {}
         predicted, wanted = torch.tensor(pairs, dtype=torch.float64).T.contiguous()
@@ -44,19 +40,18 @@ class Relatedness:
 class ClassScores(nn.Module):
     """Scores of a classifier on a scale of 0 to 100, over all texts of all processes.
 
-    One label a text: `accuracy` and `macro_f1` (mean of the classes' F1). Several labels a text: `micro_f1` (over all
-    decisions),
-    `macro_f1`, and `exact_match`, the share of the texts whose whole set of labels is right; a label is chosen if
-    its probability is above 0.5.
+    Single label: `accuracy` and `macro_f1` (mean of the classes' F1). Multi-label: `micro_f1` (over all decisions),
+    `macro_f1`, and `exact_match`, the share of the texts whose set of labels is exactly right; a label is chosen if its
+    probability is above 0.5.
 
     Args:
         num_classes: C.
         multi_label: a text may have several labels, or none.
-        measures: names of further numbers that each text has; their means are computed as they are.
-        related: the texts may have a relatedness, too.
+            measures: names of further statistics of each text; their means are reported unscaled.
+            related: the texts may have a relatedness, too.
 
     Attributes:
-        relatedness: scores of that, to be updated by itself; None if there is none.
+        relatedness: its metric, updated separately; None if not `related`.
     """
 
     def __init__(
@@ -81,7 +76,7 @@ class ClassScores(nn.Module):
         self.relatedness = Relatedness() if related else None
 
     def update(self, logits: Tensor, labels: Tensor, **measures: Tensor) -> None:
-        """Adds texts: logits (B, C), labels (B,) numbers or (B, C) zeros and ones, further measures (B,)."""
+        """Adds texts: logits (B, C), labels (B,) ids or (B, C) zeros and ones, further measures (B,)."""
         if labels.dim() == 2:
             logits, labels = logits.sigmoid(), labels.long()
         for metric in self._metrics().values():

@@ -1,14 +1,14 @@
-"""Scores of translations as they are published.
+"""Metrics of translations in their published forms.
 
 `CorpusScore` gives, on a scale of 0 to 100,
 
-    bleu         BLEU of lowercased Moses tokens, as most of the Multi30k literature reports it; of text that is
-                 tokenised already, BLEU of the text as it is
+        bleu         BLEU of lowercased Moses tokens, as in most of the Multi30k literature; for text that is already
+                     tokenised, BLEU of the text as it is
     sacrebleu    cased BLEU of the plain text, sacrebleu's own tokenisation (13a)
     chrf         chrF2 of the plain text
     exact_match  share of the sentences that equal their reference
 
-All but the last are computed by sacrebleu, over the whole corpus; `CorpusScore.signatures` says how.
+All but the last are computed by sacrebleu over the whole corpus; `CorpusScore.signatures` describes them.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _MOSES_CODES = {"eng": "en", "deu": "de", "fra": "fr", "ces": "cs"}
 
 @lru_cache(maxsize=8)
 def _moses(lang: str) -> tuple[Any, Any]:
-    # Imported late: sacremoses takes a quarter of a second, which only scoring should cost.
+    # Imported late: sacremoses takes a quarter of a second, needed only for scoring.
     require("scores", "Moses tokenisation")
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
@@ -34,17 +34,17 @@ def _moses(lang: str) -> tuple[Any, Any]:
 
 
 def moses_lowercase(texts: Sequence[str], lang: str) -> list[str]:
-    """Lowercases, normalises punctuation and tokenises as the `lc.norm.tok` files of Multi30k are.
+    """Lowercases, normalises punctuation and tokenises like the `lc.norm.tok` files of Multi30k.
 
-    Applied to the raw files of Multi30k it gives its tokenised files exactly: every line of train, val,
+    Applied to the raw files of Multi30k it reproduces its tokenised files exactly: every line of train, val,
     test_2016_flickr and test_2017_flickr in English, German and French. This needs, in this order: lowercasing; the
-    punctuation normaliser with its Perl-compatible rules, which see the line *with* its newline (a quotation mark after
-    the last full stop moves only then); the tokeniser with escaped special characters (`&quot;`) and without
+    punctuation normaliser with its Perl-compatible rules, applied to the line *with* its newline (else a quotation mark
+    after the last full stop does not move); the tokeniser with escaped special characters (`&quot;`) and without
     aggressive hyphen splitting.
 
     Args:
-        texts: plain text, one sentence an item.
-        lang: ISO 639 code of its language; Moses treats one it does not know much like English.
+        texts: plain text, one sentence per item.
+        lang: ISO 639 code of the language; Moses treats an unknown one much like English.
 
     Returns:
         For each text its tokens, joined by single spaces.
@@ -59,12 +59,12 @@ def moses_lowercase(texts: Sequence[str], lang: str) -> list[str]:
 class CorpusScore(Metric):
     """BLEU (two kinds), chrF and exact match of a corpus; see the top of this file.
 
-    Under `torch.distributed` every process scores its own sentences and `compute` gathers the text of all, so that the
-    result does not depend on how the corpus was sharded. About 0.7 s for 1,000 sentences.
+    Under `torch.distributed` every process scores its own sentences and `compute` gathers the text of all, so the
+    result does not depend on the sharding. It takes about 0.7 s for 1,000 sentences.
 
     Args:
         lang: ISO 639 code of the target language, for the Moses tokens.
-        tokenized: the text is tokenised (and lowercased, if that is wanted) already; `bleu` takes it as it is.
+        tokenized: the text is already tokenised (and possibly lowercased); `bleu` uses it as it is.
 
     Raises:
         ValueError: sacrebleu or sacremoses is not installed.
@@ -114,7 +114,7 @@ class CorpusScore(Metric):
 
     @property
     def signatures(self) -> dict[str, str]:
-        """How each score is computed: sacrebleu's signature, for `bleu` after what is done to the text before."""
+        """How each score is computed: sacrebleu's signature, for `bleu` after the preprocessing."""
         out = {}
         for name, metric in _sacrebleu_metrics().items():
             metric.corpus_score(["a"], [["a"]])  # there is no signature before a score
@@ -125,12 +125,12 @@ class CorpusScore(Metric):
         return out
 
     def reset(self) -> None:
-        """Forgets all sentences."""
+        """Discards all sentences."""
         super().reset()
         self.pairs = []
 
     def forward(self, *args: Any, **kwargs: Any) -> None:
-        """Same as `update`: a corpus score of one batch means nothing."""
+        """Same as `update`: a corpus score of one batch is meaningless."""
         self.update(*args, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""What all processes of a distributed run have collected."""
+"""Gathering over the processes of a distributed run."""
 
 import math
 from typing import TypeVar
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 def gathered(items: list[Item]) -> list[Item]:
-    """The items of all processes, in the order of their ranks; without `torch.distributed` the items themselves."""
+    """The items of all processes, by rank; without `torch.distributed` the items themselves."""
     if not (dist.is_available() and dist.is_initialized()):
         return items
     shards: list[list[Item]] = [[]] * dist.get_world_size()
@@ -19,9 +19,7 @@ def gathered(items: list[Item]) -> list[Item]:
 
 
 class Mean:
-    """Mean of a number over the items of all processes, summed in float64: the same, whichever process has which items,
-    or none.
-    """
+    """Mean of a number over the items of all processes, summed in float64, so that the sharding does not matter."""
 
     def __init__(self) -> None:
         self._sums: list[tuple[Tensor | float, int]] = []
@@ -31,7 +29,7 @@ class Mean:
         self._sums.append((total.detach() if isinstance(total, Tensor) else total, count))
 
     def compute(self) -> float:
-        """The mean so far; every process must ask for it. NaN without items."""
+        """The mean so far, a collective call; NaN without items."""
         sums = gathered([(float(total), count) for total, count in self._sums])
         items = sum(count for _, count in sums)
         return math.fsum(total for total, _ in sums) / items if items else math.nan

@@ -120,10 +120,11 @@ class AttendingLSTM(nn.Module):
         weights = self.attend(state[0], memory.keys)
         chosen = weights if choose is None else choose(weights)
         context = self.context(chosen, state[0], memory.values)
-        return Step(*self.advance(embedded, context, state), context, weights, chosen)
+        hidden, cell = self.advance(embedded, context, state)
+        return Step(hidden, cell, context, weights, chosen)
 
 
-class ShowAttendTell(SelfCriticalModule):
+class ShowAttendTell(SelfCriticalModule[ImageMemory]):
     """Image captioning with attention.
 
     Args:
@@ -202,6 +203,7 @@ class ShowAttendTell(SelfCriticalModule):
         self.deep_output = nn.Linear(hidden_size + channels, embedding_size)
         self.output = nn.Linear(embedding_size, vocab_size)
         self.dropout = Dropout(dropout)
+        self.word_baseline: Tensor
         self.register_buffer("word_baseline", torch.zeros(()))  # moving average of log p of a word (hard)
         self._rewarded: tuple[Tensor, Tensor] | None = None  # sum of log p of the last batch, and its words
         self._lambda = (1.0 if attention == "soft" else 0.0) if doubly_stochastic is None else doubly_stochastic

@@ -1,17 +1,17 @@
-"""`zoo export --format onnx`: a model as ONNX graphs, to be run without torch and without this package.
+"""`zoo export --format onnx`: a model as ONNX graphs, which run without torch and without this package.
 
-A translator or a captioner becomes an encoder and one step of its decoder (encoder_decoder.py), a language model a step
-that reads any number of words (language_models.py), a classifier (classifiers.py) or a reader (readers.py) one graph.
-Loops around them are the user's: examples/onnx_translate.py, onnx_complete.py and onnx_answer.py are some. Batch,
-length and number of hypotheses are free. `onnx.json` says what goes in and what comes out, which tokens are special,
-how this package would search, and the sha256 of every other file.
+A translator or a captioner becomes an encoder and one decoder step (encoder_decoder.py), a language model a step that
+reads any number of words (language_models.py), a classifier (classifiers.py) or a reader (readers.py) one graph. The
+loops around them are the user's: see examples/onnx_translate.py, onnx_complete.py and onnx_answer.py. Batch size,
+length and number of hypotheses are dynamic. `onnx.json` describes inputs, outputs, special tokens and this package's
+search settings, and has the sha256 of every other file.
 
-What is traced is the models' own code, but for two things (tracing.py):
+The models' own code is traced, with two exceptions (tracing.py):
 
-* Recurrences, which run without pads here (zoo/layers/packed.py) or all steps at once (zoo/layers/scan.py), become
-  ONNX's LSTM and GRU. Those take the lengths of the rows: pads change nothing, and the backward direction begins where
-  a row ends. Classifiers and readers, whose words lie flat, are read padded instead.
-* Functions with a hand-written gradient become what they compute.
+* Recurrences, which in this package run without padding (zoo/layers/packed.py) or over all steps at once, become ONNX's
+  LSTM and GRU. Those take the lengths of the rows: padding changes nothing, and the backward direction begins at the
+  end of a row. Classifiers and readers, whose words are flat, are read padded instead.
+* Functions with a hand-written gradient are replaced by what they compute.
 """
 
 import copy
@@ -44,16 +44,16 @@ MANIFEST = "onnx.json"
 
 
 def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Path:
-    """Writes the graphs of a model, what is saved beside its weights (tokenizer, labels), and onnx.json.
+    """Writes the graphs of a model, its other files (tokenizer, labels), and onnx.json.
 
     Args:
         model: a translator, a captioner, a classifier, a language model or a reader.
-        folder: where to: new, empty, or an earlier export, which is then replaced.
-        source: where the model comes from; noted in onnx.json.
+        folder: target: new, empty, or an earlier export, which is then replaced.
+        source: origin of the model, recorded in onnx.json.
 
     Raises:
-        ValueError: a package is missing, the model has no ONNX form, `folder` holds something else, or onnxruntime
-            gives other numbers than torch.
+            ValueError: a package is missing, the model has no ONNX form, `folder` holds other files, or onnxruntime
+                gives other numbers than torch.
     """
     require("onnx", "export to ONNX")
     folder = Path(folder).absolute()
@@ -74,11 +74,10 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Pat
 
 
 def replaceable_graphs(folder: Path) -> set[str]:
-    """Names of the files of an earlier export that a new one may replace; README.md and pictures are not among them and
-    stay.
+    """Names of the files of an earlier export that a new one may replace; README.md and pictures are not among them.
 
     Raises:
-        ValueError: The folder is no whole export, or holds anything else.
+        ValueError: The folder is not a complete export, or holds other files.
     """
     try:
         check_regular(folder / MANIFEST)
@@ -97,7 +96,7 @@ def replaceable_graphs(folder: Path) -> set[str]:
             raise ValueError(f"its files are not those that {MANIFEST} lists")
     except (OSError, ValueError, LookupError, TypeError) as error:
         why = f"it has no {MANIFEST}" if isinstance(error, FileNotFoundError) else error
-        raise ValueError(f"{folder} exists and is no ONNX export: {why}; give a new or an empty folder") from error
+        raise ValueError(f"{folder} exists and is not an ONNX export: {why}; give a new or an empty folder") from error
     return names
 
 
@@ -106,7 +105,7 @@ def _is_plain(file: Path) -> bool:
 
 
 def _writer(model: ZooModule) -> Callable[[Any, Any, Path], dict[str, Any]]:
-    """What writes the graphs of a model and gives what onnx.json says of them."""
+    """The function that writes the graphs of a model and returns their description for onnx.json."""
     if model.task.name in ("translation", "captioning"):
         return write_encoder_decoder
     writers = dict.fromkeys(CLASSIFIERS, write_classifier)

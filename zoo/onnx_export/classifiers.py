@@ -19,7 +19,7 @@ from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.onnx_export.graphs import Graph, Tensors, check_graph, write_graph
 from zoo.text import PAD, UNK
 
-LAST = 2**30  # a position behind every text
+LAST = 2**30  # a position after the end of every text
 
 
 def _read_with_query(model: AttentionClassifier, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -33,9 +33,7 @@ def _read_with_query(model: AttentionClassifier, tokens: Tensor, lengths: Tensor
 
 
 def _read_hops(model: StructuredSelfAttention, tokens: Tensor, lengths: Tensor, **second: Tensor) -> tuple[Tensor, ...]:
-    """tokens (B, S), lengths (B,), and of a pair tokens2, lengths2 -> logits (B, C), weights (B, hops, S) of each
-    text.
-    """
+    """tokens (B, S), lengths (B,), for pairs tokens2, lengths2 -> logits (B, C), weights (B, hops, S) of each text."""
     model.embed_text = partial(_embed_padded, model)
     logits, weights = model.read(TextBatch(tokens, lengths, None, **second))
     return logits, *weights
@@ -65,9 +63,7 @@ def _attend(attention: ContextAttention, items: Tensor, mask: Tensor) -> tuple[T
 
 
 def padded_documents(batch: DocumentBatch) -> Tensors:
-    """What the graph of a document classifier takes: tokens (B, N, W), lengths (B, N) words of each sentence, 0 behind
-    the last.
-    """
+    """Inputs of a document classifier: tokens (B, N, W), lengths (B, N) words per sentence, 0 after the last."""
     real = lengths_to_mask(batch.document_lengths)
     rows = to_padded(batch.words, lengths_to_mask(batch.sentence_lengths))  # (sentences, W)
     return {"tokens": to_padded(rows, real), "lengths": to_padded(batch.sentence_lengths, real)}
@@ -101,7 +97,7 @@ def write_classifier(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
     graph = write_graph(folder / "classifier.onnx", Graph(traced, CLASSIFIERS[type(model)]), inputs, axes, outputs)
     check_graph(folder / "classifier.onnx", others, expected)
     found = {"task": "classification", "special_tokens": {"pad": PAD, "unk": UNK}, "labels": model.label_names}
-    if isinstance(model, HAN):  # before a document is cut into sentences; tokenizer.json does it to each of them
+    if isinstance(model, HAN):  # before splitting into sentences; tokenizer.json does it for each sentence
         found["cleaning"] = model.tokenizer.cleaning_steps() if model.tokenizer else []
     return {**found, "multi_label": model.config["multi_label"], "graphs": {"classifier.onnx": graph}}
 

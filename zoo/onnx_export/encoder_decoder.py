@@ -1,6 +1,6 @@
-"""Translators and captioners: encoder.onnx, once for each text or image, and step.onnx, one step of a search.
+"""Translators and captioners: encoder.onnx, run once per text or image, and step.onnx, one step of a search.
 
-The state of a Transformer grows by a column at each step and has none at first.
+The state of a Transformer grows by one column at each step and is empty at first.
 
 Shapes: B batch, S length, K hypotheses, V vocabulary.
 """
@@ -18,7 +18,7 @@ from zoo.text import BOS, EOS, PAD, UNK
 
 
 class _Encoder(nn.Module):
-    """What `encode` is given -> parts of the memory, and the state of one hypothesis (B, 1, ...)."""
+    """Inputs of `encode` -> parts of the memory, and the state of one hypothesis (B, 1, ...)."""
 
     def __init__(self, model: Any, parts: list[str]):
         super().__init__()
@@ -31,8 +31,7 @@ class _Encoder(nn.Module):
 
 
 class _Step(nn.Module):
-    """tokens (B, K), position (), memory, state -> log-probabilities (B, K, V), state, weights (B, K, S) if there is
-    attention.
+    """tokens (B, K), position (), memory, state -> log-probabilities (B, K, V), state, weights (B, K, S) if any.
 
     Args:
         model: translator or captioner.
@@ -57,9 +56,7 @@ class _Step(nn.Module):
 
 
 def _named(memory: Any) -> Tensors:
-    """The parts of a memory, tensors or tuples of tensors, by name; a tensor that is two parts goes by the name of the
-    first.
-    """
+    """The parts of a memory, tensors or tuples of them, by name; a tensor used twice has the name of the first part."""
     found: dict[int, tuple[str, Tensor]] = {}
     for field, part in memory._asdict().items():
         parts = (
@@ -75,12 +72,10 @@ def _named(memory: Any) -> Tensors:
 def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
     """encoder.onnx and step.onnx."""
     if model.config.get("decoding") == "sample":
-        raise no_form(model, "decoding 'sample' draws where it looks; load it with decoding 'expectation' or 'argmax'")
+        raise no_form(model, "decoding 'sample' is random; load it with decoding 'expectation' or 'argmax'")
 
     def example(size: int, hypotheses: int, written: int) -> tuple[Tensors, Tensors, Any]:
-        """Inputs of the encoder, those of a step (if the state grows, the one after `written` others), and the
-        memory.
-        """
+        """Inputs of the encoder and of a step (of a growing state: after `written` other steps), and the memory."""
         batch = model.example_batch(size)
         inputs = (
             {"images": batch.images}
@@ -93,7 +88,7 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
         for t in range(written):
             _, after, _ = step(tokens, state, memory, t)
             if [x.shape for x in after] == [x.shape for x in state]:
-                break  # the first state is as good as any
+                break  # the first state suffices
             state = after
         states = {f"state_{n}": x for n, x in enumerate(state)}
         return inputs, {"tokens": tokens, "position": torch.tensor(written), **_named(memory), **states}, memory
@@ -113,7 +108,7 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
     step = write_graph(folder / "step.onnx", _Step(traced, memory), given, axes, outputs)
     check_graph(folder / "step.onnx", other_given, expected)
 
-    kept = [name for name in parts if name in step["inputs"]]  # others have no influence
+    kept = [name for name in parts if name in step["inputs"]]  # the others have no influence
     axes = {"tokens": ("batch", "length"), "lengths": ("batch",), "images": ("batch",)}
     encoder = write_graph(folder / "encoder.onnx", _Encoder(traced, kept), inputs, axes, [*kept, *states])
     check_graph(folder / "encoder.onnx", other_inputs, _Encoder(model, kept)(other_inputs))
@@ -128,8 +123,10 @@ def _axes(x: Tensor, other: Tensor, *first: str, grows: str = "length") -> tuple
 
 
 def _search_settings(model: Any) -> dict[str, Any]:
-    """How this package searches: for at most source tokens * per_source_token (rounded down) + more tokens, EOS counted
-    in both; `max_source_tokens` is without EOS."""
+    """This package's search settings: at most source tokens * per_source_token (rounded down) + more tokens.
+
+    Both counts include EOS; `max_source_tokens` does not.
+    """
     if isinstance(model, CaptioningModule):
         task, never, limit = "captioning", model.forbidden(), {"per_source_token": 0, "more": MAX_WORDS}
     else:

@@ -1,4 +1,4 @@
-"""One graph: traced into a file, and compared with torch in onnxruntime."""
+"""One graph: traced into a file, and verified against torch in onnxruntime."""
 
 import math
 import warnings
@@ -20,11 +20,11 @@ OPSET = 18
 TOLERANCE = 1e-4  # between torch and onnxruntime, for an example batch
 
 Tensors = dict[str, Tensor]
-Axes = dict[str, tuple[str | None, ...]]  # input -> name of each axis, None: of fixed size
+Axes = dict[str, tuple[str | None, ...]]  # input -> name of each axis; None: fixed size
 
 
 class Graph(nn.Module):
-    """What a function of a model and of named tensors computes, as a module."""
+    """A function of a model and of named tensors, as a module."""
 
     def __init__(self, model: Any, compute: Callable[..., tuple[Tensor, ...]]):
         super().__init__()
@@ -39,22 +39,22 @@ def no_form(model: Any, reason: str) -> ValueError:
 
 
 def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outputs: list[str]) -> dict[str, Any]:
-    """Traces `module(inputs)`, which gives a tuple, into an ONNX file.
+    """Traces `module(inputs)`, which returns a tuple, into an ONNX file.
 
     Args:
-        inputs: an example, in which axes of different names have any sizes from 2 up.
+        inputs: an example, whose named axes have any size from 2 up.
         axes: for each input.
-        outputs: names of what the module gives.
+        outputs: names of the module's outputs.
 
     Returns:
-        type and shape of each input that matters and of each output.
+        dtype and shape of each used input and of each output.
     """
     dims = {name: Dim(name) for row in axes.values() for name in row if name}
     dynamic = {name: {n: dims[axis] for n, axis in enumerate(axes[name]) if axis} for name in inputs}
     with plain(), warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message=".*(LeafSpec|axis name)"
-        )  # torch's own affairs; a name may stand for several axes
+        )  # internals of torch; a name may stand for several axes
         try:
             exported = torch.onnx.export(
                 module.eval(),
@@ -76,7 +76,7 @@ def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outp
     for value in [value for value in graph.inputs if not value.uses()]:
         graph.inputs.remove(value)
     for part in (program.model, graph, *graph, *graph.inputs, *graph.outputs, *graph.initializers.values()):
-        part.metadata_props.clear()  # they name the files that were traced, with their folders
+        part.metadata_props.clear()  # they contain the paths of the traced files
     program.save(path)
     return {
         kind: {value.name: _type_and_shape(value) for value in values}
@@ -90,12 +90,12 @@ def _type_and_shape(value: "Value") -> str:
 
 
 def meaning(graph: dict[str, Any], **texts: str) -> dict[str, str]:
-    """What is said of the inputs and outputs that a graph has."""
+    """The descriptions of the inputs and outputs that a graph has."""
     return {name: text for name, text in texts.items() if name in graph["inputs"] or name in graph["outputs"]}
 
 
 def check_graph(path: Path, inputs: Tensors, expected: tuple[Tensor, ...]) -> None:
-    """Raises ValueError unless onnxruntime gives what torch gave for the first outputs."""
+    """Raises ValueError unless onnxruntime reproduces torch's first outputs."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

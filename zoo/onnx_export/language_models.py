@@ -1,4 +1,4 @@
-"""Language models: step.onnx, which reads any number of words of some texts and goes on from what it read before.
+"""Language models: step.onnx, which reads any number of words of some texts and continues from its last state.
 
 Shapes: B texts, T words, L window, H and O outputs of a layer and of the top one, V vocabulary.
 """
@@ -16,18 +16,18 @@ from zoo.text import BOS, EOS, PAD, UNK
 
 
 def _read(model: Any, tokens: Tensor, lengths: Tensor, **state: Tensor) -> tuple[Tensor, ...]:
-    """Reads on.
+    """Reads words from a state on.
 
     Args:
-        model: what `traceable` made of one.
+        model: a model from `traceable`.
         tokens: (B, T).
-        lengths: (B,) words of each row that count.
-        state: hidden and cell state of each layer (B, H); the last outputs `past` (B, L, O) and how many of them exist,
-            `known` (B,).
+            lengths: (B,) number of real words in each row.
+            state: hidden and cell state of each layer (B, H); the last outputs `past` (B, L, O) and the number of them
+                that exist, `known` (B,).
 
     Returns:
-        log-probabilities (B, T, V) of the word that follows each, 0 behind the lengths; the state after the words that
-        count; with attention weights (B, T, L) on what was read 1, 2, ... L words before each.
+            log-probabilities (B, T, V) of the next words, 0 after the lengths; the state after the real words; with
+            attention the weights (B, T, L) on the words 1, 2, ... L steps back.
     """
     layers = tuple(x for name, x in state.items() if name.startswith(("hidden", "cell")))
     x, finals = model.cells(model.words(tokens), lengths, layers)  # (B, T, O)
@@ -55,7 +55,7 @@ def _as_outputs(
 
 
 def _state_names(model: KeyValuePredictLM) -> list[str | None]:
-    """What each tensor of the state is called in the graph; None: it has no influence."""
+    """Name in the graph of each tensor of the state; None: it has no influence."""
     attends = model.config["attention"] not in ("none", "ngram")
     layers = [f"{part}_{n}" for n in range(len(model.cells)) for part in ("hidden", "cell")]
     return [*layers, "past" if model.reader.length else None, "known" if attends else None]
@@ -69,7 +69,7 @@ def write_language_model(model: KeyValuePredictLM, traced: Any, folder: Path) ->
         return {name: x for name, x in zip(names, state, strict=True) if name}
 
     def example(size: int, steps: int) -> tuple[Tensors, tuple[Tensor, ...]]:
-        """Texts in the middle; the first has no further word, the last as many as there can be."""
+        """Texts in the middle; the first has no further word, the last as many as possible."""
         words = model.example_batch(size).inputs.repeat(1, 2)
         before = torch.arange(size) % 4
         _, _, state = model.read(words[:, :3], model.start(size), before)
@@ -98,9 +98,9 @@ def write_language_model(model: KeyValuePredictLM, traced: Any, folder: Path) ->
         "meaning": meaning(
             graph,
             tokens="words; eos stands at the end of each line and before the first one",
-            lengths="words of each row that count, from none to all; the others come behind them",
-            log_probs="of the word that follows each; 0 behind the lengths",
-            attention="weights on what was read 1, 2, ... words before; 0 where nothing was, and behind the lengths",
+            lengths="number of real words in each row, possibly 0; padding follows them",
+            log_probs="of the next word at each position; 0 after the lengths",
+            attention="weights on the words 1, 2, ... steps back; 0 where there are none, and after the lengths",
         ),
         "state": after,
         "first_state": {

@@ -31,9 +31,11 @@ def _read(
     query_lengths: Tensor,
     not_in_query: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), rows of the embedding, and for a model
-    that excludes words of the query not_in_query (B, D) bool -> weights (B, D) of the words of the documents, and but
-    for the attention-sum reader those of the queries (B, L); 0 behind the lengths."""
+    """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), embedding rows -> weights (B, D).
+
+    A model that excludes query words also takes not_in_query (B, D) bool. Except for the attention-sum reader there are
+    also query weights (B, L). All are 0 after the lengths.
+    """
     documents, _ = model.encoders[0](model.embedding(document), document_lengths)
     queries, finals = model.encoders[-1](model.embedding(query), query_lengths)
     mask, query_mask = (
@@ -49,7 +51,7 @@ def _read(
 
 
 def padded_questions(model: AttentionOverAttentionReader, batch: ClozeBatch) -> Tensors:
-    """What the graph of a reader takes."""
+    """Inputs of a reader's graph."""
     ids, starts, found = model.word_ids(batch), batch.first_words(), {}
     for name in ("document", "query"):
         numbers, lengths = getattr(batch, name), getattr(batch, f"{name}_lengths")
@@ -87,19 +89,19 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
         "task": "reading",
         "special_tokens": {"pad": PAD, "unk": UNK, "blank": BLANK_ID},
         "tokenizer": model.tokenizer and model.tokenizer.kind,
-        "cleaning": model.tokenizer.cleaning_steps() if model.tokenizer else [],  # before a text is cut into words
+        "cleaning": model.tokenizer.cleaning_steps() if model.tokenizer else [],  # before a text is split into words
         "blank": BLANK,
         "unknown_words": {"first_id": model.config["vocab_size"], "count": model.config["num_unknown"]},
         "meaning": meaning(
             graph,
             document=f"{BLANK} is special_tokens.blank, a word of tokenizer.json has its id there; the other words of "
-            "an example, told apart as they are written and numbered from 0 in the order in which they occur in its "
+            "an example, compared as strings and numbered from 0 in order of occurrence in its "
             "document and then in its query, are "
             "unknown_words.first_id + number % count, or special_tokens.unk if count is 0",
             query=f"as the document, with {BLANK} in place of the missing word",
-            not_in_query="true on the words of the document that its query does not have, compared as they are written",
-            weights="the answer is the candidate, or word of the document, whose places have the largest sum",
-            query_weights="how much each word of the query counts; 0 behind the lengths",
+            not_in_query="true on the document words that are not in its query, compared as strings",
+            weights="the answer is the candidate, or document word, with the largest sum over its occurrences",
+            query_weights="weight of each query word; 0 after the lengths",
         ),
         "graphs": {"reader.onnx": graph},
     }

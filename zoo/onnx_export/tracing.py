@@ -1,4 +1,4 @@
-"""What is traced instead of the package's own.
+"""Replacements for parts of this package that cannot be traced.
 
 Shapes: B batch, S length, T steps, L window, H hidden size of all directions.
 """
@@ -21,10 +21,10 @@ State = tuple[Tensor, ...]
 
 
 class Recurrence(nn.Module):
-    """Layers of cells by ONNX's LSTM or GRU; called as a RecurrentEncoder is, or with a state to go on from.
+    """Layers of cells as ONNX's LSTM or GRU; called like a RecurrentEncoder, optionally with an initial state.
 
     Args:
-        layers: the cells of each layer, one for each direction.
+        layers: the cells of each layer, one per direction.
     """
 
     def __init__(self, layers: Iterable[Iterable[recurrent.LSTMCell]]):
@@ -36,7 +36,7 @@ class Recurrence(nn.Module):
         def gates(x: Tensor) -> Tensor:
             return x.unflatten(0, (len(order), -1))[order].flatten(0, 1)
 
-        self.weights = nn.ParameterList()  # of each layer: input, hidden, bias, all (directions, ...)
+        self.weights = nn.ParameterList()  # per layer: input, hidden, bias, all (directions, ...)
         for layer in layers:
             self.weights.append(torch.stack([gates(cell.weight_input) for cell in layer]))
             self.weights.append(torch.stack([gates(cell.weight_hidden) for cell in layer]))
@@ -51,16 +51,15 @@ class Recurrence(nn.Module):
         Args:
             inputs: (B, S, I).
             lengths: (B,).
-            state: of one direction: h (and c) of each layer in turn, (B, H) each; zeros if not given.
+            state: for one direction: h (and c) of each layer in turn, (B, H) each; zeros if not given.
 
         Returns:
-            (B, S, H), zero behind the lengths unless a row has none, and h (and c) of each layer after the last step,
+            (B, S, H), zero after the lengths unless a row is empty, and h (and c) of each layer after the last step,
             (B, H) each.
         """
         x, finals, real = inputs, [], lengths.unsqueeze(1) > 0
         kind, width = ("GRU", 1) if self.gru else ("LSTM", 2)
-        # of a row without any step onnxruntime may leave the memory as it found it: it is given one, which is then
-        # forgotten
+        # for an empty row onnxruntime may leave the memory uninitialised: it gets one step, whose result is discarded
         steps = lengths.clamp(min=1).int()
         for n in range(len(self.weights) // 3):
             weights, before = [self.weights[3 * n + i] for i in range(3)], state[width * n : width * (n + 1)]
@@ -85,7 +84,7 @@ class Recurrence(nn.Module):
 
 
 class _LocationScore(scores.LocationScore):
-    """Without a question about the length, which the trace would answer once and for all."""
+    """Without a test of the length, whose result the trace would fix."""
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         length, known = keys.size(1), self.w_a(query)
@@ -93,7 +92,7 @@ class _LocationScore(scores.LocationScore):
 
 
 class _LocalPredictiveStarAttention(LocalPredictiveStarAttention):
-    """The D best of S positions and D more that are never chosen: D is then a fixed number, however short the text."""
+    """The D best of S positions and D that are never chosen: D is then constant, however short the text."""
 
     def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         gate = torch.sigmoid(self.v_p(torch.tanh(self.w_p(memory))).squeeze(-1)) * mask
@@ -103,7 +102,7 @@ class _LocalPredictiveStarAttention(LocalPredictiveStarAttention):
 
 
 class _NGram(language_models._NGram):
-    """Without the built-in `len`, which would make the number of steps a constant; so is the next one."""
+    """Without the built-in `len`, which would make the number of steps a constant; likewise the next function."""
 
     def forward(self, outputs: Tensor, known: Tensor | None) -> tuple[Tensor, None]:
         steps, slices = outputs.size(0) - self.length, outputs.split(self.size, dim=-1)
@@ -112,7 +111,7 @@ class _NGram(language_models._NGram):
 
 
 class _Attention(language_models._Attention):
-    """With a copy of each window instead of functions on views (zoo/layers/window.py)."""
+    """Copies each window instead of using views (zoo/layers/window.py)."""
 
     def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         parts, window = outputs.split(self.size, dim=-1), self.length
@@ -138,7 +137,7 @@ _TRACEABLE = {
 
 
 def traceable(model: ZooModule) -> Any:
-    """A copy of a model whose parts have an ONNX form; the `cells` of a language model become one Recurrence."""
+    """A copy of a model whose parts can be traced; the `cells` of a language model become one Recurrence."""
     model = copy.deepcopy(model).requires_grad_(False)
     for name, module in [*model.named_modules()]:
         if isinstance(module, recurrent.RecurrentEncoder):

@@ -1,8 +1,7 @@
-"""Pictures and HTML pages of attention: who attends to whom, and what a classifier looked at.
+"""Plots and web pages of attention: who attends to whom, and what a classifier looked at.
 
-One visual language for all text: white is no attention, the darker the blue the more, and a scale says how much. Photos
-are
-bright where the attention is.
+All texts use one style: white is no attention, darker blue is more, and a scale shows the values. Photos are bright
+where the attention is.
 """
 
 from zoo.plots.alignment import alignment_heatmap, heads_heatmap

@@ -10,7 +10,7 @@ from torch import Tensor
 from zoo.plots.style import COLOURS, DPI, GRID, INK, MAX_PIXELS, save
 from zoo.utils.extras import require
 
-CELL, GAP, COLUMNS = 0.32, 0.45, 4  # inches, inches, maps in a row
+CELL, GAP, COLUMNS = 0.32, 0.45, 4  # inches, inches, maps per row
 
 
 def alignment_heatmap(
@@ -20,9 +20,9 @@ def alignment_heatmap(
     attention: Tensor,
     title: str | None = None,
 ) -> Path:
-    """Draws who attends to whom: a row for each target token, a column for each source token.
+    """Plots who attends to whom: one row per target token, one column per source token.
 
-    The picture grows with the number of tokens. Its format follows from the suffix of `path` (png, pdf, svg, ...).
+    The picture grows with the number of tokens. The suffix of `path` gives its format (png, pdf, svg, ...).
 
     Args:
         path: The file to write.
@@ -54,7 +54,7 @@ def heads_heatmap(
     attention: Tensor,
     titles: Sequence[str],
 ) -> Path:
-    """Draws several heat maps of the same tokens beside each other, at most four in a row.
+    """Plots several heat maps of the same tokens next to each other, at most four per row.
 
     Args:
         path: The file to write.
@@ -67,24 +67,24 @@ def heads_heatmap(
         `path`.
 
     Raises:
-        ValueError: There is nothing to draw, or matplotlib is missing.
+        ValueError: There is nothing to plot, or matplotlib is missing.
     """
     require("plots", "a picture of attention")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     if not (source_tokens and target_tokens):
-        raise ValueError("there is no token to draw")
+        raise ValueError("there are no tokens to plot")
     width, height = len(source_tokens) * CELL, len(target_tokens) * CELL
     columns = min(len(titles), COLUMNS)
     rows = -(-len(titles) // columns)
     longest = max(map(len, source_tokens))
     above = (0.35 + 0.07 * longest if longest > 2 else 0.35) + (
         0.35 if any(titles) else 0
-    )  # inches that labels and heading take
+    )  # inches of labels and heading
     step_x, step_y = width + GAP, height + above + GAP
     whole = (columns * step_x - GAP, rows * step_y - GAP)
-    dpi = min(DPI, MAX_PIXELS / max(whole))  # an absurdly long text must not eat the memory
+    dpi = min(DPI, MAX_PIXELS / max(whole))  # an extremely long text must not exhaust the memory
     figure = Figure(figsize=whole, dpi=dpi, facecolor="white")
     FigureCanvasAgg(figure)
     for n, (title, weights) in enumerate(zip(titles, attention.detach().float().cpu().numpy(), strict=True)):
@@ -94,7 +94,7 @@ def heads_heatmap(
             whole[1] - row * step_y - above - height,
             width,
             height,
-        )  # savefig makes room for what is around it
+        )  # savefig adds space for the labels
         axes = figure.add_axes((place[0] / whole[0], place[1] / whole[1], width / whole[0], height / whole[1]))
         image = _draw(axes, source_tokens, target_tokens if column == 0 else [], weights)
         if title:
@@ -133,5 +133,5 @@ def _draw(axes: Any, source_tokens: Sequence[str], target_tokens: Sequence[str],
 
 
 def _plain(tokens: Sequence[str]) -> list[str]:
-    """Labels in which a dollar sign is no mathematics and a space can be seen."""
+    """Labels in which a dollar sign does not start mathematics and a space is visible."""
     return ["␣" if token.isspace() else token.replace("$", r"\$") for token in tokens]

@@ -1,4 +1,4 @@
-"""Where the writer of a caption looked: the photo once for each word, bright where the attention is."""
+"""Attention of a captioner: the photo once per word, bright where the attention is."""
 
 import base64
 import io
@@ -19,15 +19,15 @@ from zoo.utils.extras import require
 
 END = "</s>"  # the end of a caption is no word
 COLUMNS = 6
-SIDE, LEAST = 150, 8  # points: the longer side of a tile, and the least that its shorter side may have
+SIDE, LEAST = 150, 8  # points: longer side of a tile, and minimum of its shorter side
 BETWEEN, ABOVE = 12, 20  # points: between tiles, and for the word above each
 BLUR = 0.55  # standard deviation of the smoothing, in cells of attention
 DIM, GLOW = (
     0.24,
     0.25,
-)  # share of the light that is left without attention; of the way to white that full attention adds
-CONTRAST = 0.5  # least span of a scale of brightness, as a share of its top: what is nearly even looks nearly even
-PHOTO, VEIL = 960, 64  # pixels of the longer side in a page: of the photo, and of what darkens it
+)  # brightness without attention; share of the way to white that full attention adds
+CONTRAST = 0.5  # minimum span of a brightness scale relative to its top: nearly uniform weights look nearly uniform
+PHOTO, VEIL = 960, 64  # pixels of the longer side in a page: of the photo, and of the dark overlay
 
 STYLE = """
 :root { color-scheme: light dark; --ink: %(ink)s; --muted: %(muted)s; --grid: %(grid)s; --paper: %(paper)s; --mark: %(mark)s }
@@ -54,12 +54,11 @@ h1 { font-size: 1.4rem; line-height: 1.3; margin: 0 0 1rem; overflow-wrap: anywh
 def caption_picture(
     path: str | PathLike, image: Image.Image, tokens: Sequence[str], attention: Tensor, title: str | None = None
 ) -> Path:
-    """Draws the photo, then once for each word the photo lit where the word's attention is (Xu et al. 2015, Fig. 2).
+    """Plots the photo, then once per word the photo lit where the word's attention is (Xu et al. 2015, Fig. 2).
 
-    Attention is smoothed, and each word has its own scale: full light for its largest weight, darkness for its smallest
-    (unless they hardly differ: even attention lights the whole photo). At most six tiles stand in a row. The format of
-    the picture follows from the suffix of `path` (png, pdf, svg, ...). A photo more than 18 times as long as wide is
-    drawn wider.
+    Attention is smoothed, and each word has its own scale: full brightness for its largest weight, darkness for its
+    smallest (unless they hardly differ: uniform attention lights the whole photo). A row has at most six tiles. The suffix
+    of `path` gives the format (png, pdf, svg, ...). A photo more than 18 times as long as wide is drawn wider.
 
     Args:
         path: The file to write.
@@ -81,7 +80,7 @@ def caption_picture(
     scale = SIDE / max(image.size)
     width, height = (max(side * scale, LEAST) for side in image.size)
     columns = _columns(len(words) + 1, width, height)
-    cell = max(width, 64.0)  # room for a word above a narrow photo
+    cell = max(width, 64.0)  # space for a word above a narrow photo
     page = Page(2 * MARGIN + columns * cell + (columns - 1) * BETWEEN)
     if title:
         page.heading(title)
@@ -103,7 +102,7 @@ def caption_picture(
 
 
 def caption_html(image: Image.Image, tokens: Sequence[str], attention: Tensor, caption: str) -> str:
-    """A page with the photo and its caption: a word that is pointed at, tapped or reached by Tab shows its attention.
+    """A web page with the photo and its caption: pointing at, tapping or tabbing to a word shows its attention.
 
     Args:
         image: The photo, of any size and mode; the grid of attention covers all of it.
@@ -112,7 +111,7 @@ def caption_html(image: Image.Image, tokens: Sequence[str], attention: Tensor, c
         caption: Heading of the page.
 
     Returns:
-        The text of an HTML file, to be saved as UTF-8; it holds the photo and needs no network and no script.
+        The text of an HTML file, to be saved as UTF-8; it contains the photo and needs no network and no script.
 
     Raises:
         ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is
@@ -132,7 +131,7 @@ def caption_html(image: Image.Image, tokens: Sequence[str], attention: Tensor, c
         f'<span class="t{n}" tabindex="0">{escape(printable(word))}</span>' for n, word in enumerate(words)
     )
     rules = [f".photo:has(~ .text .t{n}:is(:hover, :focus)) .w{n} {{ opacity: 1 }}" for n in range(len(words))]
-    # While one word is pointed at, another that has the focus must not darken the photo too.
+    # While one word is pointed at, a focused one must not darken the photo too.
     rules += [
         f".photo:has(~ .text :hover):not(:has(~ .text .t{n}:hover)) .w{n} {{ opacity: 0 }}" for n in range(len(words))
     ]
@@ -156,7 +155,7 @@ def caption_html(image: Image.Image, tokens: Sequence[str], attention: Tensor, c
 
 
 def _weights(tokens: Sequence[str], attention: Tensor) -> tuple[list[str], Tensor]:
-    """The words without the end of the caption, and their weights (T, rows, columns) in float64, checked."""
+    """The words without EOS, and their weights (T, rows, columns) in float64, validated."""
     if isinstance(tokens, str):
         raise TypeError("tokens must be a list of words; got a string")
     if attention.dim() != 3 or len(attention) != len(tokens):
@@ -167,7 +166,7 @@ def _weights(tokens: Sequence[str], attention: Tensor) -> tuple[list[str], Tenso
     words = list(tokens[:-1] if tokens and tokens[-1] == END else tokens)
     weights = attention[: len(words)].detach().cpu().double()
     if not weights.numel():
-        raise ValueError("there is no word or no attention to draw")
+        raise ValueError("there are no words or no attention to plot")
     if not (weights.isfinite() & (weights >= 0)).all():
         wrong = weights[~(weights.isfinite() & (weights >= 0))][0]
         raise ValueError(f"attention must be finite and not negative; got {wrong:g}")
@@ -175,9 +174,9 @@ def _weights(tokens: Sequence[str], attention: Tensor) -> tuple[list[str], Tenso
 
 
 def _light(cells: Tensor, rows: int, columns: int) -> Tensor:
-    """Light of 0 to 1 for each pixel (rows, columns) of a picture that cells (r, c) of attention cover.
+    """Brightness from 0 to 1 of each pixel (rows, columns) of a picture covered by cells (r, c) of attention.
 
-    A pixel has the mean of the cells, weighted by a Gaussian of its distance from their middles.
+    It is the mean of the cells, weighted by a Gaussian of the distance from their centres.
     """
     sides = []
     for size, count in zip((rows, columns), cells.shape, strict=True):
@@ -192,19 +191,19 @@ def _light(cells: Tensor, rows: int, columns: int) -> Tensor:
 
 
 def _lit(photo: Tensor, light: Tensor) -> Tensor:
-    """The photo (h, w, 3) under a light (h, w)."""
+    """The photo (h, w, 3) at a given brightness (h, w)."""
     light = light[..., None]
     return photo * (DIM + (1 - DIM) * light) + GLOW * light**2 * (255 - photo)
 
 
 def _pixels(image: Image.Image, width: int, height: int) -> Tensor:
-    """(height, width, 3) colours of 0 to 255."""
+    """(height, width, 3) colours from 0 to 255."""
     image = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
     return torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(height, width, 3).double()
 
 
 def _columns(count: int, width: float, height: float) -> int:
-    """So many tiles in a row that the page is a bit wider than high and its last row as full as can be."""
+    """Number of tiles per row that makes the page slightly wider than high and its last row as full as possible."""
     ideal = min(max(round(math.sqrt(1.6 * count * (height + ABOVE) / width)), 1), COLUMNS)
     return min({ideal, min(ideal + 1, COLUMNS, count)}, key=lambda columns: (-count % columns, columns))
 

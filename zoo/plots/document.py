@@ -1,4 +1,4 @@
-"""What a hierarchical classifier looked at: sentences and the words in them."""
+"""Attention of a hierarchical classifier: sentences and the words in them."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -9,7 +9,7 @@ from zoo.plots.style import MUTED, rounded, shade
 from zoo.plots.weights import Weights, document_weights, largest
 from zoo.utils.extras import require
 
-NUMBER, BAR, GUTTER = 30, 46, 22  # widths left of the text: the weight in figures, the longest bar, the space after it
+NUMBER, BAR, GUTTER = 30, 46, 22  # widths left of the text: the weight as a number, the longest bar, the space after it
 BETWEEN = 5  # additional space between sentences
 
 
@@ -20,13 +20,12 @@ def document_picture(
     word_weights: Sequence[Weights],
     title: str | None = None,
 ) -> Path:
-    """Draws a document with its sentence and word attention (Yang et al. 2016, Fig. 5).
+    """Plots a document with its sentence and word attention (Yang et al. 2016, Fig. 5).
 
-    Each sentence starts a line, with its weight as a bar on the left. Words lie on a shade of their weight times the
-    root of the weight of their sentence, so that important words of unimportant sentences fade. The format of the
-    picture follows from the suffix of `path` (png, pdf, svg, ...). A document that would become illegible at 8,000
-    pixels (more than about 400 lines) is drawn without its least important sentences, and a line on top says what is
-    missing.
+    Each sentence starts a line, with its weight as a bar on the left. The shade of a word is its weight times the
+    square root of its sentence's weight, so that important words of unimportant sentences fade. The suffix of `path`
+    gives the format (png, pdf, svg, ...). If a document would become illegible at 8,000 pixels (more than about 400
+    lines), its least important sentences are left out, and a line at the top says so.
 
     Args:
         path: The file to write.
@@ -76,7 +75,7 @@ def document_picture(
 def _leave_out(
     lines: list[list[list[Word]]], sentences: Sequence[float], words: Sequence[Sequence[float]]
 ) -> list[str]:
-    """Empties the lightest sentences in `lines` until the page is not too long; returns notes on what is missing.
+    """Removes the lightest sentences in `lines` until the page is short enough; returns notes on what is missing.
 
     The heaviest sentence always stays. If it alone is too long, it loses its lightest lines.
     """

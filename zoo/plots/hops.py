@@ -1,4 +1,4 @@
-"""What a classifier with several hops of attention over one text looked at."""
+"""Attention of a classifier with several hops over one text."""
 
 import math
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ from zoo.plots.style import MUTED
 from zoo.plots.weights import HopWeights, Matrix, hop_weights, largest
 from zoo.utils.extras import require
 
-NAMED = 60  # tokens; a longer text has positions above its heat map instead of the tokens
-LABEL = 8  # size of the letters of tokens above the heat map
+NAMED = 60  # tokens; a longer text has positions instead of tokens above its heat map
+LABEL = 8  # font size of the tokens above the heat map
 LONGEST = 84  # points; longer tokens are cut there
 ROUND = [digit * 10**zeros for zeros in range(1, 9) for digit in (1, 2, 5)]  # distances between positions
 LEFT = 34  # width of the names of the rows
@@ -39,10 +39,10 @@ def hops_picture(
     title: str | None = None,
     labels: Sequence[str] | None = None,
 ) -> Path:
-    """Draws every hop of a structured self-attentive embedding (Lin et al. 2017, section 2.3) and their sum.
+    """Plots every hop of a structured self-attentive embedding (Lin et al. 2017, section 2.3) and their sum.
 
-    For each text: the words on shades of the sum over the hops, normalised to sum to 1, and below a
-    heat map with a row for each hop and one for the sum. The format of the picture follows from the suffix of `path`.
+    For each text: the words on shades of the sum over the hops, normalised to sum to 1; below, a heat map with one row
+    per hop and one for the sum. The suffix of `path` gives the format of the picture.
 
     Args:
         path: The file to write.
@@ -111,7 +111,7 @@ def _text(page: Page, text: Sequence[str], hops: HopWeights, width: float, limit
 
 
 def _heat_map(page: Page, text: Sequence[str], hops: HopWeights, cell: float) -> None:
-    """A row for each hop and, if there are several, one for their sum; a column for each token."""
+    """One row per hop and, if there are several, one for their sum; one column per token."""
     r, left, top = len(hops.hops), MARGIN + LEFT, largest(hops.hops)
     height = max(min(cell, 18.0), 10.0)
     page.y += LINE
@@ -125,7 +125,7 @@ def _heat_map(page: Page, text: Sequence[str], hops: HopWeights, cell: float) ->
 
 
 def _columns(page: Page, text: Sequence[str], cell: float) -> None:
-    """What is above the heat map: the tokens, or in a long text positions at a round distance; moves down."""
+    """Labels above the heat map: the tokens, or for a long text round positions; moves down."""
     if len(text) <= NAMED:
         angle = _angle(cell)
         page.y += math.sin(math.radians(angle)) * max(map(_slanted, text))
@@ -143,7 +143,7 @@ def _columns(page: Page, text: Sequence[str], cell: float) -> None:
 
 
 def _rows(page: Page, rows: list[list[float]], names: list[str], cell: float, height: float, top: float) -> None:
-    """A heat map with names on the left and, unless its columns are many, a grid; moves down."""
+    """A heat map with names on the left and, unless it has many columns, a grid; moves down."""
     left = MARGIN + LEFT
     page.heat(left, page.y, cell, height, rows, top)
     if len(rows[0]) <= NAMED:

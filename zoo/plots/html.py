@@ -1,6 +1,6 @@
-"""The same as HTML: pages of their own that need no network and no script, for light and dark screens.
+"""The plots as HTML: self-contained pages without network or script, for light and dark screens.
 
-The weight of each word appears when the pointer rests on it.
+Pointing at a word shows its weight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from html import escape
 from zoo.plots.style import COLOURS, GRID, INK, MUTED, printable, rounded, shade, text_on
 from zoo.plots.weights import HopWeights, Matrix, Weights, document_weights, hop_weights, largest
 
-LEVELS = 32  # shades; neighbours differ less than an eye can tell
-OPEN_HOPS = 4  # so many hops are unfolded from the start
+LEVELS = 32  # shades; neighbours differ less than the eye can see
+OPEN_HOPS = 4  # number of hops unfolded from the start
 NIGHT = ["#12181f", "#173243", "#1c4f6b", "#267399", "#4c9bc3", "#8cc7e4", "#d3edf9"]  # COLOURS on a dark screen
 NIGHT_INK, NIGHT_MUTED, NIGHT_GRID = "#dbe3ea", "#93a1ae", "#2a343f"
 
@@ -69,14 +69,14 @@ def document_html(
     title: str,
     probabilities: Mapping[str, float],
 ) -> str:
-    """A page with the sentence and word attention of a document, as `document_picture` draws it.
+    """A page with the sentence and word attention of a document, like `document_picture`.
 
     Args:
         sentences: S lists of words.
         sentence_weights: (S,) weights that sum to 1.
         word_weights: For each sentence (W_s,) weights that sum to 1.
         title: Heading of the page.
-        probabilities: Probability of each class, in the order in which they are shown; may be empty.
+        probabilities: Probability of each class, in display order; may be empty.
 
     Returns:
         The text of an HTML file, to be saved as UTF-8.
@@ -111,7 +111,7 @@ def hops_html(
         texts: One text, or more (a pair of sentences): lists of n tokens.
         attentions: For each text (r, n) weights; each row sums to 1.
         title: Heading of the page.
-        probabilities: Probability of each class, in the order in which they are shown; may be empty.
+        probabilities: Probability of each class, in display order; may be empty.
         labels: Optional name of each text, e.g. ["premise", "hypothesis"].
 
     Returns:
@@ -130,7 +130,7 @@ def hops_html(
 
 
 def _hops(text: Sequence[str], weights: HopWeights) -> list[str]:
-    """The sum of the hops and, if there are several, each of them with its three heaviest words as a summary."""
+    """The sum of the hops and, if there are several, each of them with its three top words as a summary."""
     r, top = len(weights.hops), largest([weights.total])
     if r == 1:
         return [_scale("attention", top), _words(text, weights.total, weights.total, top)]
@@ -147,7 +147,7 @@ def _hops(text: Sequence[str], weights: HopWeights) -> list[str]:
 
 
 def _words(words: Sequence[str], weights: Sequence[float], shown: Sequence[float], top: float) -> str:
-    """Words on their shades. The language is not known, and so said; the direction follows from the letters."""
+    """Words on their shades. The language is marked as unknown; the direction follows from the letters."""
     spans = (
         f'<span class="s{round(LEVELS * shown / top)}" title="{weight:.4g}">{_escaped(word)}</span>'
         for word, weight, shown in zip(words, weights, shown)
@@ -160,7 +160,7 @@ def _bar(fraction: float) -> str:
 
 
 def _scale(label: str, top: float) -> str:
-    """What the shades mean, from 0 to `top`."""
+    """The scale of the shades, from 0 to `top`."""
     return f'<p class="scale n"><span>{label}</span><span>0<span class="ramp"></span>{top:.2g}</span></p>'
 
 

@@ -1,4 +1,4 @@
-"""Where a language model looked before it wrote each word: the words read last, on shades of their weights."""
+"""Attention of a language model when it predicted each word: the previous words on shades of their weights."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -12,26 +12,27 @@ from zoo.plots.style import MUTED, shade, text_on
 from zoo.utils.extras import require
 
 START = "</s>"  # read before the first word
-LONGEST, LEGIBLE = 72.0, 22.0  # points: the widest cell, and the narrowest that holds a word
+LONGEST, LEGIBLE = 72.0, 22.0  # points: the widest cell, and the narrowest with a word
 ARROW = 22.0
 
 
 def look_back_picture(
     path: str | PathLike, tokens: Sequence[str], attention: Tensor, given: int = 0, title: str | None = None
 ) -> Path:
-    """Draws a line for each word that was predicted: the words of the window, farthest first, each on the shade of its
-    weight, then the word read last, which no window holds, and behind an arrow the predicted word (bold where the model
-    chose it).
+    """Plots one line per predicted word: the words of the window, farthest first, each on the shade of its weight.
 
-    The format of the picture follows from the suffix of `path` (png, pdf, svg, ...). Of a text that would become
-    illegible at 8,000 pixels (more than about 400 words) the beginning is left out, and a line on top says so.
+    Then come the word read last, which no window has, and after an arrow the predicted word (bold if the model chose
+    it).
+
+    The suffix of `path` gives the format (png, pdf, svg, ...). If a text would become illegible at 8,000 pixels (more
+    than about 400 words), its beginning is left out, and a line at the top says so.
 
     Args:
         path: The file to write.
         tokens: T words.
-        attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where nothing
-            had been read.
-        given: So many of the words were given by the user.
+            attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where there
+                are none.
+            given: Number of words that the user gave.
         title: Optional heading.
 
     Returns:
@@ -50,7 +51,7 @@ def look_back_picture(
     widest = max(measure(shorten(word, LONGEST, SIZE), SIZE) for word in words[first:]) + 8
     column = min(widest, LONGEST)
     cell = min(column, MAX_WIDTH / length)
-    after = MARGIN + length * cell + GAP  # where the word read last begins
+    after = MARGIN + length * cell + GAP  # left edge of the word read last
 
     page = Page(after + 2 * column + ARROW + MARGIN)
     if title:
@@ -97,7 +98,7 @@ def _checked(tokens: Sequence[str], attention: Tensor) -> Tensor:
         )
     weights = attention.detach().cpu().to(torch.float64)
     if not weights.numel():
-        raise ValueError("there is no word or no attention to draw")
+        raise ValueError("there are no words or no attention to plot")
     if not (weights.isfinite() & (weights >= 0)).all():
         wrong = weights[~(weights.isfinite() & (weights >= 0))][0]
         raise ValueError(f"attention must be finite and not negative; got {wrong:g}")

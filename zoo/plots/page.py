@@ -1,6 +1,6 @@
-"""A page of running text whose words lie on shades, drawn with matplotlib; all lengths in points (1/72 inch).
+"""A page of running text with words on shades, drawn with matplotlib; all lengths in points (1/72 inch).
 
-matplotlib is imported where it draws: it is an extra, and its import takes 0.4 s.
+matplotlib is imported late: it is an extra, and its import takes 0.4 s.
 """
 
 import unicodedata
@@ -18,11 +18,11 @@ MARGIN = 24
 SIZE, SMALL, HEADING = 10, 7.5, 12  # of letters
 LINE = 17  # from one line of text to the next
 ROUND = "round,pad=0,rounding_size=2.5"  # corners of a shade
-PAD, GAP = 2.2, 1.2  # a word's shade reaches PAD beyond its letters; between two shades is a GAP
+PAD, GAP = 2.2, 1.2  # a shade extends PAD beyond the word; GAP between two shades
 MIN_WIDTH, MAX_WIDTH = 400, 720  # of a column of text
 FINEST = 0.9  # width of a cell of a heat map: two pixels
 READABLE = 80  # dots per inch; below it the letters of running text are no longer legible
-# DejaVu Sans comes with matplotlib. For the scripts it lacks, these are used where they are installed.
+# DejaVu Sans comes with matplotlib. For scripts that it lacks, these are used if installed.
 FONTS = (
     "DejaVu Sans",
     "Noto Sans",
@@ -56,7 +56,7 @@ class Word(NamedTuple):
 
 
 class Page:
-    """A page that grows downwards; `y` is where the next thing goes, from the top.
+    """A page that grows downwards; `y` is the position of the next element, from the top.
 
     Args:
         width: of the page, margins included.
@@ -73,7 +73,7 @@ class Page:
         self.axes.set_axis_off()
 
     def text(self, x: float, y: float, text: str, size: float = SIZE, colour: str = INK, **options: Any) -> None:
-        """Writes plain text, no mathematics, with its baseline at `y`."""
+        """Writes plain text, without mathematics, with its baseline at `y`."""
         options = {"va": "baseline", "fontsize": size, "color": colour, "fontfamily": _fonts()} | options
         self.axes.text(x, y, text, parse_math=False, usetex=False, **options)
 
@@ -84,7 +84,7 @@ class Page:
         self.axes.add_patch(Rectangle((x, y), width, height, **{"facecolor": colour, "edgecolor": "none", **options}))
 
     def heading(self, text: str, size: float = HEADING) -> None:
-        """A heading, in as many lines as it needs; moves down."""
+        """A heading, in as many lines as needed; moves down."""
         for line in wrap(clean([text.split()])[0], self.width - 2 * MARGIN, size, weight="bold"):
             self.y += 1.15 * size
             for word in line:
@@ -92,7 +92,7 @@ class Page:
         self.y += 0.6 * size
 
     def scale(self, x: float, y: float, label: str, top: float) -> None:
-        """What the shades mean: from 0 to `top`, on a line with its baseline at `y`."""
+        """The scale of the shades, from 0 to `top`, on a line with its baseline at `y`."""
         ramp, gap = 72, 5
         self.text(x, y, label, SMALL, MUTED)
         x += measure(label, SMALL) + 2 * gap
@@ -102,12 +102,12 @@ class Page:
         self.text(x + ramp + gap, y, f"{top:.2g}", SMALL, MUTED)
 
     def note(self, x: float, text: str) -> None:
-        """A remark in small letters; moves down."""
+        """A note in small letters; moves down."""
         self.y += 0.8 * LINE
         self.text(x, self.y, text, SMALL, MUTED)
 
     def ellipsis(self, x: float) -> None:
-        """Marks, left of a text that begins at `x`, that something is missing before its next line."""
+        """Marks, left of a text that begins at `x`, that lines are missing before its next line."""
         self.text(x - PAD - 2, self.y + LINE, "…", colour=MUTED, ha="right")
 
     def words(self, x: float, lines: Sequence[Sequence[Word]], shades: Sequence[float]) -> None:
@@ -134,9 +134,9 @@ class Page:
     def heat(
         self, x: float, y: float, width: float, height: float, rows: Sequence[Sequence[float]], top: float
     ) -> None:
-        """A heat map with its upper left corner at (x, y), of cells of `width` and `height`; the dark end is `top`.
+        """A heat map with its upper left corner at (x, y) and cells of `width` and `height`; the dark end is `top`.
 
-        Cells narrower than FINEST are drawn several as one, in the colour of the largest, so that no peak is lost.
+        Cells narrower than FINEST are merged, in the colour of the largest, so that no peak is lost.
         """
         from matplotlib.colors import LinearSegmentedColormap
 
@@ -156,7 +156,7 @@ class Page:
         self.axes.hlines([y + n * height for n in range(rows + 1)], x, x + columns * width, **look)
 
     def save(self, path: str | PathLike) -> Path:
-        """Writes the file, its format by its suffix, and returns the path."""
+        """Writes the file, with the format of its suffix, and returns the path."""
         height = self.y + MARGIN
         self.axes.set(xlim=(0, self.width), ylim=(height, 0))
         inches = self.width / 72, height / 72
@@ -165,12 +165,12 @@ class Page:
 
 
 def most_lines() -> int:
-    """Lines of text that fit on a page without making the letters too small to read."""
+    """Number of text lines that fit on a page with legible letters."""
     return int(style.MAX_PIXELS / READABLE * 72 / LINE)
 
 
 def heaviest_lines(lines: list[list[Word]], weights: Sequence[float], limit: int) -> tuple[list[list[Word]], str]:
-    """The `limit` lines with the most weight, in their order, and a note on what is missing ("" if nothing is)."""
+    """The `limit` lines with the most weight, in order, and a note on what is missing ("" if nothing is)."""
     if len(lines) <= limit:
         return lines, ""
     heavy = sorted(lines, key=lambda line: -sum(weights[word.place] for word in line))
@@ -185,13 +185,13 @@ def missing(count: int, of: int, what: str, weight: float) -> str:
 
 
 def column(texts: Sequence[Sequence[str]]) -> float:
-    """A width for the text: wide if there is much of it, so that the page does not become a ribbon."""
+    """A text width: wide for long texts, so that the page does not become a ribbon."""
     area = LINE * sum(measure(word, SIZE) + 2 * PAD + GAP for text in texts for word in text)
     return min(max((1.5 * area) ** 0.5, MIN_WIDTH), MAX_WIDTH)
 
 
 def wrap(words: Sequence[str], width: float, size: float = SIZE, weight: str = "normal") -> list[list[Word]]:
-    """Breaks a text into lines of at most `width`; a word longer than a line is cut. One empty line for no words."""
+    """Breaks a text into lines of at most `width`; a word longer than a line is cut. One empty line if no words."""
     lines: list[list[Word]] = [[]]
     x = 0.0
     for n, text in enumerate(words):
@@ -206,8 +206,8 @@ def wrap(words: Sequence[str], width: float, size: float = SIZE, weight: str = "
 
 
 def shorten(text: str, width: float, size: float, weight: str = "normal") -> str:
-    """Cuts a text that is too long and shows it by an ellipsis."""
-    if len(text) > 300:  # no line holds so many letters; measuring a million takes long
+    """Cuts a text that is too long, with an ellipsis."""
+    if len(text) > 300:  # no line fits so many letters, and measuring a million takes long
         text = text[:300] + "…"
     while len(text) > 2 and measure(text, size, weight) > width:
         text = text[: (len(text) - 1) * 9 // 10] + "…"
@@ -225,7 +225,7 @@ def measure(text: str, size: float, weight: str = "normal") -> float:
 
 
 def clean(texts: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Words as they can be drawn: a character that no installed font has becomes a box, with one warning for all."""
+    """Words as they can be drawn: a character without an installed font becomes a box, with one warning for all."""
     texts = [[printable(word) for word in text] for text in texts]
     unknown = {c for text in texts for word in text for c in word} - _characters()
     if not unknown:
@@ -236,14 +236,14 @@ def clean(texts: Sequence[Sequence[str]]) -> list[list[str]]:
         "install a font that has them, e.g. one of the Noto Sans family",
         stacklevel=3,
     )
-    # marks that only change the letter before them leave no box of their own
+    # marks that only change the preceding letter do not get their own box
     boxes = str.maketrans({c: "" if unicodedata.category(c) in ("Mn", "Me", "Cf") else "□" for c in unknown})
     return [[word.translate(boxes) for word in text] for text in texts]
 
 
 @lru_cache(maxsize=1)
 def _fonts() -> tuple[str, ...]:
-    """Those of FONTS that are installed; matplotlib takes each character from the first that has it."""
+    """The installed fonts among FONTS; matplotlib takes each character from the first that has it."""
     from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}

@@ -1,4 +1,4 @@
-"""Where a reader looked in a document for the word that is missing in a query."""
+"""Attention of a reader in a document, for the missing word of a query."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -14,7 +14,7 @@ from zoo.plots.weights import HopWeights, Weights, hop_weights, largest
 from zoo.utils.extras import require
 
 MOST_CANDIDATES = 10  # in a picture: the most probable ones
-LONGEST, BAR = 120, 120  # widths of the words and of the longest bar beside them
+LONGEST, BAR = 120, 120  # widths of the words and of the longest bar next to them
 
 
 def reading_picture(
@@ -26,18 +26,17 @@ def reading_picture(
     probabilities: Mapping[str, float],
     title: str | None = None,
 ) -> Path:
-    """Draws the candidates with their probabilities, the query, and the document on shades of its weights (Cui et al.
-    2017, Fig. 1).
+    """Plots candidate probabilities, the query, and the document on shades of its weights (Cui et al. 2017, Fig. 1).
 
-    The format of the picture follows from the suffix of `path` (png, pdf, svg, ...). A document that would become
-    illegible loses its least important lines, and a note says so.
+    The suffix of `path` gives the format (png, pdf, svg, ...). If a document would become illegible, its least
+    important lines are left out, and a note says so.
 
     Args:
         path: The file to write.
         document: D words.
         weights: (D,) weights that sum to 1.
         query: L words.
-        query_weights: (L,) weights that sum to 1; None for a model without.
+        query_weights: (L,) weights that sum to 1; None for a model without them.
         probabilities: Probability of each candidate; the ten highest are drawn.
         title: Optional heading.
 
@@ -80,7 +79,7 @@ def reading_html(
     probabilities: Mapping[str, float],
     title: str,
 ) -> str:
-    """The same as the text of an HTML file, to be saved as UTF-8; see `reading_picture` for arguments and errors."""
+    """The same as an HTML page, to be saved as UTF-8; see `reading_picture` for arguments and errors."""
     found = _weights(document, weights, query, query_weights)
     return hops_html(
         [query, document], [w.hops for w in found], title, _most_probable(probabilities), ["query", "document"]
@@ -90,7 +89,7 @@ def reading_html(
 def _weights(
     document: Sequence[str], weights: Weights, query: Sequence[str], query_weights: Weights | None
 ) -> list[HopWeights]:
-    """Checked weights of the query (zeros, if it has none) and of the document."""
+    """Validated weights of the query (zeros if it has none) and of the document."""
     of_query = [0.0] * len(query) if query_weights is None else query_weights
     return hop_weights([query, document], [_row(of_query), _row(weights)], None)
 
@@ -104,7 +103,7 @@ def _most_probable(probabilities: Mapping[str, float]) -> dict[str, float]:
 
 
 def _candidates(page: Page, probabilities: Mapping[str, float]) -> None:
-    """A bar for each candidate; moves down."""
+    """One bar per candidate; moves down."""
     names = [shorten(name, LONGEST, SMALL + 1) for (name,) in clean([[name] for name in probabilities])]
     left = MARGIN + max((measure(name, SMALL + 1) for name in names), default=0.0) + 8
     top = largest([list(probabilities.values())])

@@ -1,6 +1,4 @@
-"""Colours, sizes and the spelling of tokens that all pictures and pages share, and which files they can be written
-to.
-"""
+"""Colours, sizes, token spelling and file formats that all pictures and pages share."""
 
 import io
 import unicodedata
@@ -16,17 +14,17 @@ if TYPE_CHECKING:
 
 DPI, MAX_PIXELS = 160, 8000
 INK, MUTED, GRID = "#26323f", "#5d6a77", "#e4e8ec"
-# White for no attention at all, so that the alignment stands alone; dark end still tells 0.9 from 1.
+# White for no attention, so that the alignment stands out; the dark end still separates 0.9 from 1.
 COLOURS = ["#ffffff", "#dbe9f1", "#a9cfe0", "#6aaecb", "#2f86ae", "#145f8c", "#0a3a5f"]
-CONTRAST = 4.5  # of text and what is behind it (WCAG 2, level AA); black or white reaches it on every colour
+CONTRAST = 4.5  # between text and background (WCAG 2, level AA); black or white reaches it on every colour
 
 
 def check_file(path: str | PathLike, picture: bool = True) -> None:
-    """Refuses a file that a picture or page cannot be written to, before the work that it would show.
+    """Rejects a file to which a picture or page cannot be written, before it is computed.
 
     Raises:
-        ValueError: the ending names no format of pictures, or of pages, or it is a folder or a pipe.
-        FileNotFoundError: there is no such folder.
+        ValueError: the extension is not a format of pictures, or of pages, or the path is a folder or a pipe.
+        FileNotFoundError: no such folder.
     """
     path = Path(path)
     if path.exists():
@@ -44,7 +42,7 @@ def check_file(path: str | PathLike, picture: bool = True) -> None:
 
 
 def save(figure: "Figure", path: str | PathLike, **options: Any) -> Path:
-    """Writes a figure, its format by its suffix; what has the name already stays until all of it is written."""
+    """Writes a figure atomically, with the format of its suffix."""
     path, content = Path(path), io.BytesIO()
     figure.savefig(content, format=path.suffix.lower().lstrip("."), **options)
     with new_file(path) as file:
@@ -53,7 +51,7 @@ def save(figure: "Figure", path: str | PathLike, **options: Any) -> Path:
 
 
 def shade(fraction: float, colours: list[str] = COLOURS) -> str:
-    """The colour "#rrggbb" at a fraction between 0 (first colour) and 1 (last), mixed from the two beside it."""
+    """The colour "#rrggbb" at a fraction between 0 (first colour) and 1 (last), interpolated linearly."""
     place = fraction * (len(colours) - 1)
     left = min(int(place), len(colours) - 2)
     pairs = zip(_channels(colours[left]), _channels(colours[left + 1]))
@@ -61,14 +59,12 @@ def shade(fraction: float, colours: list[str] = COLOURS) -> str:
 
 
 def text_on(background: str, ink: str = INK) -> str:
-    """The colour of text on a background: `ink` where it can be read there, else white or black."""
+    """The colour of text on a background: `ink` if it is legible there, else white or black."""
     return next(colour for colour in (ink, "#ffffff", "#000000") if contrast(colour, background) >= CONTRAST)
 
 
 def contrast(a: str, b: str) -> float:
-    """Ratio of the brightness of two colours "#rrggbb", from 1 (equal) to 21 (black and white), as WCAG 2 defines
-    it.
-    """
+    """Contrast ratio of two colours "#rrggbb", from 1 (equal) to 21 (black and white), as defined by WCAG 2."""
     darker, lighter = sorted((_luminance(a), _luminance(b)))
     return (lighter + 0.05) / (darker + 0.05)
 
@@ -83,7 +79,7 @@ def _luminance(colour: str) -> float:
 
 
 def printable(token: str) -> str:
-    """A token on one line: a space alone is made visible, what has no shape (control characters) becomes "�"."""
+    """A token on one line: a lone space is made visible, control characters become "�"."""
     if not token.strip():
         return "␣"
     return "".join(" " if c.isspace() else "�" if unicodedata.category(c) in ("Cc", "Cs") else c for c in token)

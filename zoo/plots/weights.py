@@ -1,4 +1,4 @@
-"""Attention weights as they are drawn, from tensors or nested lists, checked against the words they belong to."""
+"""Attention weights for plotting, from tensors or nested lists, validated against their words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class DocumentWeights(NamedTuple):
 
     sentences: list[float]  # (S,)
     words: list[list[float]]  # (S, W_s)
-    shown: list[list[float]]  # (S, W_s) word weights times the root of the weight of their sentence
+    shown: list[list[float]]  # (S, W_s) word weights times the square root of their sentence's weight
 
 
 class HopWeights(NamedTuple):
@@ -28,14 +28,14 @@ class HopWeights(NamedTuple):
 def document_weights(
     sentences: Sequence[Sequence[str]], sentence_weights: Weights, word_weights: Sequence[Weights]
 ) -> DocumentWeights:
-    """Checks the weights of a document; see `document_picture` for the arguments and errors.
+    """Validates the weights of a document; see `document_picture` for the arguments and errors.
 
-    Important words of unimportant sentences fade: a word is shown with its weight times the root of the weight of its
-    sentence (Yang et al. 2016, Fig. 5).
+    Important words of unimportant sentences fade: the shade of a word is its weight times the square root of its
+    sentence's weight (Yang et al. 2016, Fig. 5).
     """
     _check_words(sentences, "sentences", "sentence")
     if not any(map(len, sentences)):
-        raise ValueError("there is no word to draw")
+        raise ValueError("there are no words to plot")
     outer = _tensor(sentence_weights, "sentence_weights")
     if tuple(outer.shape) != (len(sentences),):
         raise ValueError(
@@ -61,14 +61,14 @@ def document_weights(
 def hop_weights(
     texts: Sequence[Sequence[str]], attentions: Sequence[Matrix], labels: Sequence[str] | None
 ) -> list[HopWeights]:
-    """Checks the weights of each text; see `hops_picture` for the arguments and errors."""
+    """Validates the weights of each text; see `hops_picture` for the arguments and errors."""
     _check_words(texts, "texts", "text")
     if len(attentions) != len(texts):
         raise ValueError(f"attentions must have an entry for each of the {len(texts)} texts; got {len(attentions)}")
     if labels is not None and len(labels) != len(texts):
         raise ValueError(f"labels must have a name for each of the {len(texts)} texts; got {len(labels)}")
     if not texts:
-        raise ValueError("there is no text to draw")
+        raise ValueError("there are no texts to plot")
     found = []
     for n, (tokens, values) in enumerate(zip(texts, attentions), 1):
         attention = _tensor(values, f"attention of text {n}")
@@ -79,14 +79,14 @@ def hop_weights(
                 f"got shape {tuple(attention.shape)}"
             )
         if not attention.numel():
-            raise ValueError(f"there is no token or no hop to draw in text {n}")
+            raise ValueError(f"there are no tokens or no hops to plot in text {n}")
         total = attention.sum(0)
         found.append(HopWeights(attention.tolist(), (total / total.sum().clamp(min=1e-30)).tolist()))
     return found
 
 
 def largest(rows: Sequence[Sequence[float]]) -> float:
-    """The largest weight of all: the dark end of a scale. 1 if all are zero."""
+    """The largest of all weights: the dark end of a scale. 1 if all are zero."""
     return max((max(row) for row in rows if row), default=0.0) or 1.0
 
 
@@ -98,7 +98,7 @@ def _check_words(texts: Sequence[Sequence[str]], name: str, one: str) -> None:
 
 
 def _tensor(values: Weights | Matrix, name: str) -> Tensor:
-    """float64 on the CPU, free of gradients."""
+    """float64 on the CPU, without gradients."""
     try:
         values = values.detach().cpu() if isinstance(values, Tensor) else values
         weights = torch.as_tensor(values, dtype=torch.float64)

@@ -4,11 +4,10 @@
     GET  /info      the model, its fields, limits and scores
     GET  /health    200 if the model can answer, 503 while it cannot
 
-The first process takes requests and checks who sends them, their size and form (endpoint.py, connections.py). Workers
-hold the model (worker.py): they check what a request asks for (forms.py) before any of it is computed, so that a wrong
-one is answered at once and harms nobody. Images are decoded by processes of their own (images.py). All these processes
-do one small thing at a time (pool.py) and are replaced when they die, stop or take too long (child.py). What a request
-may ask for stands in limits.py.
+The first process accepts requests and checks their sender, size and form (endpoint.py, connections.py). Workers hold
+the model (worker.py): they validate a request (forms.py) before computing anything, so that a wrong one is rejected at
+once without affecting others. Separate processes decode images (images.py). All these processes do one small task at a
+time (pool.py) and are replaced when they die, hang or take too long (child.py). limits.py has the limits of a request.
 """
 
 from zoo.serving.server import run

@@ -1,6 +1,4 @@
-"""What requests to all models share: a request that was checked, its fields, options and limits, and what the answer
-shows.
-"""
+"""Common to requests for all models: a validated request, its fields, options and limits, and the answer's form."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,12 +9,12 @@ from zoo.serving.limits import MAX_BEAM, MAX_WORD
 
 @dataclass(frozen=True)
 class Job:
-    """A request whose content was checked."""
+    """A validated request."""
 
     items: list[Any]  # texts, pairs of texts, images or questions
     works: list[int]  # of each item, see limits.py
-    options: tuple[tuple[str, Any], ...]  # of the model's method; jobs whose options differ cannot share a batch
-    attention: bool  # whether the answer shows it
+    options: tuple[tuple[str, Any], ...]  # of the model's method; jobs with different options cannot share a batch
+    attention: bool  # whether the answer includes it
     one: bool  # "text" was sent, not "texts"
 
 
@@ -25,7 +23,7 @@ class Form:
 
     Args:
         model: in eval mode.
-        max_tokens: of one text, by the model's tokenizer.
+        max_tokens: maximum length of one text, by the model's tokenizer.
     """
 
     name: ClassVar[str]
@@ -36,27 +34,27 @@ class Form:
         "source_tokens",
         "attention",
         "sentences",
-    )  # of a result; sent when asked for
+    )  # of a result; sent on request
     default_tokens: ClassVar[int] = 0
     default_bytes: ClassVar[int] = 2**20
-    lower: ClassVar[str] = "shorten it"  # what makes an item cost less
-    one: str = "text"  # the field of one item; "texts" is that of several
-    nothing: Any = ""  # an item that costs no time
+    lower: ClassVar[str] = "shorten it"  # how to make an item cheaper
+    one: str = "text"  # the field of one item; "texts" is the field of several
+    nothing: Any = ""  # an item that takes no time
 
     def __init__(self, model: Any, max_tokens: int) -> None:
         self.model, self.max_tokens = model, max_tokens
 
     @property
     def fields(self) -> list[str]:
-        """Names that a request may have."""
+        """Fields that a request may have."""
         return [self.one, f"{self.one}s", *self.option_names, "attention"]
 
     def tokens(self, text: str) -> int:
-        """How many the model reads."""
+        """Number of tokens that the model reads."""
         return len(self.model.tokenizer.encode(text))
 
     def item(self, value: Any, name: str) -> Any:
-        """One item of a request, checked; `name` is what messages call it."""
+        """One item of a request, validated; `name` is its name in messages."""
         return checks.text(value, name, self.tokens, self.max_tokens)
 
     def options(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -64,11 +62,11 @@ class Form:
         return {}
 
     def work(self, item: Any, **options: Any) -> int:
-        """What an item costs, see limits.py; `attention` apart."""
+        """Cost of an item, see limits.py, without that of `attention`."""
         return self.tokens(item) // 4
 
     def attention_work(self, item: Any) -> int:
-        """What it costs to write the weights into the answer."""
+        """Cost of writing the weights into the answer."""
         return 0
 
     def run(self, items: list[Any], **options: Any) -> list[Any]:
@@ -76,19 +74,19 @@ class Form:
         raise NotImplementedError
 
     def shown(self, result: Any, attention: bool) -> dict[str, Any]:
-        """What the answer says of a result."""
+        """The answer for a result."""
         found = result.to_dict()
         return (
             found if attention else {name: value for name, value in found.items() if name not in self.about_attention}
         )
 
     def limits(self) -> dict[str, float]:
-        """What `/info` says of them."""
+        """Their entry in `/info`."""
         return {"tokens": self.max_tokens, "characters_of_a_word": MAX_WORD}
 
 
 class Searching(Form):
-    """Models that search for the best output."""
+    """Models that search for their output."""
 
     option_names = ("beam_size", "n_best", "length_penalty")
     lower = "shorten it, or lower beam_size"
@@ -101,7 +99,7 @@ class Searching(Form):
         beam_size, length_penalty = self.defaults()
         most = max(MAX_BEAM, beam_size)
         beam_size = checks.number(fields, "beam_size", beam_size, 1, most, whole=True)
-        bound = (most, "") if "temperature" in fields else (beam_size, ", the beam_size")  # what is drawn needs no beam
+        bound = (most, "") if "temperature" in fields else (beam_size, ", the beam_size")  # samples need no beam
         return {
             "beam_size": beam_size,
             "n_best": checks.number(fields, "n_best", 1, 1, bound[0], whole=True, why=bound[1]),

@@ -1,5 +1,6 @@
-"""Checks of what a request holds. Each says what was got and what is allowed: status 400 for a wrong form, 422 for what
-cannot be used.
+"""Checks of a request's content; messages say what was got and what is allowed.
+
+Status 400 is for a wrong form, 422 for content that cannot be used.
 """
 
 import json
@@ -11,10 +12,10 @@ from zoo.serving.limits import MAX_WORD
 
 
 class Refused(Exception):
-    """A request that gets no answer but one line that says why.
+    """A rejected request; the answer is one line that says why.
 
     Args:
-        status: of HTTP.
+        status: HTTP status.
         detail: the line.
     """
 
@@ -24,7 +25,7 @@ class Refused(Exception):
 
 
 def names(found: Collection[str], allowed: list[str], where: str = "") -> None:
-    """Refuses names that an object must not have; `where` says which object, if not the request."""
+    """Rejects fields that an object must not have; `where` says which object, if not the request."""
     for name in found:
         if name not in allowed:
             nearest = get_close_matches(name, allowed, n=1, cutoff=0)[0]
@@ -34,21 +35,21 @@ def names(found: Collection[str], allowed: list[str], where: str = "") -> None:
 def text(
     value: Any, name: str, count: Callable[[str], int], most: int, may_be_empty: bool = False, remedy: str = "split it"
 ) -> str:
-    """A text of bearable length.
+    """A text of acceptable length.
 
     Args:
-        value: what was sent.
-        name: what messages call it.
-        count: gives the tokens of a text.
-        most: tokens.
-        may_be_empty: whether it may have none.
-        remedy: what can be done if there are more.
+            value: the value sent.
+            name: its name in messages.
+            count: counts the tokens of a text.
+            most: maximum number of tokens.
+            may_be_empty: allow a text without tokens.
+            remedy: advice if there are too many.
     """
     if not isinstance(value, str):
         raise Refused(400, f"{name} must be a string; got {short(value)}")
     found = value.split()
     words(found, name)
-    if len(found) > most:  # is not even cut into tokens
+    if len(found) > most:  # too long even to tokenise
         raise Refused(422, f"{name} has {len(found):,} words; at most {most:,} tokens are allowed; {remedy}")
     tokens = count(value)
     if not tokens and not may_be_empty:
@@ -59,7 +60,7 @@ def text(
 
 
 def words(found: list[str], name: str) -> None:
-    """Refuses words that are too long."""
+    """Rejects words that are too long."""
     if (longest := max(map(len, found), default=0)) > MAX_WORD:
         raise Refused(422, f"{name} has a word of {longest:,} characters; at most {MAX_WORD:,} are allowed")
 
@@ -67,7 +68,7 @@ def words(found: list[str], name: str) -> None:
 def number(
     fields: dict[str, Any], name: str, default: Any, low: float, high: float, whole: bool = False, why: str = ""
 ) -> Any:
-    """A field that holds a number; `why` says where the limit comes from."""
+    """A numeric field; `why` says where the limit comes from."""
     value = fields.get(name, default)
     if type(value) not in ((int,) if whole else (int, float)) or not low <= value <= high:  # a bool is no number
         kind = "whole number" if whole else "number"
@@ -76,7 +77,7 @@ def number(
 
 
 def truth(fields: dict[str, Any], name: str) -> bool:
-    """A field that holds true or false; false without it."""
+    """A boolean field; false if missing."""
     value = fields.get(name, False)
     if not isinstance(value, bool):
         raise Refused(400, f"{name} must be true or false; got {short(value)}")
@@ -84,7 +85,7 @@ def truth(fields: dict[str, Any], name: str) -> bool:
 
 
 def short(value: Any) -> str:
-    """What was got, in few words."""
+    """A short description of the value that was got."""
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else f"a list of {len(value):,}"
     shown = json.dumps(value)

@@ -1,4 +1,4 @@
-"""A process that works for the first one, which replaces it when it dies, stops or takes too long."""
+"""A child process of the server, which replaces it when it dies, hangs or takes too long."""
 
 import asyncio
 import logging
@@ -23,36 +23,36 @@ class Died(Exception):
 
 
 class Overran(Exception):
-    """The process took too long, and was ended."""
+    """The process took too long and was ended."""
 
 
 class Child:
-    """One such process.
+    """One child process.
 
     Args:
-        make: gives the object, in the process, whose methods are called; with a method `facts`. A ValueError or
-            FileNotFoundError says in one line why there is none.
-        arguments: of `make`.
-        most: the work that it takes at once; None: any.
-        lanes: threads of the process, each of which does one thing at a time.
+            make: creates, in the process, the object whose methods are called; with a method `facts`. A ValueError or
+                FileNotFoundError explains in one line why that failed.
+            arguments: arguments of `make`.
+            most: maximum work at a time; None: unlimited.
+            lanes: threads of the process, each of which does one task at a time.
     """
 
     def __init__(self, make: Callable[..., Any], *arguments: Any, most: int | None = None, lanes: int = 1) -> None:
         self.make, self.arguments, self.most, self.lanes = make, arguments, most, lanes
         self.ready = False  # the object is there
-        self._context = multiprocessing.get_context("spawn")  # a fork would hold the pipes of the others open
-        self._threads = ThreadPoolExecutor(1)  # for the pipes: a process that has stopped must not stop the event loop
+        self._context = multiprocessing.get_context("spawn")  # a fork would keep the other processes' pipes open
+        self._threads = ThreadPoolExecutor(1)  # for the pipes: a hanging process must not block the event loop
         self._process: Any = None
 
     async def start(self) -> Any:
-        """Starts the process, once more if there was one.
+        """Starts the process, or starts it again.
 
         Returns:
-            what `facts` gave.
+            the result of `facts`.
 
         Raises:
-            ValueError: why there is no object.
-            Died: it ended without a word.
+            ValueError: the object could not be created.
+            Died: it ended without a message.
         """
         self.kill()
         self._pipes, theirs = zip(*(self._context.Pipe() for _ in range(self.lanes)), strict=True)
@@ -63,7 +63,7 @@ class Child:
         self._process.start()
         for pipe in theirs:
             pipe.close()
-        self._threads.shutdown(wait=False)  # they may hang on the old pipes until these are closed
+        self._threads.shutdown(wait=False)  # they may block on the old pipes until these are closed
         self._threads = ThreadPoolExecutor(self.lanes)
         is_ready, found = await self._reply(self._pipes[0].recv, None)
         if not is_ready:
@@ -72,10 +72,10 @@ class Child:
         return found
 
     async def call(self, method: str, *arguments: Any, seconds: float, lane: int = 0) -> Any:
-        """What a method of the object gives.
+        """Calls a method of the object and returns its result.
 
         Raises:
-            Died, Overran: and `start` is to be called.
+            Died, Overran: `start` must be called again.
             Exception: whatever the method raised.
         """
 
@@ -94,7 +94,7 @@ class Child:
         until = float("inf") if seconds is None else time.monotonic() + seconds
         patience = STARTING_SECONDS if seconds is None else SILENT_SECONDS
         reply = asyncio.get_running_loop().run_in_executor(self._threads, wait)
-        reply.add_done_callback(asyncio.Future.exception)  # who asked may have gone when the pipe is closed
+        reply.add_done_callback(asyncio.Future.exception)  # the caller may be gone when the pipe is closed
         while not (await asyncio.wait({reply}, timeout=max(0, min(BEAT_SECONDS, until - time.monotonic()))))[0]:
             overran = time.monotonic() >= until
             if overran or self.silence() > patience:
@@ -120,11 +120,11 @@ class Child:
 
 
 def _run(pipes: Sequence[Connection], beat: Any, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """The life of the process: ends when the first one has."""
+    """The main function of the process: ends when the parent has ended."""
     for number in (
         signal.SIGINT,
         signal.SIGTERM,
-    ):  # may be sent to all processes; the first one sees to an end in order
+    ):  # may be sent to all processes; the parent handles them
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_live, args=(beat,), daemon=True).start()
     try:
@@ -157,7 +157,7 @@ def _answer(pipe: Connection, target: Any) -> None:
 
 
 def _live(beat: Any) -> None:
-    """Gives signs of life, as long as there is somebody to see them."""
+    """Gives signs of life while the parent is there."""
     parent = multiprocessing.parent_process()
     while parent is None or parent.is_alive():
         beat.value = time.monotonic()

@@ -1,4 +1,4 @@
-"""What uvicorn leaves open: connections that send nothing, or never the end of their headers, and too many of them."""
+"""Connections that uvicorn would keep: idle ones, those with incomplete headers, and too many of them."""
 
 from typing import Any, cast
 
@@ -6,11 +6,11 @@ from zoo.serving.limits import IDLE_SECONDS, MAX_CONNECTIONS, READING_SECONDS
 
 
 def protocol() -> type:
-    """The protocol of a connection, for uvicorn, which is not imported before."""
+    """The protocol class of a connection, for uvicorn, which is imported only here."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Connection(H11Protocol):
-        """A connection that knows since when it has no request under way."""
+        """A connection that records since when it has had no request."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -19,7 +19,7 @@ def protocol() -> type:
                 own = cast("set[Connection]", self.connections)  # which uvicorn declares for any protocol
                 waiting = [each for each in own if each.is_idle() or each.cycle.more_body]
                 oldest = min(waiting, key=lambda each: each.idle_since)
-                self.connections.discard(oldest)  # at once: there may be more new ones before it is gone
+                self.connections.discard(oldest)  # immediately: more may arrive before it is closed
                 oldest.transport.abort()
 
         def on_response_complete(self) -> None:
@@ -27,11 +27,11 @@ def protocol() -> type:
             super().on_response_complete()
 
         def is_idle(self) -> bool:
-            """Whether it waits for headers, or its client for nothing."""
+            """Whether it is waiting for headers, or for its client to read."""
             return self.cycle is None or self.cycle.response_complete
 
         def is_late(self) -> bool:
-            """Whether it has been so for too long; who still reads an answer gets more time."""
+            """Whether it has waited too long; a client that is still reading an answer gets more time."""
             patience = READING_SECONDS if self.transport.get_write_buffer_size() else IDLE_SECONDS
             return self.is_idle() and self.loop.time() - self.idle_since > patience
 
@@ -39,6 +39,6 @@ def protocol() -> type:
 
 
 async def close_late(connections: set[Any]) -> None:
-    """Closes those that have been idle for too long."""
+    """Closes connections that have been idle for too long."""
     for connection in [each for each in connections if each.is_late()]:
         connection.transport.abort()

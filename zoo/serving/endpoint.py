@@ -1,4 +1,4 @@
-"""The HTTP interface: takes requests, checks who sends them, their size and form, and has them answered."""
+"""The HTTP interface: accepts requests, checks their sender, size and form, and has them answered."""
 
 import asyncio
 import hmac
@@ -18,7 +18,7 @@ from zoo.serving.pool import Pool
 from zoo.utils import strict_json
 
 PREDICT = "/predict"
-BYTES_OF_WORK = 400  # of a request that is read, in the time of a unit of work
+BYTES_OF_WORK = 400  # bytes of a request that are read in the time of a unit of work
 log = logging.getLogger(__name__)
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -26,7 +26,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 
 @dataclass
 class Answer:
-    """What is sent back."""
+    """An HTTP answer."""
 
     status: int
     content: bytes
@@ -39,14 +39,14 @@ class Endpoint:
 
     Args:
         workers: see worker.py.
-        decoders: of images, see images.py; None for a model that takes none.
-        facts: what a worker told.
-        info: what `/info` shows.
-        max_bytes: of one request.
-        timeout: seconds for a body, and again for the answer.
-        batch_wait: seconds that the first request of a batch waits for others.
-        key: that every request must show; None for none.
-        hosts: names that this server is called by, besides addresses and localhost; "*": any.
+            decoders: image decoders, see images.py; None for a model without images.
+            facts: what a worker reported.
+            info: content of `/info`.
+            max_bytes: maximum size of a request.
+            timeout: seconds for a body, and again for the answer.
+            batch_wait: seconds that the first request of a batch waits for others.
+            key: API key that every request must have; None: no key.
+            hosts: names of this server, besides IP addresses and localhost; "*": any.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Endpoint:
         self.workers, self.decoders, self.info = workers, decoders, json.dumps(info, ensure_ascii=False).encode()
         self.takes_questions = "question" in facts["fields"]
         self.max_bytes, self.timeout, self.batch_wait, self.key, self.hosts = max_bytes, timeout, batch_wait, key, hosts
-        self.held: dict[object, int] = {}  # bytes of the requests that have no answer yet
-        self.waiting = 0  # of these, those that have arrived
+        self.held: dict[object, int] = {}  # bytes of the unanswered requests
+        self.waiting = 0  # how many of these have arrived completely
 
     async def __call__(
         self, scope: dict[str, Any], receive: Receive, send: Callable[[dict[str, Any]], Awaitable[None]]
@@ -90,7 +90,7 @@ class Endpoint:
         method, path = scope["method"], scope["path"]
         if (method, path) == ("POST", PREDICT):
             if scope["query_string"]:
-                raise Refused(400, "options belong into the JSON object, not behind a ? in the address")
+                raise Refused(400, "options belong in the JSON object, not after a ? in the address")
             return await self._predict(headers, receive)
         if method in ("GET", "HEAD") and path == "/info":
             return Answer(200, self.info, {})
@@ -104,7 +104,7 @@ class Endpoint:
         return Answer(405 if is_known else 404, json.dumps({"detail": detail}).encode(), allowed)
 
     def _check_sender(self, headers: dict[str, str]) -> None:
-        """Refuses pages of others that a browser on this machine shows, and whoever lacks the key."""
+        """Rejects web pages of other hosts, and requests without the key."""
         host, origin = headers.get("host"), headers.get("origin")
         if host is not None and not self._is_ours(name := _name(f"//{host}")):
             raise Refused(403, f"this server is not called {short(name)}; allow that name with --allow-host")
@@ -114,14 +114,14 @@ class Endpoint:
             and "*" not in self.hosts
             and _name(origin) not in self.hosts
         ):
-            raise Refused(403, f"pages of {short(origin)} may not ask this server; allow them with --allow-host")
+            raise Refused(403, f"pages of {short(origin)} may not call this server; allow them with --allow-host")
         if self.key is not None and not hmac.compare_digest(
             headers.get("x-api-key", "").encode("latin-1"), self.key.encode()
         ):
             raise Refused(401, "send the key of this server in the header X-API-Key")
 
     def _is_ours(self, name: str) -> bool:
-        """An address is always ours: a name that was made to lead here is what is dangerous."""
+        """An IP address is always allowed: the danger is a foreign name that was made to resolve to this server."""
         if "*" in self.hosts or name in self.hosts or name == "localhost":
             return True
         try:
@@ -148,7 +148,7 @@ class Endpoint:
             except asyncio.TimeoutError as error:
                 raise Refused(408, f"the request did not arrive within {self.timeout:g} s") from error
             if self.waiting >= MAX_WAITING:
-                raise Refused(503, f"too many requests wait already ({self.waiting:,}); try again later")
+                raise Refused(503, f"too many requests are already waiting ({self.waiting:,}); try again later")
             fields = {"image": body} if is_image else parse(body, self.takes_questions)
             self.waiting += 1
             try:
@@ -163,7 +163,7 @@ class Endpoint:
         while more and size <= READ_ON * self.max_bytes:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Refused(400, "the request broke off")
+                raise Refused(400, "the request was interrupted")
             part, more = message.get("body", b""), message.get("more_body", False)
             size += len(part)
             if size <= self.max_bytes:
@@ -180,17 +180,17 @@ class Endpoint:
             and sum(self.held.values()) > MAX_WAITING_BYTES
             and size * len(self.held) > MAX_WAITING_BYTES
         ):
-            raise Refused(503, f"too many requests wait already ({len(self.held):,}); try again later")
+            raise Refused(503, f"too many requests are already waiting ({len(self.held):,}); try again later")
 
     async def _unless_gone(self, results: Awaitable[Answer], receive: Receive) -> Answer:
-        """The answer, unless its time is over or nobody waits for it any more; then what was not begun is dropped."""
+        """The answer, unless it times out or the client is gone; then everything not yet started is dropped."""
         answer, gone = asyncio.ensure_future(results), asyncio.ensure_future(receive())
         try:
             await asyncio.wait({answer, gone}, timeout=self.timeout, return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
             if gone.done():
-                raise Refused(400, "the request broke off")
+                raise Refused(400, "the request was interrupted")
             raise Refused(504, f"no answer within {self.timeout:g} s; send less at once, or try again later")
         finally:
             answer.cancel()
@@ -229,11 +229,11 @@ def parse(body: bytes, questions: bool = False) -> dict[str, Any]:
     """The JSON object of a request.
 
     Args:
-        body: as it was sent.
-        questions: whether a field may hold objects, of strings and lists of them.
+        body: as received.
+        questions: whether a field may hold objects with strings and lists of strings.
 
     Raises:
-        Refused: 400, it is none.
+        Refused: 400 if it is not such an object.
     """
     if not body:
         raise Refused(400, "the request is empty; send a JSON object")
@@ -262,7 +262,7 @@ def parse(body: bytes, questions: bool = False) -> dict[str, Any]:
 
 
 def _is_shallow(value: Any, lists: int = 2, objects: int = 0) -> bool:
-    """Whether it can be a field of a request; what is nested deeper cannot even be handed to another process."""
+    """Whether it is a valid field of a request; deeper nesting cannot even be passed to another process."""
     if isinstance(value, list):
         return lists > 0 and all(_is_shallow(part, lists - 1, objects) for part in value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What can be asked of the models of each task."""
+"""Request forms for the models of each task."""
 
 import math
 import textwrap
@@ -25,14 +25,14 @@ class Translating(Searching):
         return self.tokens(item) * beam_size
 
     def attention_work(self, item: str) -> int:
-        return self.tokens(item) ** 2 // 64  # a number for each pair of words
+        return self.tokens(item) ** 2 // 64  # one weight per pair of words
 
     def run(self, items: list[str], **options: Any) -> list[Any]:
         return self.model.translate(items, **options)
 
 
 class Completing(Searching):
-    """Beginnings of texts, which may be empty; each is written on to the end of its line."""
+    """Beginnings of texts, possibly empty; each is completed up to the end of its line."""
 
     name, default_tokens = "language modelling", 1_000
     about_attention = ("tokens", "given", "attention")
@@ -51,14 +51,14 @@ class Completing(Searching):
         return 5, 1.0
 
     def tokens(self, text: str) -> int:
-        return super().tokens(text) + text.count("\n")  # the ends of lines are read, too
+        return super().tokens(text) + text.count("\n")  # line ends are read, too
 
     def item(self, value: Any, name: str) -> str:
         return checks.text(value, name, self.tokens, self.max_tokens, may_be_empty=True)
 
     def options(self, fields: dict[str, Any]) -> dict[str, Any]:
         max_words = checks.number(fields, "max_words", 20, 1, MAX_ADDED, whole=True)
-        why = "; without it the most probable words are taken"
+        why = "; without it the most probable words are chosen"
         return {
             **super().options(fields),
             "max_words": max_words,
@@ -78,7 +78,7 @@ class Completing(Searching):
         return (self.tokens(item) + max_words * (beam_size if temperature is None else n_best)) // 2
 
     def run(self, items: list[str], perplexity: bool = False, **options: Any) -> list[Any]:
-        """Completions, or pairs of a completion and the perplexity of what was given."""
+        """Completions, or pairs of a completion and the perplexity of the given text."""
         found = self.model.complete(items, **options)
         return list(zip(found, self.model.perplexity(items), strict=True)) if perplexity else found
 
@@ -129,7 +129,7 @@ class Classifying(Form):
 
 
 class Captioning(Searching):
-    """Images: base64 of the bytes of a file, never a path or an address. Other processes decode them, see images.py."""
+    """Images: base64 of a file's bytes, never a path or URL. Other processes decode them, see images.py."""
 
     name, default_bytes = "captioning", 16 * 2**20
 
@@ -139,14 +139,14 @@ class Captioning(Searching):
 
     def item(self, value: Any, name: str) -> Attached:
         if not isinstance(value, Attached):
-            raise Refused(400, f"{name} must be a string, the base64 of an image file; got {short(value)}")
+            raise Refused(400, f"{name} must be a string, base64 of an image file; got {short(value)}")
         return Attached(value.number, name)
 
     def work(self, item: Attached, *, beam_size: int, **options: Any) -> int:
-        return 16 + 4 * beam_size  # the length of a caption is the model's
+        return 16 + 4 * beam_size  # the model decides the length of a caption
 
     def run(self, items: list[bytes], **options: Any) -> list[Any]:
-        """Captions of images as they come from images.py."""
+        """Captions of decoded images from images.py."""
         size = (self.model.transform.size,) * 2
         return self.model.caption([PIL.Image.frombytes("RGB", size, pixels) for pixels in items], **options)
 
@@ -157,9 +157,7 @@ class Captioning(Searching):
 
 
 class Answering(Form):
-    """Questions: a document, a query with XXXXX for one of its words, and words to choose from if they are not all
-    allowed.
-    """
+    """Questions: a document, a query with XXXXX in place of a word, and optionally candidate answers."""
 
     name, default_tokens, one = "reading", 2_000, "question"
     parts = ("document", "query", "candidates")
@@ -179,7 +177,7 @@ class Answering(Form):
         if not isinstance(value, dict):
             raise Refused(
                 400,
-                f'{name} must be an object with "document", "query" and, if wanted, "candidates"; got {short(value)}',
+                f'{name} must be an object with "document", "query" and, optionally, "candidates"; got {short(value)}',
             )
         checks.names(value, [*self.parts], f" of {name}")
         for part, most in (("document", self.max_tokens), ("query", self.max_query)):
@@ -190,7 +188,7 @@ class Answering(Form):
             checks.text(value[part], f"{part} of {name}", self.tokens, most, remedy="shorten it")
         question = value["document"], value["query"], self._candidates(value, f"candidates of {name}")
         try:
-            self.model.read_question(*question, f"{name}: ")  # as `answer` does, which would refuse the whole batch
+            self.model.read_question(*question, f"{name}: ")  # as in `answer`, which would reject the whole batch
         except ValueError as error:
             raise Refused(422, textwrap.shorten(str(error), 240, placeholder=" ...")) from error
         return question
@@ -206,7 +204,7 @@ class Answering(Form):
             raise Refused(400, f"{name} must be a list of strings; got {short(wrong[0])}")
         if not 1 <= len(words) <= self.max_tokens:
             hint = "leave the field out to choose from all words of the document"
-            raise Refused(422, f"{name} must hold 1 to {self.max_tokens:,} words; got {len(words):,}; {hint}")
+            raise Refused(422, f"{name} must have 1 to {self.max_tokens:,} words; got {len(words):,}; {hint}")
         checks.words(words, name)
         return words
 

@@ -1,6 +1,4 @@
-"""The images of requests: decoded by processes of their own, which a harmful file can neither keep busy nor fill up for
-long.
-"""
+"""Images of requests, decoded by separate processes whose time and memory are bounded against malicious files."""
 
 import base64
 import os
@@ -12,29 +10,29 @@ from zoo.vision.images import MAX_PIXELS, ImageError, ImageTransform, decoding_w
 
 try:
     import resource
-except ImportError:  # Windows has no limit of memory
+except ImportError:  # Windows has no memory limit
     resource = None
 
 
 @dataclass(frozen=True)
 class Attached:
-    """Stands in a request for an image that stays in the first process."""
+    """Replaces an image in a request; the image stays in the first process."""
 
     number: int
     name: str = ""  # what messages call it
 
 
 Content = str | bytes  # base64, or the bytes of a file
-Named = tuple[Content, str]  # with what messages call it
+Named = tuple[Content, str]  # with its name in messages
 
 
 def detach(fields: dict[str, Any]) -> tuple[dict[str, Any], list[Content]]:
-    """The fields of a request with `Attached` in place of its images, and these."""
+    """The fields of a request with `Attached` in place of its images, and these images."""
     images: list[Content] = []
 
     def held(value: Any) -> Any:
         if not isinstance(value, (str, bytes)):
-            return value  # is refused with the other fields
+            return value  # rejected with the other fields
         images.append(value)
         return Attached(len(images) - 1)
 
@@ -47,7 +45,7 @@ def detach(fields: dict[str, Any]) -> tuple[dict[str, Any], list[Content]]:
 
 
 def check_total(works: list[int]) -> None:
-    """Refuses images that together take too long to decode, each with what `Decoder.measure` gave."""
+    """Rejects images that together take too long to decode, given their `Decoder.measure`."""
     if (total := sum(works)) > MAX_PIXELS:
         raise Refused(
             413,
@@ -58,12 +56,12 @@ def check_total(works: list[int]) -> None:
 
 
 class Decoder:
-    """Makes of files the pixels that a model is given.
+    """Decodes files to a model's input pixels.
 
     Args:
-        transform: of the model, as JSON.
-        memory: bytes that this process may take in addition to those it has; None for no limit.
-        niceness: of this process, 0 to 19: the higher, the more others come first.
+            transform: the model's, as JSON.
+            memory: additional bytes that this process may allocate; None for no limit.
+            niceness: of this process, 0 to 19: higher values give way to others.
     """
 
     def __init__(self, transform: str, memory: int | None = None, niceness: int = 0) -> None:
@@ -85,16 +83,14 @@ class Decoder:
         resource.setrlimit(resource.RLIMIT_AS, (taken + memory, taken + memory))
 
     def facts(self) -> None:
-        """Nothing to tell."""
+        """Nothing to report."""
 
     def measure(self, images: list[Named]) -> list[int | Refused]:
-        """About how many pixels of a plain JPEG take as long to decode."""
+        """Decoding cost, in pixels of a plain JPEG."""
         return [self._tried(self._measure, *image) for image in images]
 
     def pixels(self, images: list[Named]) -> list[bytes | Refused]:
-        """Red, green and blue of all pixels, at the size of the model: what waits for it is small, and comes out the
-        same.
-        """
+        """RGB pixels at the model's size: small while waiting, and the same result."""
         return [self._tried(self._pixels, *image) for image in images]
 
     def _tried(self, method: Any, content: Content, name: str) -> Any:
@@ -105,7 +101,7 @@ class Decoder:
         except ImageError as error:
             return Refused(422, str(error))
         except MemoryError:
-            return Refused(422, f"{name}: takes more memory than there is; make the image smaller")
+            return Refused(422, f"{name}: decoding needs more memory than available; make the image smaller")
 
     def _measure(self, content: bytes, name: str) -> int:
         return decoding_work(content, name)
@@ -121,5 +117,5 @@ def _file(content: Content, name: str) -> bytes:
         return base64.b64decode("".join(content.split()), validate=True)
     except ValueError as error:
         raise Refused(
-            400, f"{name} is not base64 ({error}); send the bytes of an image file in base64, no path"
+            400, f"{name} is not base64 ({error}); send the bytes of an image file in base64, not a path"
         ) from error

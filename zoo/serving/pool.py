@@ -1,6 +1,4 @@
-"""Who does what next: work is given to processes in small batches, so that nobody waits long for a large request of
-others.
-"""
+"""Scheduling: work goes to processes in small batches, so that nobody waits long for others' large requests."""
 
 import asyncio
 import logging
@@ -20,17 +18,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Order:
-    """Items that somebody waits for."""
+    """Items of a request that a client is waiting for."""
 
     method: str
     options: tuple[Any, ...]
     items: list[Any]
     works: list[int]
-    wait: float  # seconds that the first one of a batch waits for others
+    wait: float  # seconds that the first item of a batch waits for others
     done: asyncio.Future
     arrived: float = field(default_factory=time.monotonic)
-    together: int = 0  # items of the largest batch
-    alone: bool = False  # a process died of it, or of what was in the batch with it
+    together: int = 0  # items in its largest batch
+    alone: bool = False  # a process died of it, or of another item in its batch
 
     def __post_init__(self) -> None:
         self.waiting = deque(range(len(self.items)))
@@ -38,7 +36,7 @@ class Order:
         self.work = sum(self.works)
 
     def finish(self, number: int, result: Any) -> None:
-        """Takes a result; what is refused ends the whole order."""
+        """Takes a result; a rejected item ends the whole order."""
         self.results[number] = result
         if isinstance(result, Refused):
             self.waiting.clear()
@@ -48,7 +46,7 @@ class Order:
             )
 
 
-Batch = list[tuple[Order, int]]  # orders, and numbers of their items
+Batch = list[tuple[Order, int]]  # orders, and indices of their items
 
 
 class Pool:
@@ -56,11 +54,11 @@ class Pool:
 
     Args:
         children: the processes.
-        max_items: of a batch.
-        max_work: of a batch, as if all its items were as large as the largest; an item that is larger is a batch of its
-            own.
-        seconds: for a batch.
-        small: while the first lane of a process is busy with more work than this, its second one does what is less.
+            max_items: maximum number of items in a batch.
+            max_work: maximum work of a batch, as if all its items were as large as the largest; a larger item is a
+                batch of its own.
+            seconds: time limit of a batch.
+            small: while the first lane of a process does more work than this, its second lane does smaller work.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class Pool:
         self.orders: list[Order] = []
         self.failed: asyncio.Future = (
             asyncio.get_running_loop().create_future()
-        )  # gets the error when a process cannot be started
+        )  # set to the error if a process cannot be started
         self._news = asyncio.Event()
         self._taken = 0  # batches
         self._loads = dict.fromkeys(children, 0)  # work in the first lanes
@@ -84,7 +82,7 @@ class Pool:
         self._tasks: list[asyncio.Task] = []
 
     async def start(self) -> Any:
-        """Starts the processes and keeps them busy from then on; gives the facts of the first one."""
+        """Starts the processes and their scheduling; returns the facts of the first one."""
         found = await asyncio.gather(*(child.start() for child in self.children))
         self._tasks = [
             asyncio.create_task(self._keep(child, lane)) for child in self.children for lane in range(child.lanes)
@@ -99,16 +97,16 @@ class Pool:
             child.kill()
 
     def is_well(self) -> bool:
-        """Whether there is a process that can work, or does."""
+        """Whether a process can work, or is working."""
         return any(child.ready and child.silence() < SILENT_SECONDS / 3 for child in self.children)
 
     async def run(
         self, method: str, items: list[Any], works: list[int], options: tuple[Any, ...] = (), wait: float = 0.0
     ) -> tuple[list[Any], int]:
-        """Results for all items, and how many items were done together; cancelled, what was not begun is dropped.
+        """Results for all items, and how many items were batched together; on cancellation unstarted work is dropped.
 
         Raises:
-            Refused: one of the items was.
+            Refused: one of the items was rejected.
         """
         order = Order(method, options, items, works, wait, asyncio.get_running_loop().create_future())
         self.orders.append(order)
@@ -130,7 +128,7 @@ class Pool:
         self.orders = [order for order in self.orders if order.waiting]
 
     async def _keep(self, child: Child, lane: int) -> None:
-        """Gives one lane of a process work as long as it lives, and replaces it after."""
+        """Gives work to one lane of a process as long as it lives, and then replaces it."""
         while True:
             batch = await self._next(child, lane)
             if lane == 0 and batch:
@@ -156,10 +154,10 @@ class Pool:
         return None
 
     def _batch(self, child: Child, lane: int) -> tuple[Batch, float]:
-        """What would be done now, and for how many seconds it still waits for others.
+        """The batch that would be run now, and the seconds for which it still waits for others.
 
-        The least work comes first, so that a large request delays small ones by one batch at most; but it is not
-        delayed for ever.
+        The least work comes first, so that a large request delays small ones by at most one batch; but it is not
+        delayed forever.
         """
         if lane and self._loads[child] <= self.small:
             return [], BEAT_SECONDS
@@ -185,7 +183,7 @@ class Pool:
         return batch, 0.0 if is_full else min(order.arrived + order.wait for order, _ in batch) - time.monotonic()
 
     async def _done(self, child: Child, lane: int, batch: Batch) -> bool:
-        """Has a batch done; whether the process has outlived it."""
+        """Runs a batch; returns whether the process survived it."""
         order = batch[0][0]
         for each, _ in batch:
             each.together = max(each.together, len(batch))
@@ -207,10 +205,10 @@ class Pool:
                         self.orders.append(each)
                 self.orders = list(dict.fromkeys(self.orders))
                 return False
-            results = [Refused(500, "the process of the model died of this request; the log of the server says more")]
+            results = [Refused(500, "the model's process died of this request; see the server's log")]
         except Exception:
             log.exception("a batch failed")
-            results = [Refused(500, "the server failed on this request; its log says why")] * len(batch)
+            results = [Refused(500, "the server failed on this request; see its log")] * len(batch)
             is_alive = True
         else:
             is_alive = True
@@ -219,7 +217,7 @@ class Pool:
         return is_alive
 
     async def _replace(self, child: Child) -> None:
-        async with self._replacing[child]:  # its lanes find out together
+        async with self._replacing[child]:  # its lanes notice at the same time
             if child.ready and child.silence() < SILENT_SECONDS:
                 return
             dies = reason = "a process of the server dies when it is started; is there enough memory?"

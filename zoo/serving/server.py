@@ -1,6 +1,4 @@
-"""The first process of `zoo serve`: takes the requests, starts the other processes and keeps them alive. It loads no
-model.
-"""
+"""The first process of `zoo serve`, without the model: accepts requests, starts the others and keeps them alive."""
 
 import argparse
 import asyncio
@@ -35,18 +33,18 @@ from zoo.serving.limits import (
 from zoo.serving.pool import Pool
 from zoo.serving.worker import Worker
 
-BACKLOG = 2048  # connections that nobody has taken yet
+BACKLOG = 2048  # connections not yet accepted
 KEY = "ZOO_API_KEY"
 OLD_KEY = "LIT_SERVER_API_KEY"
 
 
 def run(options: argparse.Namespace, card: dict[str, Any]) -> None:
-    """Serves a model until SIGINT or SIGTERM; requests that were taken by then are still answered.
+    """Serves a model until SIGINT or SIGTERM; requests accepted by then are still answered.
 
     Args:
         options: name, host, port, allow_host, max_batch, batch_wait_ms, max_items, max_tokens, max_work, max_bytes,
             workers, devices, timeout.
-        card: what `/info` shows of the model's card; {} if it has none.
+        card: the model's card for `/info`; {} if it has none.
 
     Raises:
         ValueError: an option outside its range, the port is in use, or the model cannot be loaded.
@@ -87,7 +85,7 @@ async def _serve(
         )
         with _handling(
             signal.SIG_IGN, signal.SIGINT, signal.SIGTERM
-        ):  # uvicorn has its own, and sends the signals again at the end
+        ):  # uvicorn has its own, and raises the signals again at the end
             await server.serve([listener])
         if failed := next((pool.failed for pool in pools if pool.failed.done()), None):
             raise failed.result()
@@ -97,7 +95,7 @@ async def _serve(
 
 
 def web_server(app: Endpoint, pools: list[Pool], timeout: float) -> Any:
-    """A uvicorn server, which ends when a pool has failed."""
+    """A uvicorn server that ends when a pool has failed."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -152,9 +150,9 @@ def endpoint(
     options: argparse.Namespace,
     key: str | None,
 ) -> Endpoint:
-    """The HTTP interface to pools that have been started; `model` is what a worker told of it."""
+    """The HTTP interface to started pools; `model` is what a worker reported about it."""
     max_bytes = options.max_bytes or model["limits"]["bytes"]
-    text = json.dumps(card, default=str)  # YAML knows dates, JSON does not
+    text = json.dumps(card, default=str)  # YAML has dates, JSON does not
     info = {
         "model": {
             **model,
@@ -194,19 +192,17 @@ def _handling(handler: Any, *signals: int) -> Iterator[None]:
 
 
 def _key() -> str | None:
-    """The key of the environment."""
+    """The API key from the environment."""
     if OLD_KEY in os.environ:
-        raise ValueError(f"{OLD_KEY} is not read any more; set {KEY} instead")
+        raise ValueError(f"{OLD_KEY} is no longer read; set {KEY} instead")
     key = os.environ.get(KEY)
     if key is not None and not key.strip():
-        raise ValueError(f"{KEY} is set but empty; give a key, or unset it to let everybody in")
+        raise ValueError(f"{KEY} is set but empty; give a key, or unset it to allow everybody")
     return key
 
 
 def _allow_files(count: int) -> None:
-    """Raises the number of files and connections that this process may have open, if that is too low and can be
-    raised.
-    """
+    """Raises this process's limit of open files and connections if it is too low and can be raised."""
     try:
         import resource
     except ImportError:  # Windows
@@ -245,14 +241,12 @@ def _devices(wanted: str) -> list[str]:
     found = torch.cuda.device_count()
     count = found if wanted == "auto" else int(wanted)
     if count > found:
-        raise ValueError(
-            f"--devices {wanted}: this machine has {found} GPUs that torch can use; --devices cpu needs none"
-        )
+        raise ValueError(f"--devices {wanted}: this machine has {found} GPUs that torch can use; use --devices cpu")
     return [f"cuda:{n}" for n in range(count)] or ["cpu"]
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """A socket on the port, which nobody can connect to yet."""
+    """A socket bound to the port, not yet listening."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     if os.name == "posix":  # elsewhere two servers could share the port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

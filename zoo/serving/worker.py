@@ -1,6 +1,4 @@
-"""A worker: holds the model, checks what requests ask for, and answers them in batches. How requests come and go is not
-its concern.
-"""
+"""A worker: holds the model, validates requests, and answers them in batches; it knows nothing about HTTP."""
 
 import json
 import logging
@@ -19,15 +17,15 @@ log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Loads a model, reads requests and answers batches of their items.
+    """Loads a model, validates requests and answers batches of their items.
 
     Args:
         source: a name of the registry, `local-dir:PATH` or `hf-hub:ORG/REPO@REVISION`.
-        max_items: texts, images or questions in one request.
-        max_tokens: of one text; by default the task's own.
-        max_work: of one request, see limits.py.
-        device: of torch.
-        sharing: workers that share the cores of this machine.
+            max_items: maximum number of texts, images or questions in one request.
+            max_tokens: maximum length of one text; by default the task's.
+            max_work: maximum work of one request, see limits.py.
+            device: torch device.
+            sharing: number of workers that share this machine's cores.
     """
 
     def __init__(
@@ -49,13 +47,13 @@ class Worker:
             raise ValueError(f"--max-tokens is for texts; {source} is for {form.name}")
         tokens = max_tokens or form.default_tokens
         self.form: Form = form(model, min(tokens, getattr(model, "max_source_tokens", tokens)))
-        self.form.run([self.form.nothing])  # a model without a tokenizer says so now
-        torch.seed()  # else every worker would draw the same texts, and after each start again
+        self.form.run([self.form.nothing])  # a model without a tokenizer fails now
+        torch.seed()  # else every worker would sample the same texts, and again after each start
 
     def facts(self) -> dict[str, Any]:
-        """What the first process needs: `model` for `/info`, and the `transform` of images as JSON, or None."""
+        """Facts for the first process: `model` for `/info`, and the `transform` of images as JSON, or None."""
         model = self.form.model
-        is_folder = self.source.startswith("local-dir:")  # where it is, is nobody's business
+        is_folder = self.source.startswith("local-dir:")  # its path stays private
         shown = {
             "name": Path(self.source).name if is_folder else self.source,
             "class": type(model).__name__,
@@ -74,7 +72,7 @@ class Worker:
         return {"model": shown, "transform": model.transform.to_json() if self.form.one == "image" else None}
 
     def read(self, requests: list[dict[str, Any]]) -> list[Job | Refused]:
-        """Requests, checked: a job, or what is wrong with it."""
+        """Validates requests: for each a job, or the reason for its rejection."""
         return [self._tried(fields) for fields in requests]
 
     def _tried(self, fields: dict[str, Any]) -> Job | Refused:
@@ -82,12 +80,12 @@ class Worker:
             return self._read(fields)
         except Refused as error:
             return error
-        except Exception:  # a mistake of ours, and no reason to leave the others without an answer
+        except Exception:  # a bug of ours; the other requests must still be answered
             log.exception("a request could not be read")
-            return Refused(500, "the server could not read this request; its log says why")
+            return Refused(500, "the server could not read this request; see its log")
 
     def _read(self, fields: dict[str, Any]) -> Job:
-        """A request, checked.
+        """Validates a request.
 
         Raises:
             Refused: 400 for wrong fields or options, 422 for items that cannot be used, 413 for too much work.
@@ -106,7 +104,7 @@ class Worker:
             if not isinstance(values, list):
                 raise Refused(400, f"{many} must be a list; got {short(values)}")
             if not 1 <= len(values) <= self.max_items:
-                raise Refused(422, f"{many} must hold 1 to {self.max_items:,} {many}; got {len(values):,}")
+                raise Refused(422, f"{many} must have 1 to {self.max_items:,} {many}; got {len(values):,}")
             named = [(value, f"{one} {n}") for n, value in enumerate(values, 1)]
         items, works = [], []
         for value, name in named:
@@ -124,21 +122,19 @@ class Worker:
         """Answers as JSON.
 
         Args:
-            items: each with whether its attention is shown.
-            options: of the model's method, with their names.
+            items: each with a flag whether its attention is returned.
+            options: keyword arguments of the model's method.
         """
         try:
             results = self.form.run([item for item, _ in items], **dict(options))
             return [self._json(result, attention) for result, (_, attention) in zip(results, items, strict=True)]
-        except (
-            Exception
-        ) as error:  # whatever it is: the other requests of the batch, and later ones, are still to be answered
+        except Exception as error:  # any error: the other requests of the batch, and later ones, must still be answered
             if len(items) > 1:
                 return [answer for item in items for answer in self.answer([item], *options)]
             if isinstance(error, ValueError):
                 return [Refused(422, " ".join(str(error).split()))]
             log.exception("a request failed")
-            return [Refused(500, "the model failed on this request; the log of the server says why")]
+            return [Refused(500, "the model failed on this request; see the server's log")]
 
     def _json(self, result: Any, attention: bool) -> bytes:
         return json.dumps(self.form.shown(result, attention), ensure_ascii=False, allow_nan=False).encode()

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 import torch
 from PIL.Image import Image
@@ -26,7 +26,7 @@ from zoo.batches.captioning import CaptionBatch
 from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.metrics import CaptionScores
-from zoo.tasks.base import check_assets, check_batch_size, evaluated, existing, finite
+from zoo.tasks.base import check_assets, check_batch_size, evaluated, existing, finite, present
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
@@ -35,12 +35,15 @@ from zoo.utils.atomic import write_text
 from zoo.vision.backbones import load_backbone, make_backbone, statistics
 from zoo.vision.images import ImageTransform, open_image
 
+Memory = TypeVar("Memory", bound=NamedTuple)
+
 MAX_WORDS = 40  # of a caption, EOS included
 KEPT_PIXELS = 1280  # longer side of the image that a result keeps
 MAX_IMAGE_SIZE = 1024  # pixels of a side that a model may see; no weight of it says how large it may be
 MAX_ROWS = 64  # of positions to attend to
 
 Source = str | os.PathLike | bytes | Image
+S = TypeVar("S", bound=Source)
 
 
 @dataclass(frozen=True)
@@ -59,21 +62,30 @@ class Caption:
         return self.text
 
     def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the photo once a word, bright where the model looked, into an image file (format by its ending);
-        returns the path.
+        """Draws the photo once for each word, bright where the model looked; returns the path of the image file.
+
+        Raises:
+            ValueError: this caption was kept without its photo.
         """
         from zoo.plots import caption_picture
 
-        return caption_picture(path, self.image, self.tokens, self.attention)
+        return caption_picture(path, self._photo(), self.tokens, self.attention)
 
     def to_html(self, path: str | os.PathLike) -> Path:
-        """Writes one HTML file that shows where the model looked for the word under the pointer, and returns the
-        path.
+        """Writes an HTML file that shows where the model looked for the word under the pointer; returns its path.
+
+        Raises:
+            ValueError: this caption was kept without its photo.
         """
         from zoo.plots import caption_html
 
-        write_text(path, caption_html(self.image, self.tokens, self.attention, self.text))
+        write_text(path, caption_html(self._photo(), self.tokens, self.attention, self.text))
         return Path(path)
+
+    def _photo(self) -> Image:
+        if self.image is None:
+            raise ValueError("this caption has no photo to draw; make it with model.caption")
+        return self.image
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""
@@ -82,7 +94,7 @@ class Caption:
         return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in existing(self.n_best)]}
 
 
-class CaptioningModule(ScoredModule):
+class CaptioningModule(ScoredModule, Generic[Memory]):
     """Base class of the captioners.
 
     Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, backbone, layer,
@@ -128,9 +140,18 @@ class CaptioningModule(ScoredModule):
         if c["encoder_epoch"] is None:
             self.encoder.requires_grad_(False)
 
+    @property
+    def vocabulary(self) -> Tokenizer:
+        """The tokenizer.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        return present(self.tokenizer)
+
     # ---- filled in by the model ----
 
-    def encode(self, images: Tensor) -> tuple[NamedTuple, tuple]:
+    def encode(self, images: Tensor) -> tuple[Memory, tuple[Tensor, ...]]:
         """images (N, 3, S, S) uint8 or features (N, L, C) -> memory of tensors (N, ...), first decoder state of tensors
         (N, ...).
         """
@@ -140,7 +161,9 @@ class CaptioningModule(ScoredModule):
         """Summed loss of a batch in nats, and the number of its words."""
         raise NotImplementedError
 
-    def step(self, tokens: Tensor, state: tuple, memory: NamedTuple, t: int) -> tuple[Tensor, tuple, Tensor]:
+    def step(
+        self, tokens: Tensor, state: tuple[Tensor, ...], memory: Memory, t: int
+    ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """Last words (N, K), state (N, K, ...), memory, number of the step -> logits (N, K, V), state, weights (N, K,
         L).
         """
@@ -196,7 +219,7 @@ class CaptioningModule(ScoredModule):
         if (
             stage == "fit"
             and 0 < first < (self.trainer.max_epochs or first)
-            and self.trainer.reload_dataloaders_every_n_epochs != 1
+            and self.trainer.reload_dataloaders_every_n_epochs != 1  # pyright: ignore[reportAttributeAccessIssue]
         ):
             raise ValueError(
                 f"encoder_epoch {first} changes from features to images during training; set "
@@ -231,12 +254,12 @@ class CaptioningModule(ScoredModule):
             ValueError: no tokenizer, or a word that is several to it.
         """
         self.check_ready(self.tokenizer)
-        self._take(self.tokenizer.extended(words))
+        self._take(self.vocabulary.extended(words))
 
     def _take(self, tokenizer: Tokenizer) -> None:
         """Goes over to a tokenizer that is this model's, or this model's with more words."""
-        if len(tokenizer) > len(self.tokenizer):
-            self._extend(len(self.tokenizer), len(tokenizer))
+        if len(tokenizer) > len(self.vocabulary):
+            self._extend(len(self.vocabulary), len(tokenizer))
             self.tokenizer = tokenizer
 
     def _extend(self, known: int, size: int) -> None:
@@ -260,15 +283,54 @@ class CaptioningModule(ScoredModule):
         batch = batch._replace(images=self.features(batch.images))  # once for the loss and the search
         loss = self.loss(batch) if validating else None
         found = self._search(batch.images, 1 if validating else self.config["beam_size"], return_attention=False)
-        scores.update([self.tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references)
+        scores.update([self.vocabulary.decode(row) for row in found.tokens[:, 0].tolist()], batch.known_references())
         return loss
 
     # ---- use ----
 
+    @overload
+    def caption(
+        self,
+        images: Source,
+        beam_size: int | None = ...,
+        n_best: int = ...,
+        length_penalty: float | None = ...,
+        no_repeat_ngram: int = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+    ) -> Caption: ...
+
+    @overload
+    def caption(
+        self,
+        images: list[S] | tuple[S, ...],
+        beam_size: int | None = ...,
+        n_best: int = ...,
+        length_penalty: float | None = ...,
+        no_repeat_ngram: int = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+    ) -> list[Caption]: ...
+
+    @overload
+    def caption(
+        self,
+        images: Source | Iterable[Source],
+        beam_size: int | None = ...,
+        n_best: int = ...,
+        length_penalty: float | None = ...,
+        no_repeat_ngram: int = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+    ) -> Caption | list[Caption]: ...
+
     @evaluated
     def caption(
         self,
-        images: Source | Sequence[Source],
+        images: Source | Iterable[Source],
         beam_size: int | None = None,
         n_best: int = 1,
         length_penalty: float | None = None,
@@ -276,7 +338,7 @@ class CaptioningModule(ScoredModule):
         temperature: float | None = None,
         top_k: int = 0,
         batch_size: int = 32,
-    ) -> "Caption | list[Caption]":
+    ) -> Caption | list[Caption]:
         """Describes images.
 
         Args:
@@ -304,7 +366,7 @@ class CaptioningModule(ScoredModule):
             raise TypeError(
                 f"caption takes an image (a path, bytes or a PIL image) or a list of them; got {type(images).__name__}"
             )
-        sources = iter([images] if one else images)
+        sources = iter([cast(Source, images)] if one else cast(Iterable[Source], images))
         results: list[Caption] = []
         while group := list(islice(sources, batch_size)):
             results += self._captions(
@@ -329,19 +391,21 @@ class CaptioningModule(ScoredModule):
     def _captions(self, seen: list[tuple[Tensor, Image]], beam_size: int, **options: Any) -> list[Caption]:
         pixels = torch.stack([pixels for pixels, _ in seen]).to(self.device)
         found = self._search(pixels, beam_size, **options)
-        side = round(found.attn_weights.size(-1) ** 0.5)
+        if (weights := found.attn_weights) is None:
+            raise ValueError("the model gives no attention weights for its captions; its step must return some")
+        side = round(weights.size(-1) ** 0.5)
         captions = []
         for row, (_, image) in enumerate(seen):
             n_best = [
-                (self.tokenizer.decode(ids[:length].tolist()), float(score))
+                (self.vocabulary.decode(ids[:length].tolist()), float(score))
                 for ids, length, score in zip(found.tokens[row], found.lengths[row], found.scores[row], strict=True)
             ]
             length = int(found.lengths[row, 0])
             captions.append(
                 Caption(
                     *n_best[0],
-                    tokens=self.tokenizer.tokens(found.tokens[row, 0, :length].tolist()),
-                    attention=found.attn_weights[row, 0, :length].unflatten(-1, (side, side)).cpu(),
+                    tokens=self.vocabulary.tokens(found.tokens[row, 0, :length].tolist()),
+                    attention=weights[row, 0, :length].unflatten(-1, (side, side)).cpu(),
                     n_best=n_best,
                     image=image,
                 )

@@ -7,6 +7,7 @@ Shapes: N images, K captions of an image, T words, V vocabulary.
 """
 
 from collections.abc import Callable
+from typing import Generic
 
 import torch
 from torch import Tensor
@@ -15,14 +16,14 @@ from zoo.batches.captioning import CaptionBatch
 from zoo.layers.hard_attention import draw
 from zoo.layers.kernels import wide
 from zoo.metrics import CiderD, right_words
-from zoo.tasks.captioning import MAX_WORDS, CaptioningModule
+from zoo.tasks.captioning import MAX_WORDS, CaptioningModule, Memory
 from zoo.text import BOS, EOS, PAD
 
 State = tuple[Tensor, ...]
 DrawingStep = Callable[[Tensor, State], tuple[Tensor, State, Tensor | float]]
 
 
-class SelfCriticalModule(CaptioningModule):
+class SelfCriticalModule(CaptioningModule[Memory], Generic[Memory]):
     """Base class of captioners that learn from given captions first, and from captions that they draw later.
 
     Beside those of `CaptioningModule` these are among the `__init__` arguments of a subclass: self_critical_epoch,
@@ -99,7 +100,7 @@ class SelfCriticalModule(CaptioningModule):
         that breaks off would score as well as a finished one.
         """
         if self._cider is None:
-            self._cider = CiderD(self.trainer.datamodule.training_captions())
+            self._cider = CiderD(self.data_module.training_captions())
         references = [
             [row[1 : 1 + length] for row, length in zip(rows, lengths, strict=True) if length]
             for rows, lengths in zip(batch.captions.tolist(), batch.lengths.tolist(), strict=True)

@@ -1,17 +1,16 @@
-"""What is done to a text before it is cut into words: rules that a tokenizer carries with it."""
+"""Cleaning of a text before it is split into words: rules that a tokenizer carries with it."""
 
 import re
 from collections.abc import Callable
 from functools import cache
 
-# What stands in a text for something else, by the name that `train` is given: patterns, and what they become, one after
-# the other. A second time they change nothing. The patterns mean the same to Python and to the `tokenizers` library.
-# Saved tokenizers hold them
-# as they stand here, so an entry is never changed: add one of another name.
+# Regular expressions and their replacements, applied in order, by the name that `train` takes. Applying them twice
+# changes nothing. The patterns mean the same in Python and in the `tokenizers` library. Saved tokenizers contain them
+# literally, so an entry is never changed: add one with another name.
 _BLOCKS = "address|article|blockquote|div|dd|dl|dt|h[1-6]|hr|li|ol|p|pre|section|table|td|th|tr|ul"
 _INLINE = "a|abbr|b|big|cite|code|del|em|font|i|img|ins|kbd|mark|q|s|small|span|strike|strong|sub|sup|tt|u"
 CLEANING: dict[str, tuple[tuple[str, str], ...]] = {
-    "invisible": (("[\u00ad\u200b\u2060\ufeff]", ""),),  # soft hyphens, spaces without width, byte order marks
+    "invisible": (("[\u00ad\u200b\u2060\ufeff]", ""),),  # soft hyphens, zero-width spaces, byte order marks
     "html": (
         (r"&(?:(?:amp|#38);)+", "&"),
         (r"&(?:lt|#60);", "<"),
@@ -39,7 +38,7 @@ CLEANING: dict[str, tuple[tuple[str, str], ...]] = {
 
 @cache
 def cleaner(cleaning: tuple[str, ...]) -> Callable[[str], str]:
-    """What `Tokenizer.clean` does."""
+    """Applies a tokenizer's cleaning."""
     patterns = [(re.compile(pattern), content) for name in cleaning for pattern, content in CLEANING[name]]
 
     def clean(text: str) -> str:

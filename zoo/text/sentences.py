@@ -1,4 +1,4 @@
-"""From a document to its sentences."""
+"""Sentence splitting."""
 
 import re
 from collections.abc import Iterator
@@ -7,23 +7,21 @@ from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]  # 
 
 from zoo.text.tokenizer import Tokenizer
 
-_LONGEST_PARAGRAPH = (
-    20_000  # characters; the library's time grows with the square of the quotation marks that are never closed
-)
+_LONGEST_PARAGRAPH = 20_000  # characters; the library's time is quadratic in the number of unclosed quotation marks
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of an English text in their order, white space normalised; together they hold all of its words.
+    """The sentences of an English text in order, white space normalised; together they contain all of its words.
 
     A blank line always ends a sentence, a single line end never does (the text may be hard-wrapped).
 
-    Done by `sentencex` of the Wikimedia Foundation: of the libraries tried it alone splits both text in lower case and
-    text without a space after the full stop; it keeps "the U.S. Army" and "J. R. R. Tolkien" whole, and it takes 0.03
-    ms a review of 230 words, where syntok takes 1 ms and pysbd 6 ms. It is given longer paragraphs in parts, so its
+    Uses `sentencex` of the Wikimedia Foundation: of the libraries tried, only this one splits both lower-case text and
+    text without a space after the full stop. It keeps "the U.S. Army" and "J. R. R. Tolkien" whole, and takes 0.03 ms
+    per review of 230 words, where syntok takes 1 ms and pysbd 6 ms. Long paragraphs are passed in parts, so that the
     time is linear.
     """
-    # Only plain spaces are passed on: the library stops the whole program at wide ones beside a full stop.
+    # Only plain spaces are passed on: the library aborts the program at wide ones next to a full stop.
     paragraphs = (" ".join(paragraph.split()) for paragraph in _BLANK_LINE.split(text))
     parts = (part for paragraph in paragraphs for part in _parts(paragraph))
     sentences = (sentence.strip() for part in parts for sentence in segment("en", part))
@@ -31,9 +29,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _parts(paragraph: str) -> Iterator[str]:
-    """A paragraph in parts that are not too long, cut behind a sentence or at least behind a word where that is
-    possible.
-    """
+    """A paragraph in parts of bounded length, cut after a sentence or at least after a word if possible."""
     start = 0
     while len(paragraph) - start > _LONGEST_PARAGRAPH:
         limit = start + _LONGEST_PARAGRAPH
@@ -53,8 +49,8 @@ def encode_document(
     Args:
         text: a document in English.
         tokenizer: gives the ids; its kind is best "word_punct".
-        max_sentences: sentences behind so many are dropped.
-        max_sentence_words: words of a sentence behind so many are dropped.
+            max_sentences: a text is cut after this many sentences.
+            max_sentence_words: a sentence is cut after this many words.
     """
     encoded = ((tokenizer.encode(sentence), sentence) for sentence in split_sentences(tokenizer.clean(text)))
     kept = [(ids, sentence) for ids, sentence in encoded if ids][:max_sentences]

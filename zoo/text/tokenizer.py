@@ -20,17 +20,17 @@ SPECIAL_NAMES = ("<pad>", "<unk>", "<s>", "</s>")
 Kind = Literal["bpe", "word", "char", "word_punct"]
 KINDS: tuple[Kind, ...] = ("bpe", "word", "char", "word_punct")
 
-# The normaliser leaves no plain space inside a piece, so a vocabulary entry that holds one can never be
-# produced by a text: a user who types "</s>" gets pieces for these four characters, not the end of the sentence.
+# The normaliser leaves no plain space inside a token, so a text can never produce a vocabulary entry with a space: a
+# user who types "</s>" gets tokens for these four characters, not the end of the sentence.
 _SPECIALS = [name.replace(">", " >") for name in SPECIAL_NAMES]
 _SPACE = "▁"
-_CACHED_WORDS = 2**18  # more distinct words than this are forgotten and tokenised again
-_CACHED_LENGTH = 64  # characters of a word that is remembered
+_CACHED_WORDS = 2**18  # distinct words in the cache; when full, it is cleared
+_CACHED_LENGTH = 64  # characters of the longest word in the cache
 
-# Pieces of kind "word_punct": contractions as in the Penn Treebank (do n't, it 's, can not), letters and digits
+# Tokens of kind "word_punct": contractions as in the Penn Treebank (do n't, it 's, can not), letters and digits
 # together (3.50 and 1,000 stay whole), every other character alone. The first half of a contraction ends where the
-# second begins, so raw and tokenised text give the same pieces. Without the limit of 200 characters the library gives
-# up on longer ones.
+# second begins, so raw and tokenised text give the same tokens. Without the limit of 200 characters the library fails
+# on longer ones.
 _LETTER = r"[\p{L}\p{M}\p{N}]"
 _NOT = rf"n't(?!{_LETTER})"
 _PIECE = (
@@ -40,7 +40,7 @@ _PIECE = (
 
 
 class _WordCache(dict[str, list[Any]]):
-    """What `cut` makes of a word: most words of a text were seen before, and looking them up is ten times as fast."""
+    """Caches the segmentation of words: most words of a text were seen before, and the cache is ten times as fast."""
 
     def __init__(self, cut: Callable[[str], list[Any]]) -> None:
         super().__init__()
@@ -58,12 +58,12 @@ class _WordCache(dict[str, list[Any]]):
 class Tokenizer:
     """Text to token ids and back, on a `tokenizers.Tokenizer`; ids 0..3 are PAD, UNK, BOS, EOS.
 
-    Text is brought to Unicode NFC and every run of white space (no-break spaces included) becomes one plain space.
+    Text is normalised to Unicode NFC, and every run of white space (including no-break spaces) becomes one plain space.
     For text of known characters `decode(encode(text))` is exactly that normalised text; unknown characters become UNK.
 
     Attributes:
-        kind: how text is cut, see `train`.
-        cleaning: names of what is done to a text before it is cut, see `clean`.
+            kind: how text is split, see `train`.
+            cleaning: names of the cleaning steps before splitting, see `clean`.
     """
 
     def __init__(
@@ -94,16 +94,16 @@ class Tokenizer:
 
         Args:
             texts: sentences, read once.
-            kind: "bpe" subwords (punctuation always apart), "word" (split at spaces only: for text that is already
-                tokenised), "char", or "word_punct" (whole words, punctuation marks and contractions of plain text:
-                "don't!" gives "do", "n't", "!", and so does "do n't !").
-            vocab_size: upper limit, the four special tokens included.
+                kind: "bpe" subwords (punctuation always separate), "word" (split only at spaces: for tokenised text),
+                    "char", or "word_punct" (whole words, punctuation marks and contractions of plain text: "don't!"
+                    gives "do", "n't", "!", and so does "do n't !").
+            vocab_size: maximum size, including the four special tokens.
             lowercase: lowercase the text, here and in `encode`.
-            min_frequency: words seen less often become UNK (kind "bpe": pairs seen less often are not merged).
-            cleaning: names of what is done to a text first, here and in `encode`: "invisible" (soft hyphens and the
-                like are dropped), "html" (marks of HTML become line ends or nothing, its entities become characters),
-                "treebank" (-LRB- and other escapes of the Penn Treebank become the characters that they stand for),
-                "quotes" (double quotation marks become `` and '', as in the Penn Treebank).
+            min_frequency: less frequent words become UNK (kind "bpe": less frequent pairs are not merged).
+                cleaning: names of cleaning steps, applied first here and in `encode`: "invisible" (soft hyphens and the
+                    like are dropped), "html" (HTML tags become line ends or nothing, entities become characters),
+                    "treebank" (-LRB- and other escapes of the Penn Treebank become their characters), "quotes" (double
+                    quotation marks become `` and '', as in the Penn Treebank).
         """
         if odd := [name for name in cleaning if name not in CLEANING]:
             raise ValueError(f"cleaning must be some of {', '.join(map(repr, CLEANING))}; got {odd[0]!r}")
@@ -134,12 +134,11 @@ class Tokenizer:
             )
         backend.train_from_iterator(texts, trainer)
         model = json.loads(backend.to_str())["model"]
-        # anew, else the library searches every text for the special tokens
+        # rebuilt, because the library would otherwise search every text for the special tokens
         return cls(_assemble(kind, lowercase, model["vocab"], model.get("merges", [])), kind, cleaning)
 
     def clean(self, text: str) -> str:
-        """A text as people give it, as the training text was when it was cut; whatever else cuts a text does this
-        first.
+        """A raw text, cleaned as the training text was; call this before splitting a text in any other way.
 
         Raises:
             ValueError: it is not valid Unicode.
@@ -148,11 +147,11 @@ class Tokenizer:
         return self._clean(text)
 
     def cleaning_steps(self) -> list[tuple[str, str]]:
-        """What `clean` does as regular expressions and what they become, one after the other."""
+        """The steps of `clean` as regular expressions with replacements, in order."""
         return [pair for name in self.cleaning for pair in CLEANING[name]]
 
     def cleaning_also(self, cleaning: Iterable[str]) -> "Tokenizer":
-        """This tokenizer with more `cleaning`; the ids of a clean text stay."""
+        """This tokenizer with more `cleaning`; the ids of a clean text do not change."""
         if {*cleaning} <= {*self.cleaning}:
             return self
         return Tokenizer(self._backend, self.kind, [*self.cleaning, *cleaning])
@@ -161,9 +160,7 @@ class Tokenizer:
     def _learn_pieces(
         texts: Iterable[str], backend: tokenizers.Tokenizer, vocab_size: int, min_frequency: int
     ) -> dict[str, int]:
-        """Kind "word_punct": the library's own trainer would search the pieces of every word anew, ten times as
-        long.
-        """
+        """Kind "word_punct": the library's own trainer would search the parts of every word again, ten times slower."""
         normalizer, pre_tokenizer = backend.normalizer, backend.pre_tokenizer
 
         def pieces(word: str) -> list[str]:
@@ -176,13 +173,13 @@ class Tokenizer:
         return {word: i for i, word in enumerate(_SPECIALS + words)}
 
     def extended(self, words: Iterable[str]) -> "Tokenizer":
-        """This tokenizer with words behind its vocabulary; all ids, and the pieces of text without these words, stay.
+        """This tokenizer with words appended to its vocabulary; ids, and the tokens of text without these words, stay.
 
         Args:
-            words: new whole words, in this order (kind "char": characters); those that are there are passed over.
+            words: new whole words, in this order (kind "char": characters); known ones are skipped.
 
         Raises:
-            ValueError: a word that this tokenizer cuts into several.
+            ValueError: a word that this tokenizer splits.
         """
         spec = json.loads(self.to_json())
         vocab: dict[str, int] = spec["model"]["vocab"]
@@ -190,25 +187,27 @@ class Tokenizer:
             pieces = self._cut(word)
             if len(pieces) != 1:
                 raise ValueError(
-                    f"{word!r} is not one word to this tokenizer, which cuts it into {pieces}; give single words"
+                    f"{word!r} is not one word to this tokenizer, which splits it into {pieces}; give single words"
                 )
             vocab.setdefault(pieces[0], len(vocab))
         if len(vocab) == len(self):
             return self
         if self.kind == "bpe":
             spec["model"]["ignore_merges"] = (
-                True  # a whole word of the vocabulary is one piece, though no merges lead to it
+                True  # a whole word of the vocabulary is one token, even if merges cannot build it
             )
         return Tokenizer.from_json(json.dumps(spec, ensure_ascii=False))
 
     def lacking(self, texts: Iterable[str], count: int, min_frequency: int = 1) -> list[str]:
-        """The words of texts that `extended` could add, most frequent first: those that become UNK, and for kind "bpe"
-        all that begin behind a space and are no single piece; for kind "char" characters.
+        """The words of texts that `extended` could add, most frequent first.
+
+        For kind "bpe" these are words after a space that take several tokens; for kind "char" characters; else words
+        that become UNK.
 
         Args:
             texts: read once.
-            count: most words.
-            min_frequency: words seen less often are passed over.
+                count: maximum number of words.
+                min_frequency: less frequent words are skipped.
         """
         counts: Counter[str] = Counter()
         for word, times in Counter(chain.from_iterable(map(self._split, texts))).items():
@@ -220,7 +219,7 @@ class Tokenizer:
         return sorted(frequent, key=lambda word: (-counts[word], word))[:count]
 
     def _cut(self, text: str) -> list[str]:
-        """What `extended` would add for a text, in the form of the vocabulary."""
+        """What `extended` would add for a text, in the form of vocabulary entries."""
         text = self._backend.normalizer.normalize_str(text)
         if self.kind == "char":
             return list(text)
@@ -247,10 +246,10 @@ class Tokenizer:
         return [self.encode(text) for text in texts]
 
     def words(self, text: str) -> list[str]:
-        """The pieces of a text as they are written there, one for each id that `encode` gives.
+        """The tokens of a text as written there, one for each id of `encode`.
 
-        Kinds "word" and "word_punct" keep the case of the letters and the words that become UNK; the pieces of the
-        other kinds are those of `tokens`.
+        Kinds "word" and "word_punct" keep the case, and the words that become UNK; other kinds give the same as
+        `tokens`.
         """
         if self.kind not in ("word", "word_punct"):
             return self.tokens(self.encode(text))
@@ -258,21 +257,21 @@ class Tokenizer:
         return [word[start:end] for word, encoding in encodings for start, end in encoding.offsets]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Plain text of token ids (kinds "word", "word_punct": spaces between all pieces), without special tokens."""
+        """Plain text of token ids (kinds "word", "word_punct": spaces between all tokens), without special tokens."""
         pieces = [piece for i in ids if i > EOS and (piece := self._backend.id_to_token(int(i))) is not None]
         if self.kind in ("word", "word_punct"):
             return " ".join(pieces)
         return self._backend.decoder.decode(pieces).strip()
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """One readable label per id, for plots: words bare, inner pieces of a word as "·piece", spaces as "▁"."""
+        """One readable label per id, for plots: plain words, inner parts of a word as "·part", spaces as "▁"."""
         return [self._label(int(i)) for i in ids]
 
     def _label(self, i: int) -> str:
         if i <= EOS:
             return SPECIAL_NAMES[i]
         piece = self._backend.id_to_token(i)
-        if piece is None:  # of a model with a larger vocabulary
+        if piece is None:  # the model has a larger vocabulary
             return SPECIAL_NAMES[UNK]
         if self.kind != "bpe" or piece == _SPACE:
             return piece
@@ -290,23 +289,22 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, most: int = 1_000_000, name: str = "the text") -> "Tokenizer":
-        """The inverse of `to_json`. Takes only the words from the text: how text is cut into them is one of the ways of
-        `train`.
+        """The inverse of `to_json`. Uses only its words; the way of splitting must be one of the kinds of `train`.
 
         Args:
             text: what `to_json` gave.
-            most: entries that it may have.
-            name: what messages call the text.
+            most: maximum number of entries.
+            name: name of the text in messages.
 
         Raises:
-            ValueError: it is no JSON, not a tokenizer of this package, or has too many entries.
+            ValueError: it is not JSON, not a tokenizer of this package, or has too many entries.
         """
         try:
             spec = strict_json.loads(text, most)
             cleaning = _take_cleaning(spec)
             vocab, merges = dict(spec["model"]["vocab"]), list(spec["model"].get("merges") or [])
             found = _plan(spec)
-            # on such a merge the library may panic, which is no Exception
+            # on such a merge the library may panic, which is not an Exception
             odd_merge = next((pair for pair in merges if type(pair) is not list or not _is_merge(pair, vocab)), None)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise ValueError(f"{name} is not a tokenizer in JSON form: {error}") from error
@@ -342,7 +340,7 @@ class Tokenizer:
 def _assemble(
     kind: str, lowercase: bool, vocab: dict[str, int], merges: list[tuple[str, str]], whole_words: bool = False
 ) -> tokenizers.Tokenizer:
-    """A tokenizer of the library: the stages of a kind with given words; `whole_words`: see `extended`."""
+    """A tokenizer of the library: the stages of a kind with given words; for `whole_words` see `extended`."""
     steps = [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
     steps += [normalizers.Lowercase()] * lowercase + [normalizers.Replace("’", "'")] * (kind == "word_punct")
     unk = _SPECIALS[UNK]
@@ -364,14 +362,14 @@ def _assemble(
 
 
 def _steps(name: str) -> list[dict[str, Any]]:
-    """What `CLEANING[name]` is in a tokenizer's JSON."""
+    """The JSON form of `CLEANING[name]`."""
     return [
         {"type": "Replace", "pattern": {"Regex": pattern}, "content": content} for pattern, content in CLEANING[name]
     ]
 
 
 def _take_cleaning(spec: dict[str, Any]) -> list[str]:
-    """Takes the steps of some cleaning off the front of the normaliser of a tokenizer's JSON; their names."""
+    """Removes cleaning steps from the front of the normaliser in a tokenizer's JSON and returns their names."""
     steps, found = spec["normalizer"]["normalizers"], []
     for name in CLEANING:
         if steps[: len(CLEANING[name])] == _steps(name):
@@ -384,7 +382,7 @@ def _is_merge(parts: list[str], vocab: dict[str, int]) -> bool:
     return len(parts) == 2 and parts[0] in vocab and parts[1] in vocab and parts[0] + parts[1] in vocab
 
 
-@cache  # its pattern takes longer to prepare than a small vocabulary
+@cache  # its pattern takes longer to compile than a small vocabulary
 def _pieces() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Split(Regex(_PIECE), "removed", invert=True)
 
@@ -395,9 +393,7 @@ def _plan_of(kind: str, lowercase: bool, whole_words: bool) -> dict[str, Any]:
 
 
 def _plan(spec: dict[str, Any]) -> dict[str, Any]:
-    """The JSON of a tokenizer without its words, and without what is off: newer versions of the library list more of
-    that.
-    """
+    """The JSON of a tokenizer without its words and disabled options, which differ between library versions."""
 
     def on(value: Any) -> Any:
         if isinstance(value, dict):
@@ -414,7 +410,7 @@ def _check_unicode(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        of_bytes = 0xDC80 <= code <= 0xDCFF  # what Python makes of a byte that it cannot decode
+        of_bytes = 0xDC80 <= code <= 0xDCFF  # Python's surrogate for an undecodable byte
         what = (
             f"byte 0x{code - 0xDC00:02x}, so it is not UTF-8" if of_bytes else f"half a surrogate pair, \\u{code:04x}"
         )

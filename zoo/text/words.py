@@ -6,10 +6,10 @@ from collections.abc import Container
 
 from zoo.text.tokenizer import BOS, UNK, Tokenizer
 
-BLANK = "XXXXX"  # stands for the word that is left out, in the queries of every data set
+BLANK = "XXXXX"  # the missing word in the queries of every data set
 BLANK_ID = BOS  # its id in every vocabulary: no text of a reader begins with BOS
-_PIECE = re.compile(r"@?\w+(?:[-.'’]\w+|(?<=\d),\d+)*|--+|\.{2,}|``|''|\S")  # what stays whole: rabbit-hole, U.S, 1,000
-_APART = re.compile(r"(?<!\S)[.,;:!?](?!\S)")  # tokenised text has such marks
+_PIECE = re.compile(r"@?\w+(?:[-.'’]\w+|(?<=\d),\d+)*|--+|\.{2,}|``|''|\S")  # kept whole: rabbit-hole, U.S, 1,000
+_APART = re.compile(r"(?<!\S)[.,;:!?](?!\S)")  # only in tokenised text
 _ATTACHED = re.compile(r"\w(?:[,;:!?]|n['’]t|['’](?:s|ll|re|ve|d|m))(?!\S)")  # and none of these
 _CONTRACTION = re.compile(r"(?i)(?=n['’]t$|['’](?:s|ll|re|ve|d|m)$)")
 _PENN = {'"': ("``", "''"), "“": ("``", "``"), "”": ("''", "''"), "‘": ("`", "`"), "’": ("'", "'")}  # opening, other
@@ -22,16 +22,16 @@ def word_id(word: str, tokenizer: Tokenizer) -> int:
 
 
 def split_words(text: str, tokenizer: Tokenizer, keep: Container[str] = ()) -> list[str]:
-    """Words of a text as they are in the training text of a model, raw text or tokenised text alike.
+    """Words of a raw or tokenised text, in the form of a model's training text.
 
-    For a tokenizer of kind "word" (its training text was tokenised before): what stands between spaces and is in the
-    vocabulary is a word; anything else is cut at its punctuation marks and contractions, with quotation marks as in the
-    Penn Treebank if the vocabulary has those. A text that is tokenised already, so has its marks apart, is not cut.
+    For a tokenizer of kind "word" (tokenised training text): a string between spaces that is in the vocabulary is a
+    word; any other is split at its punctuation marks and contractions, with quotation marks as in the Penn Treebank if
+    the vocabulary has those. A text that is already tokenised is not split.
 
     Args:
         text: a document or a query.
         tokenizer: of kind "word" or "word_punct".
-        keep: further words that are not cut.
+        keep: additional words that are not split.
     """
     if tokenizer.kind != "word":
         return tokenizer.words(text)

@@ -1,1 +1,1 @@
-"""What every room of the house uses; imports nothing of ours."""
+"""Utilities that every other folder may use; imports nothing else of this package."""

@@ -1,4 +1,4 @@
-"""One setting of the C library that a training or decoding process wants."""
+"""A setting of the C library for training and decoding processes."""
 
 import ctypes
 import sys
@@ -9,9 +9,9 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 def keep_freed_memory() -> None:
     """Tells glibc's malloc to keep freed memory for the next tensor instead of returning it to the system.
 
-    Every step allocates and frees the same large tensors. Handed back each time, their pages have to be mapped and
-    zeroed anew, which costs several percent of a small model's time. Only for processes of our own (the command line,
-    benchmarks): the peak stays the same, but memory is given back only at exit. Does nothing where there is no glibc.
+    Every step allocates and frees the same large tensors. If their pages go back to the system, they must be mapped and
+    zeroed again each time, which costs several percent of a small model's time. Only for processes of our own (command
+    line, benchmarks): the peak stays the same, but memory is returned only at exit. Does nothing without glibc.
     """
     if not sys.platform.startswith("linux"):
         return

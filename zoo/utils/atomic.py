@@ -1,8 +1,7 @@
-"""Files and folders that appear whole or not at all; the one place where something is written beside its name and
-renamed.
+"""Atomic files and folders; the only place where something is written next to its target and renamed.
 
-What is replaced is never lost by accident: links are followed and stay, and of a folder only the files that the caller
-names go.
+Nothing is replaced by accident: links are followed and kept, and in a folder only the files that the caller names are
+removed.
 """
 
 import ctypes
@@ -21,14 +20,13 @@ from typing import BinaryIO
 
 @contextmanager
 def new_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
-    """A file to write into, which gets its name when all is on the disk; until then, and after a failure, the old one
-    is there.
+    """Context: a file to write into, which replaces `path` once it is on the disk; on failure the old file stays.
 
-    A link stays, and the file it leads to is replaced. What is no regular file (a pipe, /dev/stdout) is written to as
-    it is.
+    A link is kept, and its target is replaced. Anything but a regular file (a pipe, /dev/stdout) is written to
+    directly.
 
     Args:
-        path: The file; its folder is created.
+        path: The file; its folder is created if necessary.
 
     Raises:
         OSError: It cannot be written; names `path`.
@@ -53,43 +51,42 @@ def new_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Writes UTF-8 text as `new_file` does."""
+    """Writes UTF-8 text with `new_file`."""
     with new_file(path) as file:
         file.write(text.encode())
 
 
 def target_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collection[str]]) -> tuple[Path, list[str]]:
-    """Looks at a folder that is to be written.
+    """Checks a folder that will be written.
 
     Args:
-        folder: New, empty, or with content that may be replaced; a link is followed.
-        disposable: Gives the names of the files that new ones replace. All others stay in the folder.
+            folder: New, empty, or with replaceable content; a link is followed.
+            disposable: Returns the names of the files that new ones replace. All others stay in the folder.
 
     Returns:
-        The folder without links, and the names to be replaced.
+        The folder without links, and the names to replace.
 
     Raises:
-        ValueError: There is something else, or `disposable` refuses the content.
+        ValueError: It is not a folder, or `disposable` rejects the content.
     """
     found = _followed(folder)
     if not os.path.lexists(found):
         return found, []
     if not found.is_dir() or found.is_symlink():
-        raise ValueError(f"{folder} exists and is no folder; give a new or an empty folder")
+        raise ValueError(f"{folder} exists and is not a folder; give a new or an empty folder")
     there = set(os.listdir(found))
     return found, sorted(there & set(disposable(found))) if there else []
 
 
 @contextmanager
 def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collection[str]]) -> Iterator[Path]:
-    """A folder to write into, which gets its name when all is on the disk; until then, and after a failure, the old one
-    is there.
+    """Context: a folder to write into, which replaces `folder` once it is on the disk; on failure the old one stays.
 
     A process that is killed may leave a hidden folder next to it, which nothing reads.
 
     Args:
-        folder: Where to; see `target_folder`.
-        disposable: See there; asked again before anything is replaced.
+            folder: The target; see `target_folder`.
+            disposable: See there; called again before anything is replaced.
 
     Raises:
         ValueError: See `target_folder`.
@@ -102,7 +99,7 @@ def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collectio
         new.mkdir()
         try:
             yield new
-            mode = new.stat().st_mode & 0o666  # as the user's umask has it; some libraries write private files
+            mode = new.stat().st_mode & 0o666  # by the user's umask; some libraries write private files
             for file in new.iterdir():
                 file.chmod(mode)
                 with open(file, "rb+") as opened:
@@ -121,7 +118,7 @@ def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collectio
 
 @contextmanager
 def _naming(given: str | os.PathLike, hidden: Path) -> Iterator[None]:
-    """Lets errors of the system name what the user gave, instead of nothing or of the hidden place."""
+    """Context: makes system errors name the user's path, instead of none or the hidden one."""
     try:
         yield
     except OSError as error:
@@ -132,11 +129,10 @@ def _naming(given: str | os.PathLike, hidden: Path) -> Iterator[None]:
 
 
 def _put_in_place(new: Path, folder: Path, known: list[str]) -> None:
-    """Gives a finished folder its name. Of one that has the name already the known files go, and whatever else came
-    meanwhile stays.
+    """Gives a finished folder its name. An existing folder loses its known files; anything added meanwhile stays.
 
-    On Linux the two change names in one step. Elsewhere a process that is killed between two steps leaves the old one
-    next to its place.
+    On Linux the two are exchanged in one step. Elsewhere a process killed between two steps leaves the old folder next
+    to its place.
     """
     if not folder.exists():
         os.replace(new, folder)
@@ -154,7 +150,7 @@ def _put_in_place(new: Path, folder: Path, known: list[str]) -> None:
 
 
 def _exchanged(a: Path, b: Path) -> bool:
-    """Whether the system could make two folders change their names."""
+    """Whether the system could exchange the names of two folders."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return rename is not None and rename(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0
@@ -166,14 +162,12 @@ def _followed(path: str | os.PathLike) -> Path:
 
 
 def _beside(path: Path) -> Path:
-    """A hidden name in the same folder that nobody has; short, as a long one may be the longest that the system
-    allows.
-    """
+    """An unused hidden name in the same folder; short, because a long name may already have the maximum length."""
     return path.with_name(f".{path.stem[:30]}{path.suffix[:10]}-{secrets.token_hex(4)}")
 
 
 def remove_leftovers(folder: Path, suffix: str) -> None:
-    """Removes what killed processes left unfinished beside the files of a folder that end in `suffix`.
+    """Removes unfinished files of killed processes, in the folder of files that end in `suffix`.
 
     No living process may be writing such files there: the caller holds a lock.
     """
@@ -183,7 +177,7 @@ def remove_leftovers(folder: Path, suffix: str) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Makes new names in a folder outlast a power cut, where the system can."""
+    """Makes new names in a folder survive a power failure, where the system can."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

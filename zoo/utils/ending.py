@@ -1,4 +1,4 @@
-"""How a command ends by a signal: after it has cleaned up, with one line and the exit code that shells expect."""
+"""How a command ends on a signal: after cleaning up, with one line and the exit code that shells expect."""
 
 import signal
 import sys
@@ -12,9 +12,7 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 
 @contextmanager
 def cleaning_up() -> Iterator[None]:
-    """Makes SIGTERM and SIGHUP end this process as Ctrl-C does: what is half-written goes, and the exit code is 128 +
-    number.
-    """
+    """Makes SIGTERM and SIGHUP end this process like Ctrl-C: removes unfinished files and exits with 128 + number."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -40,5 +38,5 @@ def cleaning_up() -> Iterator[None]:
 
 
 def say_stopped(number: int) -> None:
-    """Says on standard error which signal ended the command."""
+    """Reports on standard error which signal ended the command."""
     print(f"zoo: stopped by {signal.Signals(number).name}", file=sys.stderr, flush=True)

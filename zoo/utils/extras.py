@@ -1,8 +1,8 @@
-"""Parts of the package that are installed only where somebody wants them; what lacks one says so in one line."""
+"""Optional parts of the package; a missing one is reported in one line."""
 
 import importlib.util
 
-EXTRAS = {  # extra of pyproject.toml -> what is imported of it
+EXTRAS = {  # extra of pyproject.toml -> its imported packages
     "plots": ("matplotlib",),
     "scores": ("sacrebleu", "sacremoses"),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
@@ -13,16 +13,16 @@ EXTRAS = {  # extra of pyproject.toml -> what is imported of it
 
 
 def missing(extra: str) -> list[str]:
-    """The packages of an extra that cannot be imported; imports none of them."""
+    """The packages of an extra that cannot be imported, without importing them."""
     return [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
 
 
 def require(extra: str, what: str) -> None:
-    """Refuses what cannot work without an extra, before any work is done.
+    """Raises early if an extra is missing.
 
     Args:
         extra: A key of EXTRAS.
-        what: What needs it, as the message begins.
+        what: What needs it: the beginning of the message.
 
     Raises:
         ValueError: One of its packages is missing; the message says how to install it.

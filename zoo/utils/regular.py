@@ -1,4 +1,4 @@
-"""Files that a user names, looked at before they are opened."""
+"""Checks of a user's files before they are opened."""
 
 import os
 import stat
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 def check_regular(path: str | os.PathLike) -> None:
-    """Refuses what is no file that can be read more than once: a folder, or a pipe, which would be waited for.
+    """Raises unless the path can be read more than once: not a folder, nor a pipe, which would block.
 
     Raises:
-        ValueError: it is such a thing.
-        FileNotFoundError: there is nothing.
+            ValueError: it is a folder or not a regular file.
+            FileNotFoundError: it does not exist.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError(f"{path} is {'a folder' if Path(path).is_dir() else 'no regular file'}; give a file")
+        raise ValueError(f"{path} is {'a folder' if Path(path).is_dir() else 'not a regular file'}; give a file")

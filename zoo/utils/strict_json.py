@@ -1,13 +1,11 @@
-"""JSON of strangers: read without what Python's reader allows beyond the standard, and without what only costs
-memory.
-"""
+"""Untrusted JSON: read without Python's extensions of the standard, and with bounded memory."""
 
 import json
 import math
 import re
 from typing import Any
 
-BYTES, BYTES_AN_ITEM = 2**16, 256  # a generous file: this, and this much for each item that it may list
+BYTES, BYTES_AN_ITEM = 2**16, 256  # generous file size: a base, and an amount per item
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -16,8 +14,8 @@ def loads(text: str, items: int) -> Any:
 
     Args:
         text: the text.
-        items: how many entries (words, labels) the file may list; one that is much too long for them is not even
-            parsed, because it would take some thirty times its size in memory.
+            items: maximum number of entries (words, labels); a text much too long for them is not parsed, because that
+                would take about thirty times its size in memory.
 
     Raises:
         ValueError: not JSON, NaN or an infinite number, a key that occurs twice, half a surrogate pair, nested too

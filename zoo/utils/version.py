@@ -1,3 +1,3 @@
-"""The version, which saved files name. pyproject.toml reads it from here."""
+"""The version, also recorded in saved files. pyproject.toml reads it from here."""
 
 __version__ = "0.1.0"

@@ -1,8 +1,8 @@
 """Image encoders: a convolutional network for classification, cut at a named layer.
 
 `efficientnet_lite0` and `mobilenet_v2_tf` are built here, without torchvision, and read weight files in which batch
-normalisation is folded into the convolutions (so there is none). Every other name is one of torchvision's
-classification models; its batch normalisation layers keep the statistics of the pretraining.
+normalisation is folded into the convolutions. Every other name is one of torchvision's classification models; its batch
+normalisation layers keep the statistics of the pretraining.
 
 Shapes: B images, S pixels of a side, D channels of the features.
 """
@@ -19,9 +19,7 @@ from torch.nn.functional import pad
 
 
 class Network(NamedTuple):
-    """A network built here: its stages (expansion, channels, kernel, stride, repeats), its layers, and the input it was
-    trained on.
-    """
+    """A network built here: its stages (expansion, channels, kernel, stride, repeats), layers and training input."""
 
     stages: tuple[tuple[int, int, int, int, int], ...]
     mean: float
@@ -30,7 +28,7 @@ class Network(NamedTuple):
 
 
 def _of_torchvision(name: str) -> str:
-    """The name of a tensor of torchvision's MobileNetV2, with folded normalisation, as that of the same tensor here."""
+    """Our name for a tensor of torchvision's MobileNetV2 with folded normalisation."""
     _, block, *rest = name.split(".")
     kind = rest[-1]
     if block in ("0", "18"):
@@ -89,7 +87,7 @@ class _SameConv(nn.Conv2d):
 
 
 class _InvertedResidual(nn.Module):
-    """Expand, convolve each channel for itself, project; added to the input where the shapes agree."""
+    """Expand, depthwise convolution, project; with a residual connection if the shapes agree."""
 
     def __init__(self, inputs: int, outputs: int, expansion: int, kernel: int, stride: int):
         super().__init__()
@@ -107,7 +105,7 @@ class _InvertedResidual(nn.Module):
 
 
 class _MobileNetwork(nn.Module):
-    """A stack of inverted residual blocks, cut behind a layer: "blocks.0" ... "blocks.6" or "conv_head"."""
+    """A stack of inverted residual blocks, cut after a layer: "blocks.0" ... "blocks.6" or "conv_head"."""
 
     def __init__(self, stages: tuple[tuple[int, int, int, int, int], ...], layer: str):
         super().__init__()
@@ -130,7 +128,7 @@ class _MobileNetwork(nn.Module):
 
 
 class _FrozenBatchNorm(nn.BatchNorm2d):
-    """Batch normalisation with the statistics of the pretraining, in training too; weight and bias are trained."""
+    """Batch normalisation that keeps the statistics of the pretraining in training; weight and bias are trained."""
 
     def train(self, mode: bool = True) -> "_FrozenBatchNorm":
         return super().train(False)
@@ -145,7 +143,7 @@ def make_backbone(name: str, layer: str) -> nn.Module:
             or "layer4".
 
     Raises:
-        ValueError: there is no such network or layer.
+        ValueError: no such network or layer.
     """
     if name in NETWORKS:
         return _MobileNetwork(NETWORKS[name].stages, layer).to(memory_format=torch.channels_last)
@@ -180,7 +178,7 @@ class _Cut(nn.Module):
 
 
 def statistics(name: str) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-    """Mean and standard deviation, of RGB in [0, 1], with which the input of a backbone is normalised."""
+    """Mean and standard deviation that normalise a backbone's input, RGB in [0, 1]."""
     if name not in NETWORKS:
         return IMAGENET
     mean, std = NETWORKS[name].mean, NETWORKS[name].std
@@ -188,7 +186,7 @@ def statistics(name: str) -> tuple[tuple[float, float, float], tuple[float, floa
 
 
 def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) -> None:
-    """Puts pretrained weights into a backbone.
+    """Loads pretrained weights into a backbone.
 
     Args:
         backbone: from `make_backbone`.
@@ -210,19 +208,19 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
         except KeyError as error:
             known = ", ".join(models.get_model_weights(name).__members__)
             raise ValueError(f"torchvision has no weights {str(weights)!r} for {name}; it has: {known}") from error
-        tensors = models.get_model(name, weights=found).state_dict()  # which knows about older names of tensors
+        tensors = models.get_model(name, weights=found).state_dict()  # handles older tensor names
     if name in NETWORKS:
         tensors = {NETWORKS[name].rename(key): t for key, t in tensors.items() if not key.startswith("classifier")}
     else:
         tensors = {f"network.{key}": t for key, t in tensors.items()}
     state: dict[str, Any] = backbone.state_dict()
     for key, have in state.items():
-        if key.endswith("num_batches_tracked"):  # torch itself does without it
+        if key.endswith("num_batches_tracked"):  # not needed by torch
             tensors.setdefault(key, have)
         if key not in tensors or tensors[key].shape != have.shape:
             found = f"shape {tuple(tensors[key].shape)}" if key in tensors else "nothing"
             raise ValueError(
-                f"{weights} does not fit {name}: expected {key} of shape {tuple(have.shape)}, found {found}"
+                f"{weights} does not match {name}: expected {key} of shape {tuple(have.shape)}, found {found}"
             )
     backbone.load_state_dict(
         {key: tensors[key].float() if tensors[key].is_floating_point() else tensors[key] for key in state}
@@ -230,7 +228,7 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
 
 
 def _torchvision() -> Any:
-    """torchvision.models, imported late: it takes a second, and the bundled weights do without it."""
+    """torchvision.models, imported late: it takes a second, and the bundled weights do not need it."""
     try:
         from torchvision import models
     except (ImportError, RuntimeError) as error:  # RuntimeError: built for another torch

@@ -1,4 +1,4 @@
-"""Pictures: opened whatever their format, and brought to the pixels a model wants."""
+"""Images: opened in any format, and transformed to a model's input pixels."""
 
 import io
 import json
@@ -17,49 +17,48 @@ from PIL.Image import Resampling
 
 from zoo.utils import strict_json
 
-if TYPE_CHECKING:  # the processes of `zoo serve` that decode images do not load torch
+if TYPE_CHECKING:  # image decoders of `zoo serve` do not load torch
     from torch import Tensor
 
 MAX_PIXELS = 64_000_000  # width times height of the largest image that is decoded: 256 MB in memory
-MAX_SCANS = 100  # passes over the pixels of a JPEG; cameras write 1, programs that write progressive files about 10
+MAX_SCANS = 100  # passes over the pixels of a JPEG; cameras write 1, progressive files have about 10
 
-# Pixel formats only: others make Pillow start a program (EPS), or have another size than their header says (ICO).
+# Pixel formats only: for others Pillow starts a program (EPS), or the size differs from the header (ICO).
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "MPO", "PPM", "JPEG2000", "AVIF")
 _RESIZES = ("squash", "crop")
-_DETAIL = 1280  # pixels a side that a large JPEG keeps at least when it is decoded for a small square
-# How long a pixel takes, at most and about, compared with one of a plain JPEG, 20 ns.
+_DETAIL = 1280  # minimum side in pixels of a large JPEG that is decoded at reduced size
+# Approximate maximum time per pixel, relative to a plain JPEG (20 ns).
 _FAST, _SLOWNESS_OF_OTHERS, _SLOWNESS_OF_PLAIN_TEXT = ("BMP", "GIF"), 3, 60
-_FREE_SCANS = 10  # of a progressive JPEG, which take about as long as a plain one
-# Of a JPEG: a marker with content. 0xFF also stands before 0 (a byte of the pixels), before itself, and in markers
-# without content.
+_FREE_SCANS = 10  # scans of a progressive JPEG that take about as long as a plain one
+# Of a JPEG: a marker with content. 0xFF also precedes 0 (a byte of the pixels), itself, and markers without content.
 _JPEG_MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])", re.DOTALL)
 _END_OF_IMAGE, _START_OF_SCAN = 0xD9, 0xDA
 
 
 class ImageError(ValueError):
-    """An image that cannot be used; the message is one line that names it and says what is wrong."""
+    """An image that cannot be used; the message is one line with its name and the problem."""
 
 
 def open_image(
     source: str | os.PathLike | bytes | PIL.Image.Image, name: str | None = None, side: int | None = None
 ) -> PIL.Image.Image:
-    """An upright RGB image from what a user has.
+    """An upright RGB image from a user's input.
 
-    The EXIF orientation is applied, of an animation the first frame is taken, transparent parts become white, 16 bits
+    The EXIF orientation is applied, the first frame of an animation is used, transparent parts become white, 16 bits
     are scaled to 8. The limits `MAX_PIXELS` and `MAX_SCANS` are checked before any pixel is decoded.
 
     Args:
-        source: a path, the bytes of a file, or a PIL image, which is left as it is.
-        name: what messages call it; else the path, if there is one.
-        side: pixels a side that the image is wanted for. A large JPEG is then decoded at 1/2, 1/4 or 1/8 of its size,
-            which saves time and memory: never below four times these pixels, nor below 1,280.
+            source: a path, the bytes of a file, or a PIL image, which is not modified.
+            name: name in messages; by default the path, if there is one.
+            side: side in pixels that the image is needed for. A large JPEG is then decoded at 1/2, 1/4 or 1/8 of its
+                size, which saves time and memory: never below four times this side, nor below 1,280.
 
     Returns:
-        a new image of mode RGB that carries no metadata.
+        a new image of mode RGB without metadata.
 
     Raises:
-        ImageError: there is no such file, it is no image or a damaged one, or it has too many pixels.
-        TypeError: `source` is something else.
+        ImageError: no such file, not an image, a damaged image, or too many pixels.
+        TypeError: `source` is of another type.
     """
     if isinstance(source, PIL.Image.Image):
         return _decoded(source, name or "the image")
@@ -77,11 +76,11 @@ def open_image(
 
 
 def decoding_work(content: bytes, name: str) -> int:
-    """About how many pixels of a plain JPEG take as long to decode as this image, told from its header.
+    """Decoding cost of an image, estimated from its header, in pixels of a plain JPEG.
 
     Args:
-        content: of an image file.
-        name: what messages call it.
+            content: content of an image file.
+            name: name in messages.
 
     Raises:
         ImageError: see `open_image`.
@@ -99,29 +98,29 @@ def decoding_work(content: bytes, name: str) -> int:
 
 
 def open_file(path: str | os.PathLike, name: str) -> BinaryIO:
-    """An image file, opened to be read.
+    """Opens an image file for reading.
 
     Raises:
-        ImageError: there is no such file, or it cannot be read.
+        ImageError: no such file, or it cannot be read.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
-            raise ImageError(f"{name}: {'a folder' if os.path.isdir(path) else 'no regular file'}; give an image file")
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would block
+            raise ImageError(f"{name}: {'a folder' if os.path.isdir(path) else 'not a regular file'}; give an image")
         return open(path, "rb")
     except ImageError:
         raise
     except FileNotFoundError as error:
-        raise ImageError(f"{name}: there is no such file") from error
+        raise ImageError(f"{name}: no such file") from error
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise ImageError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
 
 
 def check_header(file: BinaryIO, name: str) -> None:
-    """Refuses what is no image, or has too many pixels, without decoding any; damage further on is not noticed.
+    """Checks that a file is an image without too many pixels, without decoding it; later damage is not detected.
 
     Args:
         file: an image file.
-        name: what messages call it.
+        name: name in messages.
 
     Raises:
         ImageError: see `open_image`.
@@ -135,14 +134,14 @@ def _opened(file: BinaryIO, name: str) -> PIL.Image.Image:
     PIL.Image.init()
     formats = [kind for kind in _FORMATS if kind in PIL.Image.OPEN]
     try:
-        with warnings.catch_warnings():  # about what is an error here, or does not concern the pixels
+        with warnings.catch_warnings():  # they are errors here, or do not concern the pixels
             warnings.simplefilter("ignore")
             image = PIL.Image.open(file, formats=formats)
     except PIL.UnidentifiedImageError as error:
         raise ImageError(f"{name}: not an image in a known format; give one of {', '.join(formats)}") from error
     except PIL.Image.DecompressionBombError as error:
         raise _too_large(name, "") from error
-    except Exception as error:  # decoders of a third party: on damaged files they raise anything
+    except Exception as error:  # third-party decoders may raise anything on damaged files
         raise _damaged(name, error) from error
     _check_size(image, name)
     if image.format in ("JPEG", "MPO") and (scans := _scans(file)) > MAX_SCANS:
@@ -153,7 +152,7 @@ def _opened(file: BinaryIO, name: str) -> PIL.Image.Image:
 
 
 def _scans(file: BinaryIO) -> int:
-    """How often a JPEG has the decoder go over all pixels; a small file may ask for thousands of times."""
+    """Number of passes that a JPEG makes over all pixels; a small file may ask for thousands."""
     position = file.tell()
     file.seek(0)
     content = file.read()
@@ -177,7 +176,7 @@ def _decoded(image: PIL.Image.Image, name: str) -> PIL.Image.Image:
             image = _rgb(_upright(image))
     except Exception as error:  # as above
         raise _damaged(name, error) from error
-    image.info = {}  # so that nobody turns it once more
+    image.info = {}  # so that it is not rotated again
     return image
 
 
@@ -195,7 +194,7 @@ def _too_large(name: str, size: str) -> ImageError:
 
 def _damaged(name: str, error: Exception) -> ImageError:
     if isinstance(error, MemoryError):
-        return ImageError(f"{name}: takes more memory to decode than there is; make the image smaller")
+        return ImageError(f"{name}: decoding needs more memory than available; make the image smaller")
     reason = " ".join(str(error).split()) or type(error).__name__
     return ImageError(f"{name}: the image is damaged and cannot be decoded ({reason}); replace the file")
 
@@ -208,7 +207,7 @@ def _upright(image: PIL.Image.Image) -> PIL.Image.Image:
 
 
 def _rgb(image: PIL.Image.Image) -> PIL.Image.Image:
-    if image.mode[0] in "IF":  # 16 bits, 32 bits and floating point: Pillow would cut them off at 255
+    if image.mode[0] in "IF":  # 16 bits, 32 bits and floating point: Pillow would clip them at 255
         return _grey(image).convert("RGB")
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -219,10 +218,10 @@ def _rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
 
 def _grey(image: PIL.Image.Image) -> PIL.Image.Image:
-    """8 bits from 16 or from numbers without a stated range, of which the values tell whether it is 1, 8 or 16 bits."""
+    """8 bits from 16 or from numbers without a stated range, which is inferred from the values: 1, 8 or 16 bits."""
     values = np.nan_to_num(
         np.array(image, dtype=np.float32), copy=False
-    )  # 4 bytes a pixel, so all that follows is in place
+    )  # 4 bytes per pixel, so everything below is in place
     if image.mode.startswith("I;16"):
         white = 65_535.0
     else:
@@ -236,14 +235,14 @@ def _grey(image: PIL.Image.Image) -> PIL.Image.Image:
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """How an image becomes the input of a model; saved beside the weights.
+    """The transform from an image to a model's input; saved next to the weights.
 
     Attributes:
-        size: pixels of a side of the square.
-        resize: "squash": the whole frame, whatever its shape; "crop": the shorter side becomes `size`, and the middle
-            of the other one is kept.
-        mean: subtracted from red, green and blue, which are in [0, 1].
-        std: what they are then divided by.
+            size: side of the square in pixels.
+            resize: "squash": the whole frame, whatever its shape; "crop": the shorter side becomes `size`, and the
+                centre of the longer one is kept.
+            mean: subtracted from red, green and blue, which are in [0, 1].
+            std: divisor after that.
     """
 
     size: int = 224
@@ -259,9 +258,7 @@ class ImageTransform:
         for name, positive in (("mean", False), ("std", True)):
             values = getattr(self, name)
             numbers = isinstance(values, (tuple, list)) and all(type(value) in (int, float) for value in values)
-            low = (
-                1e-4 if positive else -1e4
-            )  # smaller ones would leave the range of the numbers that a network works with
+            low = 1e-4 if positive else -1e4  # smaller ones would exceed the numeric range of a network
             if not numbers or len(values) != 3 or not all(low <= x <= 1e4 for x in values):
                 kind = "positive numbers" if positive else "numbers"
                 limits = f"(allowed: {low:g} to {1e4:g})"
@@ -271,10 +268,10 @@ class ImageTransform:
             object.__setattr__(self, name, tuple(map(float, values)))
 
     def pixels(self, image: PIL.Image.Image) -> "Tensor":
-        """The image at the size of the model; one that has this size already is untouched.
+        """The image at the model's size; one of this size is unchanged.
 
         Args:
-            image: best from `open_image`.
+            image: preferably from `open_image`.
 
         Returns:
             (3, size, size) uint8.
@@ -284,16 +281,16 @@ class ImageTransform:
         return torch.from_numpy(np.asarray(self.resized(image)).transpose(2, 0, 1).copy())
 
     def resized(self, image: PIL.Image.Image) -> PIL.Image.Image:
-        """The same as an image."""
+        """The same as a PIL image."""
         if image.mode != "RGB":
             image = open_image(image)
         if image.size == (self.size, self.size):
             return image
-        # The part that is kept is cut out first: a long strip as high as the square would not fit into memory.
+        # Crop first: a long strip resized to the height of the square would not fit into memory.
         return self.framed(image).resize((self.size, self.size), Resampling.BICUBIC)
 
     def framed(self, image: PIL.Image.Image) -> PIL.Image.Image:
-        """The part of an image that the model is given, in its own size and shape."""
+        """The part of an image that the model sees, in its own size and shape."""
         if self.resize == "squash":
             return image
         width, height = image.size
@@ -302,7 +299,7 @@ class ImageTransform:
         return image.crop((left, top, left + side, top + side))
 
     def normalize(self, pixels: "Tensor") -> "Tensor":
-        """What the encoder is given.
+        """The encoder's input.
 
         Args:
             pixels: (B, 3, S, S) uint8.
@@ -323,7 +320,7 @@ class ImageTransform:
         """The inverse of `to_json`.
 
         Raises:
-            ValueError: the text is no JSON object, or one with other keys, or a value is not allowed.
+            ValueError: the text is not a JSON object, has other keys, or a value is not allowed.
         """
         try:
             values = strict_json.loads(text, 0)

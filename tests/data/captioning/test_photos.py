@@ -289,7 +289,7 @@ def test_mistakes_in_the_table(root):
     with pytest.raises(FileNotFoundError, match="folder: there is no folder .*elsewhere"):
         ImageCaptions("elsewhere", "captions.tsv").prepare_data()
     (root / "empty").mkdir()
-    with pytest.raises(ValueError, match="empty holds no image"):
+    with pytest.raises(ValueError, match="empty has no image"):
         ImageCaptions("empty", "captions.tsv").prepare_data()
 
 
@@ -467,7 +467,7 @@ def test_processes_share_every_epoch(root):
     for _ in range(2):
         for whole, *shares in zip(one, *two, strict=True):
             assert sorted(_images(whole)) == sorted(image for share in shares for image in _images(share))
-    with pytest.raises(ValueError, match="cannot share 24 training images out to 25 processes"):
+    with pytest.raises(ValueError, match="cannot shard 24 training images over 25 processes"):
         CaptionStream(arrays, 2, world_size=25)
     val = data._arrays("val")
     loaders = [SortedLoader(val, 2, None, rank, 3) for rank in range(3)]

@@ -149,7 +149,7 @@ def test_evaluation_gives_every_text_once(world_size):
     assert len({len(list(loader)) for loader in loaders}) == 1
     assert sorted(sum(map(_contents, loaders), [])) == _expected(data, "test")
     assert list(SortedLoader(data._test, 8, None, 40, 41)) == [None]  # 40 documents
-    with pytest.raises(ValueError, match="cannot share 203 training texts out to 204 processes"):
+    with pytest.raises(ValueError, match="cannot shard 203 training texts over 204 processes"):
         BatchStream(_ready(Invented(structure="text"))._train, 8, world_size=204)
 
 
@@ -196,7 +196,7 @@ def test_empty_texts(tmp_path, structure):
     assert [batch.labels.tolist() for batch in batches] == [[1, 0], [0, 1]]
     dropped = _arrays(tmp_path, examples, structure, keep_empty=False)
     assert (len(dropped), dropped.empty) == (2, 2)
-    with pytest.raises(ValueError, match="made-up text: there is no text with words in it"):
+    with pytest.raises(ValueError, match="made-up text: it has no text with words"):
         _arrays(tmp_path, examples[1:3], structure, keep_empty=False)
 
 

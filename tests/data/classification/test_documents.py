@@ -215,7 +215,7 @@ def test_files_without_an_archive(tmp_path, monkeypatch):
         f"Reuters: no file reuters_modapte.jsonl (or .gz, .xz) in {tmp_path}/reuters, {tmp_path}/text/reuters"
         in message
     )
-    assert "holds it. It is made from https://archive.ics.uci.edu/" in message and "\n" not in message
+    assert "with it. It is made from https://archive.ics.uci.edu/" in message and "\n" not in message
 
     def no_network(remote, path):
         raise ConnectionError(f"cannot download {remote.url}: no network")
@@ -333,14 +333,14 @@ def test_bad_tables(tmp_path):
         labeled_fakes.write(tmp_path / "c.tsv", text)
         _fails(ValueError, "c.tsv is empty", tmp_path / "c.tsv")
     _table(tmp_path / "d.tsv", [(" ", "yes")] * 30)
-    _fails(ValueError, "d.tsv: there is no text with words in it", tmp_path / "d.tsv", train)
+    _fails(ValueError, "d.tsv: it has no text with words", tmp_path / "d.tsv", train)
     _table(tmp_path / "e.tsv", [("same text", "yes")] * 30)
     _fails(ValueError, "e.tsv, val_fraction 0.1 of it: it has no text", tmp_path / "e.tsv", split_seed=1)
     _table(tmp_path / "f.tsv", [*ROWS, ("text", "maybe")])
     _fails(
         ValueError, "f.tsv: label 'maybe' is not in the training text, which has 'no', 'yes'", train, tmp_path / "f.tsv"
     )
-    _fails(ValueError, "f.tsv: label 'maybe' is none of", train, None, tmp_path / "f.tsv")
+    _fails(ValueError, "f.tsv: label 'maybe' is not in", train, None, tmp_path / "f.tsv")
 
 
 def test_bad_json_lines(tmp_path):

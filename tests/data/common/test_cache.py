@@ -168,10 +168,10 @@ def test_a_full_disk_names_the_file_and_leaves_nothing(tmp_path):
 def test_what_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    for name, what in (("pipe", "no regular file"), ("folder", "a folder")):
+    for name, what in (("pipe", "not a regular file"), ("folder", "a folder")):
         with pytest.raises(ValueError, match=f"{name} is {what}; give a file"):
             list(read_lines(tmp_path / name))
-    with pytest.raises(ValueError, match="pipe is no regular file; give a file"):
+    with pytest.raises(ValueError, match="pipe is not a regular file; give a file"):
         LabeledText("pipe", root=str(tmp_path)).prepare_data()
 
 

@@ -139,7 +139,7 @@ def test_little_padding(arrays):
 
 
 def test_more_processes_than_pairs(arrays):
-    with pytest.raises(ValueError, match="cannot share 1003 training pairs out to 1004 processes"):
+    with pytest.raises(ValueError, match="cannot shard 1003 training pairs over 1004 processes"):
         BatchStream(arrays, 16, world_size=1004)
 
 

@@ -196,7 +196,7 @@ class COCO(_Karpathy):
         if not found:
             raise FileNotFoundError(
                 f"{type(self).__name__}: there is no folder train2014 or val2014 next to {captions}, nor in images "
-                "beside it"
+                "next to it"
             )
         return found
 
