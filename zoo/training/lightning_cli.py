@@ -2,10 +2,6 @@
 
 import importlib
 import os
-import re
-import shlex
-import signal
-import subprocess
 import sys
 import warnings
 from argparse import ArgumentError
@@ -15,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
-import yaml
 from filelock import FileLock, Timeout
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
@@ -39,23 +33,28 @@ from zoo.training import precision
 from zoo.training.checkpoints import (
     AtomicCheckpointIO,
     ExactCheckpoints,
-    NotWrittenError,
     StopAtNaN,
     is_fast_dev_run,
-    is_full,
     read_checkpoint,
 )
+from zoo.training.checks import (
+    TRAINING,
+    check_model,
+    check_recipe,
+    check_trainer,
+    check_training,
+    given_options,
+    given_values,
+)
+from zoo.training.endings import children, explained, first_line, is_of_lost_process, restoring, say_stopped
 from zoo.training.signals import ending_by_signal
 from zoo.utils.atomic import remove_leftovers, write_text
-from zoo.utils.regular import check_regular
 
-TRAINING = ("optimizer", "lr_scheduler")  # settings of a recipe that are no arguments of its model
 INEXACT = {  # callbacks of Lightning, and what to take instead
     EMAWeightAveraging: "until it begins it is the untrained weights; zoo.training.averaging.EMAWeights follows",
     ModelCheckpoint: "a training is not resumed to the bit; it is with zoo.training.checkpoints.ExactCheckpoints",
 }
 WAIT = 6.0  # seconds for the worker processes of a killed training, which hold its lock a little longer
-PROCESSES_OF_A_CORE = 4  # that may be asked for; more only wait for one another
 
 
 class ConfigOfRun(SaveConfigCallback):
@@ -123,8 +122,8 @@ class TrainingCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
         """Parses; `--ckpt_path best` or `last` becomes the file that an earlier fit wrote."""
-        for recipe in _values(args, "--config"):
-            _check_recipe(recipe)
+        for recipe in given_values(args, "--config"):
+            check_recipe(recipe)
         self.config = parser.parse_args(args)
         config = self.config[self.config.subcommand]
         fits = self.config.subcommand == "fit"
@@ -135,7 +134,7 @@ class TrainingCLI(LightningCLI):
         self.run_folder = Path(config.trainer.default_root_dir or "runs") / (
             Path(str(config.config[0])).stem if config.config else "run"
         )
-        _check_trainer(config.trainer)
+        check_trainer(config.trainer)
         path = self.run_folder / "checkpoints" / f"{config.ckpt_path}.ckpt"
         if config.ckpt_path in ("best", "last") and (path.is_file() or not fits):
             if not path.is_file():
@@ -145,7 +144,7 @@ class TrainingCLI(LightningCLI):
             raise ValueError(
                 f"{self.config.subcommand} of what? give --weights NAME, or --ckpt_path best (or last, or a file)"
             )
-        given = _given(args, "model")
+        given = given_options(args, "model")
         if config.weights and given:
             raise ValueError(
                 f"{given[0]} has no effect with --weights {config.weights}, which brings its own model; leave one of "
@@ -163,9 +162,9 @@ class TrainingCLI(LightningCLI):
         ):  # without one Lightning says so and begins anew
             self.checkpoint = read_checkpoint(config.ckpt_path, resume=fits)
             config.ckpt_path = str(Path(config.ckpt_path).absolute())  # Lightning takes what begins with http for a URL
-            _check_model(config.model, self.checkpoint, given, config.ckpt_path)
+            check_model(config.model, self.checkpoint, given, config.ckpt_path)
             if fits:
-                _check_training(config, self.checkpoint, args)
+                check_training(config, self.checkpoint, args)
 
     def instantiate_classes(self) -> None:
         """Builds everything; --weights takes the place of the model, and a checkpoint brings vocabulary and labels
@@ -209,7 +208,7 @@ class TrainingCLI(LightningCLI):
         chosen, about = precision.choose(
             config.precision,
             precision.device_type(config.accelerator),
-            bool(_given(self._arguments, "trainer.precision")),
+            bool(given_options(self._arguments, "trainer.precision")),
         )
         if about:
             rank_zero_info(about)
@@ -285,114 +284,10 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [] if value is None else [value]
 
 
-def _given(args: list[str], name: str) -> list[str]:
-    """The options of the command line about a setting, e.g. `--model.dropout`."""
-    options = [arg.split("=")[0] for arg in args if arg.startswith("--")]
-    return [option for option in options if option == f"--{name}" or option.startswith(f"--{name}.")]
-
-
-def _values(args: list[str], option: str) -> list[str]:
-    """What the command line gives for an option, each time it does."""
-    pairs = zip(args, [*args[1:], ""], strict=True)
-    return [arg.partition("=")[2] or after for arg, after in pairs if arg == option or arg.startswith(f"{option}=")]
-
-
-def _check_recipe(file: str) -> None:
-    """Refuses what is no recipe, before anything in it is taken for a setting.
-
-    Raises:
-        ValueError: it is no text file with YAML settings. OSError: it cannot be read.
-    """
-    try:
-        check_regular(file)
-        found = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ValueError(f"--config {file}: there is no such file; give a recipe, e.g. recipes/NAME.yaml") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"--config {file}: byte {error.start:,} is not utf-8 text; give a recipe in YAML") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        what = getattr(error, "problem", None) or "a character that YAML does not allow"
-        raise ValueError(
-            f"--config {file}: {where}{what}; a recipe is YAML, and this is none, or is cut off"
-        ) from error
-    if not isinstance(found, dict):
-        raise ValueError(f"--config {file}: expected settings like `model:` and `data:`; got {found!r:.50}")
-
-
-def _check_trainer(config: Any) -> None:
-    """Raises ValueError for settings of the trainer with which Lightning would fail later, or go wrong."""
-    for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "num_nodes", "log_every_n_steps"):
-        least = int(name != "log_every_n_steps")
-        if (value := config.get(name)) is not None and value < least:
-            raise ValueError(f"trainer.{name} must be at least {least}; got {value}")
-    if config.val_check_interval == 0:
-        raise ValueError(
-            "trainer.val_check_interval must be above 0; to leave validation out, give --trainer.limit_val_batches 0"
-        )
-    most, asked = PROCESSES_OF_A_CORE * (os.cpu_count() or 1), str(config.devices)
-    if asked.isdecimal() and int(asked) > most and precision.device_type(config.accelerator) == "cpu":
-        raise ValueError(
-            f"trainer.devices must be at most {most} on this CPU, {PROCESSES_OF_A_CORE} processes for each core; got "
-            f"{asked}"
-        )
-    allowed = ("32-true", "bf16-mixed", "16-mixed")
-    if config.precision is not None and str(config.precision) not in (*allowed, "32", "16", "bf16"):
-        raise ValueError(f"trainer.precision must be one of {', '.join(allowed)}; got {config.precision}")
-
-
-def _check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path: str) -> None:
-    """Checks that a checkpoint is of the model of the command line: the checkpoint's own arguments are used.
-
-    Raises:
-        ValueError: it is of another class, or the command line asks for another argument.
-    """
-    trained = dict(checkpoint["hyper_parameters"])
-    class_path = trained.pop("_class_path")
-    if model.class_path not in (class_path, "zoo.load"):
-        raise ValueError(
-            f"{path} holds a {class_path}, and the model of the recipe and the command line is a {model.class_path}"
-        )
-    arguments, wanted = model.get("init_args"), {}
-    if arguments:
-        wanted = dict(arguments.get("overrides") or {}) if model.class_path == "zoo.load" else arguments.as_dict()
-    for option in given:
-        parts = [part for part in option.split(".")[1:] if part not in ("init_args", "overrides", "class_path", "name")]
-        for name in parts[:1] or wanted:
-            if name in trained and name in wanted and trained[name] != wanted[name]:
-                raise ValueError(
-                    f"{option}: the model of {path} was trained with {name} {trained[name]}, which cannot become "
-                    f"{wanted[name]}; "
-                    "leave it out, or begin a new training"
-                )
-
-
-def _check_training(config: Any, checkpoint: dict[str, Any], args: list[str]) -> None:
-    """Checks that a training is resumed with the optimiser and the schedule that it began with, which the checkpoint
-    restores.
-
-    Raises:
-        ValueError: the command line asks for others.
-    """
-    began = checkpoint.get("zoo_training", {})
-    for name in TRAINING:
-        if (given := _given(args, name)) and (wanted := config[name].as_dict()) != began.get(name, wanted):
-            raise ValueError(
-                f"{given[0]}: {config.ckpt_path} was trained with {name} {_short(began[name])}, which cannot become "
-                f"{_short(wanted)}; leave it out, or begin a new training"
-            )
-
-
 def _builder(settings: dict[str, Any]) -> Callable[..., Any]:
     """What builds an optimiser of parameters, or a schedule of an optimiser; unlike jsonargparse's it can be copied."""
     module, _, name = settings["class_path"].rpartition(".")
     return partial(getattr(importlib.import_module(module), name), **settings.get("init_args", {}))
-
-
-def _short(settings: dict[str, Any]) -> str:
-    arguments = ", ".join(f"{name} {value}" for name, value in settings.get("init_args", {}).items())
-    return f"{settings['class_path'].rpartition('.')[2]} ({arguments})"
 
 
 def run(args: list[str]) -> None:
@@ -405,17 +300,17 @@ def run(args: list[str]) -> None:
     # Scores are of all processes already; a mean of them would only round.
     warnings.filterwarnings("ignore", r"It is recommended to use `self\.log\(.*, sync_dist=True\)`")
     cli = TrainingCLI.__new__(TrainingCLI)  # known here while it is still at work
-    with ending_by_signal(lambda number: _say_stopped(cli, args, number), lambda: _children(cli)):
+    with ending_by_signal(lambda number: say_stopped(cli, args, number), lambda: children(cli)):
         try:
             cli.__init__(args)
         except (ArgumentError, ValueError, OSError, MisconfigurationException) as error:
-            raise _explained(error, cli, args) from error
+            raise explained(error, cli, args) from error
         except Exception as error:
             if os.environ.get("ZOO_DEBUG"):
                 raise
-            if path := _restoring(cli):
-                raise ValueError(f"{path} does not fit this training: {_first_line(error)}") from error
-            if _is_of_lost_process(error):
+            if path := restoring(cli):
+                raise ValueError(f"{path} does not fit this training: {first_line(error)}") from error
+            if is_of_lost_process(error):
                 what = str(error).splitlines()[0][:200]
                 sys.exit(
                     "zoo: error: another process of this run ended, so this one ends too; its own message says why "
@@ -425,81 +320,3 @@ def run(args: list[str]) -> None:
         finally:
             for lock in getattr(cli, "locks", []):
                 lock.release()
-
-
-def _explained(error: Exception, cli: TrainingCLI, args: list[str]) -> Exception:
-    """What is to be said of an error; if nothing can be written any more, what is left of the training."""
-    causes: list[BaseException] = [error]
-    while cause := causes[-1].__cause__ or causes[-1].__context__:
-        causes.append(cause)
-    for cause in causes:  # a logger may have failed after a checkpoint did
-        if isinstance(cause, NotWrittenError):
-            cure = "make room" if is_full(cause.__cause__) else "make it writable"
-            left = _left(cli, args)
-            return ValueError(f"{cause}; {cure}{', then ' if left.startswith('resume') else '; '}{left}")
-    if isinstance(error, OSError) and is_full(error):
-        return ValueError(
-            f"{error.filename or 'a file of this run'} could not be written ({error.strerror}); {_left(cli, args)}"
-        )
-    if isinstance(error, OSError):
-        return error
-    if isinstance(error, MisconfigurationException):
-        return ValueError(str(error))
-    path = _restoring(cli)
-    return ValueError(f"{path}: " * bool(path) + _what_is_wrong(str(error)))
-
-
-def _say_stopped(cli: TrainingCLI, args: list[str], number: int) -> None:
-    left = f"; {_left(cli, args)}" if args[0] == "fit" else ""
-    print(f"zoo: stopped by {signal.Signals(number).name}{left}", file=sys.stderr, flush=True)
-
-
-def _left(cli: TrainingCLI, args: list[str]) -> str:
-    """How a training that ends now is resumed."""
-    callbacks = getattr(getattr(cli, "trainer", None), "callbacks", [])
-    folders = [
-        Path(callback.dirpath) for callback in callbacks if isinstance(callback, ModelCheckpoint) and callback.dirpath
-    ]
-    if any((folder / "last.ckpt").is_file() for folder in folders):
-        return f"resume with: {_resume(args)}"
-    return "no checkpoint was written yet, so the same command begins again"
-
-
-def _resume(args: list[str]) -> str:
-    before = [
-        arg
-        for n, arg in enumerate(args)
-        if not arg.startswith("--ckpt_path") and (n == 0 or args[n - 1] != "--ckpt_path")
-    ]
-    return shlex.join(["zoo", *before, "--ckpt_path", "last"])
-
-
-def _children(cli: TrainingCLI) -> list[subprocess.Popen]:
-    """The processes that Lightning started for the run."""
-    launcher = getattr(getattr(getattr(cli, "trainer", None), "strategy", None), "launcher", None)
-    return getattr(launcher, "procs", [])
-
-
-def _restoring(cli: TrainingCLI) -> str | None:
-    """The checkpoint that is being taken in now."""
-    trainer = getattr(cli, "trainer", None)
-    return getattr(trainer.strategy.checkpoint_io, "restoring", None) if trainer else None
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-def _is_of_lost_process(error: Exception) -> bool:
-    """Whether a collective operation failed; gloo has no error class of its own."""
-    if not (isinstance(error, RuntimeError) and dist.is_initialized()):
-        return False
-    return isinstance(error, dist.DistError) or bool(re.search("by peer|Broken pipe", str(error)))
-
-
-def _what_is_wrong(message: str) -> str:
-    """The telling part of a message of jsonargparse, which is a page long."""
-    noise = ("Does not validate against", "Subtypes:", "Errors:", "- Expected a <class 'NoneType'>", "Given value")
-    lines = [line.strip() for line in message.splitlines()]
-    kept = [line.removeprefix("- ").rstrip(":") for line in lines if line and not line.startswith(noise)]
-    return re.sub(r'Parser key "([^"]+)"', r"\1", ": ".join(kept))

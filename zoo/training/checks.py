@@ -1,0 +1,117 @@
+"""What is wrong with the settings of a run, told in one line before anything long begins."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zoo.training import precision
+from zoo.utils.regular import check_regular
+
+TRAINING = ("optimizer", "lr_scheduler")  # settings of a recipe that are no arguments of its model
+PROCESSES_OF_A_CORE = 4  # that may be asked for; more only wait for one another
+
+
+def given_options(args: list[str], name: str) -> list[str]:
+    """The options of the command line about a setting, e.g. `--model.dropout`."""
+    options = [arg.split("=")[0] for arg in args if arg.startswith("--")]
+    return [option for option in options if option == f"--{name}" or option.startswith(f"--{name}.")]
+
+
+def given_values(args: list[str], option: str) -> list[str]:
+    """What the command line gives for an option, each time it does."""
+    pairs = zip(args, [*args[1:], ""], strict=True)
+    return [arg.partition("=")[2] or after for arg, after in pairs if arg == option or arg.startswith(f"{option}=")]
+
+
+def check_recipe(file: str) -> None:
+    """Refuses what is no recipe, before anything in it is taken for a setting.
+
+    Raises:
+        ValueError: it is no text file with YAML settings. OSError: it cannot be read.
+    """
+    try:
+        check_regular(file)
+        found = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(f"--config {file}: there is no such file; give a recipe, e.g. recipes/NAME.yaml") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--config {file}: byte {error.start:,} is not utf-8 text; give a recipe in YAML") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        what = getattr(error, "problem", None) or "a character that YAML does not allow"
+        raise ValueError(
+            f"--config {file}: {where}{what}; a recipe is YAML, and this is none, or is cut off"
+        ) from error
+    if not isinstance(found, dict):
+        raise ValueError(f"--config {file}: expected settings like `model:` and `data:`; got {found!r:.50}")
+
+
+def check_trainer(config: Any) -> None:
+    """Raises ValueError for settings of the trainer with which Lightning would fail later, or go wrong."""
+    for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "num_nodes", "log_every_n_steps"):
+        least = int(name != "log_every_n_steps")
+        if (value := config.get(name)) is not None and value < least:
+            raise ValueError(f"trainer.{name} must be at least {least}; got {value}")
+    if config.val_check_interval == 0:
+        raise ValueError(
+            "trainer.val_check_interval must be above 0; to leave validation out, give --trainer.limit_val_batches 0"
+        )
+    most, asked = PROCESSES_OF_A_CORE * (os.cpu_count() or 1), str(config.devices)
+    if asked.isdecimal() and int(asked) > most and precision.device_type(config.accelerator) == "cpu":
+        raise ValueError(
+            f"trainer.devices must be at most {most} on this CPU, {PROCESSES_OF_A_CORE} processes for each core; got "
+            f"{asked}"
+        )
+    allowed = ("32-true", "bf16-mixed", "16-mixed")
+    if config.precision is not None and str(config.precision) not in (*allowed, "32", "16", "bf16"):
+        raise ValueError(f"trainer.precision must be one of {', '.join(allowed)}; got {config.precision}")
+
+
+def check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path: str) -> None:
+    """Checks that a checkpoint is of the model of the command line: the checkpoint's own arguments are used.
+
+    Raises:
+        ValueError: it is of another class, or the command line asks for another argument.
+    """
+    trained = dict(checkpoint["hyper_parameters"])
+    class_path = trained.pop("_class_path")
+    if model.class_path not in (class_path, "zoo.load"):
+        raise ValueError(
+            f"{path} holds a {class_path}, and the model of the recipe and the command line is a {model.class_path}"
+        )
+    arguments, wanted = model.get("init_args"), {}
+    if arguments:
+        wanted = dict(arguments.get("overrides") or {}) if model.class_path == "zoo.load" else arguments.as_dict()
+    for option in given:
+        parts = [part for part in option.split(".")[1:] if part not in ("init_args", "overrides", "class_path", "name")]
+        for name in parts[:1] or wanted:
+            if name in trained and name in wanted and trained[name] != wanted[name]:
+                raise ValueError(
+                    f"{option}: the model of {path} was trained with {name} {trained[name]}, which cannot become "
+                    f"{wanted[name]}; "
+                    "leave it out, or begin a new training"
+                )
+
+
+def check_training(config: Any, checkpoint: dict[str, Any], args: list[str]) -> None:
+    """Checks that a training is resumed with the optimiser and the schedule that it began with, which the checkpoint
+    restores.
+
+    Raises:
+        ValueError: the command line asks for others.
+    """
+    began = checkpoint.get("zoo_training", {})
+    for name in TRAINING:
+        if (given := given_options(args, name)) and (wanted := config[name].as_dict()) != began.get(name, wanted):
+            raise ValueError(
+                f"{given[0]}: {config.ckpt_path} was trained with {name} {_short(began[name])}, which cannot become "
+                f"{_short(wanted)}; leave it out, or begin a new training"
+            )
+
+
+def _short(settings: dict[str, Any]) -> str:
+    arguments = ", ".join(f"{name} {value}" for name, value in settings.get("init_args", {}).items())
+    return f"{settings['class_path'].rpartition('.')[2]} ({arguments})"
