@@ -273,7 +273,7 @@ def test_a_bad_image_is_reported_and_the_others_are_captioned(captioner, photos,
         str(photos / name) for name in ("a.JPG", "b.png", "c.gif")
     ]
     lines = [line for line in err.splitlines() if line.startswith("zoo: ")]
-    assert lines[0].startswith(f"zoo: {photos / 'aa.jpg'}: ") and lines[1] == "zoo: missing.png: there is no such file"
+    assert lines[0].startswith(f"zoo: {photos / 'aa.jpg'}: ") and lines[1] == "zoo: missing.png: no such file"
     assert lines[2:] == ["zoo: error: 2 of 5 images could not be read; see above"]
 
 
