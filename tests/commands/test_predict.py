@@ -391,7 +391,7 @@ def test_lines_that_are_no_questions(reader, capsys, monkeypatch, line, message)
 
 def test_mistakes_with_queries(reader, zoo_of, capsys, tmp_path):
     for nothing, what in (
-        ("story.txt", "there is no such file"),
+        ("story.txt", "no such file"),
         (str(tmp_path), "it is a folder"),
         ("", "it is empty"),
     ):
