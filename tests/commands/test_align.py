@@ -101,7 +101,9 @@ def test_files_that_do_not_fit(files, capsys, tmp_path):
     assert "wrong is not utf-8 text (byte 0xff); save" in _fails(
         capsys, NAME, files / "both", "--gold", _written(files, b"\xff\n")
     )
-    assert "give one of them" in _fails(capsys, NAME, files / "both", "--json", "--gold", _written(files, "\n\n\n"))
+    assert "give only one of them" in _fails(
+        capsys, NAME, files / "both", "--json", "--gold", _written(files, "\n\n\n")
+    )
 
 
 def _written(folder, text):

@@ -273,7 +273,7 @@ def test_a_bad_image_is_reported_and_the_others_are_captioned(captioner, photos,
         str(photos / name) for name in ("a.JPG", "b.png", "c.gif")
     ]
     lines = [line for line in err.splitlines() if line.startswith("zoo: ")]
-    assert lines[0].startswith(f"zoo: {photos / 'aa.jpg'}: ") and lines[1] == "zoo: missing.png: there is no such file"
+    assert lines[0].startswith(f"zoo: {photos / 'aa.jpg'}: ") and lines[1] == "zoo: missing.png: no such file"
     assert lines[2:] == ["zoo: error: 2 of 5 images could not be read; see above"]
 
 
@@ -391,7 +391,7 @@ def test_lines_that_are_no_questions(reader, capsys, monkeypatch, line, message)
 
 def test_mistakes_with_queries(reader, zoo_of, capsys, tmp_path):
     for nothing, what in (
-        ("story.txt", "there is no such file"),
+        ("story.txt", "no such file"),
         (str(tmp_path), "it is a folder"),
         ("", "it is empty"),
     ):

@@ -235,7 +235,7 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     (place / "recipes" / "dot.yaml").write_text("a: [\n")
     assert "dot.yaml is not YAML" in fails(capsys, *options(place))[0]
     (place / "recipes" / "dot.yaml").write_text("a: 1\n")
-    assert "dot.yaml is no recipe" in fails(capsys, *options(place))[0]
+    assert "dot.yaml is not a recipe" in fails(capsys, *options(place))[0]
     (place / "recipes" / "base.yaml").write_text("model: {}\n")
     assert "base.yaml must have `data:` and, as the budget" in fails(capsys, *options(place))[0]
     damaged = place / "out" / "dot" / "seed1" / "result.json"

@@ -363,7 +363,7 @@ CASES = [
     Case("config not UTF-8", "document", _set(CONFIG, b'{"\xff": 1}'), "config.json is not UTF-8 text", DAMAGED),
     Case("config UTF-16", "document", lambda f: _put(f, CONFIG, f[CONFIG].decode().encode("utf-16")), "is not UTF-8", DAMAGED, raw=True),
     Case("config byte order mark", "document", lambda f: _put(f, CONFIG, b"\xef\xbb\xbf" + f[CONFIG]), "BOM", DAMAGED, raw=True),
-    Case("config missing", "document", _drop(CONFIG), "no folder of weights: it has no config.json", DAMAGED),
+    Case("config missing", "document", _drop(CONFIG), "not a folder of weights: it has no config.json", DAMAGED),
     Case("config without class", "document", _json(CONFIG, lambda c: c.pop("class_path") and None), "must hold exactly class_path"),
     Case("config without hashes", "document", _json(CONFIG, lambda c: c.pop("sha256") and None), "must hold exactly class_path"),
     Case("config with more", "document", _config(auto_map={"AutoModel": "evil.Model"}), "must hold exactly class_path"),

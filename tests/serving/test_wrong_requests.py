@@ -199,7 +199,7 @@ def test_too_late_or_too_many(folders, monkeypatch):
 # ---- language models ----
 
 FIELDS = "max_words, min_words, beam_size, n_best, length_penalty, no_repeat_ngram, allow_unk, temperature, top_k, perplexity, attention"
-DRAWN = "temperature must be a number from 0.01 to 100; without it the most probable words are taken; got"
+DRAWN = "temperature must be a number from 0.01 to 100; without it the most probable words are chosen; got"
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ def test_what_is_no_image(tmp_path):
         ("text.jpg", r"text.jpg: not an image in a known format; give one of JPEG, PNG, GIF, WEBP"),
         ("empty.jpg", "empty.jpg: the file is empty"),
         ("nowhere.jpg", "nowhere.jpg: no such file"),
-        (".", r"a folder; give an image file"),
+        (".", r"a folder; give an image"),
         ("a\0b", r"cannot be read \(embedded null byte\)"),
     ]:
         with pytest.raises(ImageError, match=message):

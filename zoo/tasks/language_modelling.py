@@ -513,8 +513,10 @@ class LanguageModelModule(ZooModule):
         return [i for line in text.split("\n") for i in [*self._line(line), EOS]]
 
     def _line(self, line: str) -> list[int]:
-        """Words of a line. For a model of tokenised text, an unknown word is also tried in lower case, without its
-        punctuation marks, and as N for a number.
+        """Words of a line.
+
+        For a model of tokenised text, an unknown word is also tried in lower case, without its punctuation marks, and
+        as N for a number.
         """
         ids = self.vocabulary.encode(line)
         if self.vocabulary.kind != "word" or UNK not in ids:

@@ -33,8 +33,9 @@ def extend_embedding(table: nn.Embedding, known: int, size: int, pieces: Sequenc
 
 
 def extend_output(layer: nn.Linear, known: int, size: int, tied: bool) -> None:
-    """Adds rows to an output layer: the mean row of the known words (a tied layer has the embedding's row), and the
-    smallest of their biases, so that new words are hardly predicted before they are learnt.
+    """Adds rows to an output layer, so that new words are hardly predicted before they are learnt.
+
+    They get the mean row of the known words (a tied layer has the embedding's row) and the smallest of their biases.
     """
     if not tied:
         _set_rows(layer.weight, known, _of_words(layer.weight, known).mean(0).expand(size - known, -1))
