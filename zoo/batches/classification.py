@@ -20,8 +20,8 @@ class TextBatch(NamedTuple):
         lengths: (B,) int64, number of words; 0 for an empty text.
         labels: (B,) int64; or (B, C) float32 of 0 and 1 if a text can have several of C labels; None at inference.
         tokens2: (B, S2) int64, the second text of each pair; None if there are no pairs.
-            scores: (B,) float32, an additional number for each text or pair, NaN where it has none; None if none has
-                any.
+        scores: (B,) float32, an additional number for each text or pair, NaN where it has none; None if none has
+            any.
     """
 
     tokens: Tensor
@@ -68,8 +68,8 @@ class DocumentBatch(NamedTuple):
 
     Attributes:
         words: (P,) int64, the words of the first sentence of the first document first.
-            sentence_lengths: (N,) int64, number of words in each sentence, at least 1.
-            document_lengths: (B,) int64, number of sentences in each document; 0 for an empty document.
+        sentence_lengths: (N,) int64, number of words in each sentence, at least 1.
+        document_lengths: (B,) int64, number of sentences in each document; 0 for an empty document.
         labels: as in `TextBatch`.
     """
 

@@ -17,10 +17,10 @@ class ClozeBatch(NamedTuple):
     query. Two words are the same if their strings are equal, including case, whether they are in the vocabulary or not.
 
     Attributes:
-            words: (W,) int64, vocabulary ids of the distinct words of the first example, then of the second, ...;
-                several may be UNK.
-            word_counts: (B,) int64, number of distinct words in each example.
-            document: (P,) int64, for each document word its number within its example.
+        words: (W,) int64, vocabulary ids of the distinct words of the first example, then of the second, ...;
+            several may be UNK.
+        word_counts: (B,) int64, number of distinct words in each example.
+        document: (P,) int64, for each document word its number within its example.
         document_lengths: (B,) int64; 0 for an empty document.
         query: (Q,) int64, the same for the queries.
         query_lengths: (B,) int64; 0 for an empty query.
@@ -89,8 +89,8 @@ def collate_questions(
     Args:
         documents: `B` integer arrays.
         queries: `B` integer arrays.
-            candidates: `B` integer arrays; an empty one means all words of the document.
-            answers: `B` indices; None at inference.
+        candidates: `B` integer arrays; an empty one means all words of the document.
+        answers: `B` indices; None at inference.
         ids: (S,) vocabulary id of each word of the list.
     """
     count, size = len(documents), max(1, len(ids))

@@ -180,10 +180,10 @@ def _verified(
 
     Args:
         repo_id: `ORG/REPO`.
-            folder: Folder of the commit.
-            limits: File name -> maximum number of bytes.
-            sha256: Required hash of config.json.
-            bundle: The same bundle, if already opened.
+        folder: Folder of the commit.
+        limits: File name -> maximum number of bytes.
+        sha256: Required hash of config.json.
+        bundle: The same bundle, if already opened.
     """
     from huggingface_hub import HfApi
 

@@ -118,13 +118,13 @@ def prepare(
         bundle: The weights.
         cls: Their class.
         repo_id: `ORG/REPO`.
-            name: Name of a registered weight.
-            card: Its card. If None, the folder's README.md, or a generated card.
+        name: Name of a registered weight.
+        card: Its card. If None, the folder's README.md, or a generated card.
 
     Raises:
-            BundleError: The weights are damaged, do not load, or compute another output than when they were saved; or a
-                file to be sent is a link out of its folder, or unreadable.
-            ValueError: The folder has unexpected files, or `repo_id` or the card is invalid.
+        BundleError: The weights are damaged, do not load, or compute another output than when they were saved; or a
+            file to be sent is a link out of its folder, or unreadable.
+        ValueError: The folder has unexpected files, or `repo_id` or the card is invalid.
     """
     check_repo_id(repo_id)
     folder = bundle.folder

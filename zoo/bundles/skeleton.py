@@ -257,8 +257,8 @@ def parse(content: bytes, path: Path) -> dict[str, Stored]:
     """The tensors of a file of the safetensors format.
 
     Args:
-            content: Content of the file.
-            path: Its name, for messages.
+        content: Content of the file.
+        path: Its name, for messages.
 
     Raises:
         DamagedError: It is not such a file, or its header is too large.

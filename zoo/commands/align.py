@@ -21,8 +21,8 @@ def run(options: argparse.Namespace) -> None:
         options: name, source, target, gold, json, plot.
 
     Raises:
-            ValueError: the model cannot align, the files do not match, or --plot has an unknown format or needs an
-                extra.
+        ValueError: the model cannot align, the files do not match, or --plot has an unknown format or needs an
+            extra.
     """
     if options.plot:
         require("plots", "--plot")

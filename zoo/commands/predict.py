@@ -35,9 +35,9 @@ def run(options: argparse.Namespace) -> None:
         options: name, text (list), json, plot, html, beam_size, n_best.
 
     Raises:
-            ValueError: an option does not suit the model, or --plot has an unknown format or needs an extra; or, after
-                all others were answered, a text does not suit the model, or an image cannot be read.
-            FileNotFoundError: the folder for the picture or page does not exist.
+        ValueError: an option does not suit the model, or --plot has an unknown format or needs an extra; or, after
+            all others were answered, a text does not suit the model, or an image cannot be read.
+        FileNotFoundError: the folder for the picture or page does not exist.
     """
     if options.plot:
         require("plots", "--plot")

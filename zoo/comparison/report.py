@@ -152,8 +152,8 @@ def table(rows: Sequence[Row], names: Sequence[str], linked: bool) -> str:
 
     Args:
         rows: in the order of the table.
-            names: all mechanisms, including those without results.
-            linked: whether the recipes are next to the page.
+        names: all mechanisms, including those without results.
+        linked: whether the recipes are next to the page.
     """
     bins = list(
         dict.fromkeys(words for row in rows for result in row.results for words in result["test"]["bleu_by_length"])

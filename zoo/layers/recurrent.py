@@ -115,9 +115,9 @@ def run_layer(
         cells: One for each direction, forward first.
         inputs: (R, I).
         packing: `pack(lengths, D)`.
-            rows: (P,) the input of each item, where inputs repeat (the distinct words of a text); without it R = P.
-            start: h (and c) before the first step, (N, D * H) each; zeros if not given.
-            hidden_weights: Replace the cells' `weight_hidden`, e.g. after dropout.
+        rows: (P,) the input of each item, where inputs repeat (the distinct words of a text); without it R = P.
+        start: h (and c) before the first step, (N, D * H) each; zeros if not given.
+        hidden_weights: Replace the cells' `weight_hidden`, e.g. after dropout.
 
     Returns:
         Outputs (P, D * H), and h (and c) at the end of each sequence, (N, D * H) each, `start` for an empty one.
@@ -272,8 +272,8 @@ class RecurrentEncoder(nn.Module):
 
         Args:
             inputs: (R, I) inputs.
-                lengths: (N,) int64, number of items in each sequence; 0 is allowed.
-                rows: (P,) the input of each item, if inputs repeat (the distinct words of a text); without it R = P.
+            lengths: (N,) int64, number of items in each sequence; 0 is allowed.
+            rows: (P,) the input of each item, if inputs repeat (the distinct words of a text); without it R = P.
 
         Returns:
                 memory (P, H * directions), and for each layer its final state with the directions concatenated: h (and

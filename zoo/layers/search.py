@@ -80,9 +80,9 @@ def greedy_search(
         step: the decoder, see the top of this file.
         state: initial decoder state, leading dimensions (B, 1).
         memory: what `step` reads of the source, leading dimension B.
-            max_length: maximum number of tokens, including EOS: one number, or (B,) int64, one per sentence.
-            min_length: minimum number of tokens, including EOS; a smaller `max_length` of a sentence takes precedence.
-                With `max_length` + 1 no output ends by itself.
+        max_length: maximum number of tokens, including EOS: one number, or (B,) int64, one per sentence.
+        min_length: minimum number of tokens, including EOS; a smaller `max_length` of a sentence takes precedence.
+            With `max_length` + 1 no output ends by itself.
         length_penalty: alpha of lp; it cannot change the greedy choice, only the reported score.
         forbid: token ids never produced, such as UNK. BOS and PAD are never produced.
         no_repeat_ngram: n > 0 forbids repeating an n-gram of the output.
@@ -194,8 +194,8 @@ def beam_search(
         n_best: N <= K, hypotheses to return.
         length_penalty: alpha of lp. 0 ranks by log-probability, which favours short outputs; larger values favour
             longer ones (0.6 to 1 is usual for translation).
-            early_stopping: also stop a sentence as soon as K hypotheses have finished, as most toolkits do: faster, but
-                it may miss a longer, better hypothesis.
+        early_stopping: also stop a sentence as soon as K hypotheses have finished, as most toolkits do: faster, but
+            it may miss a longer, better hypothesis.
 
             The others: see `greedy_search`. `beam_size=1` is not greedy search: it also keeps an ending that was only
             second best at its step.

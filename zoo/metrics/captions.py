@@ -111,9 +111,9 @@ class CiderD:
         """Scores captions individually.
 
         Args:
-                candidates: Tokens of one caption per image.
-                references: For each the tokens of one or more references; they may differ from those of the
-                    constructor.
+            candidates: Tokens of one caption per image.
+            references: For each the tokens of one or more references; they may differ from those of the
+                constructor.
 
         Returns:
             A score from 0 to 10 per caption; 0 for an empty one.
@@ -183,8 +183,8 @@ class CaptionScores(Metric):
         """Adds captions.
 
         Args:
-                captions: Plain text, one caption per image.
-                references: For each caption one or more human captions.
+            captions: Plain text, one caption per image.
+            references: For each caption one or more human captions.
 
         Raises:
             ValueError: Their numbers differ, or an image has no reference.
@@ -238,8 +238,8 @@ def meteor(captions: Sequence[str], references: Sequence[Sequence[str]]) -> floa
     """METEOR 1.5 of captions, on a scale of 0 to 100, computed by pycocoevalcap's Java program.
 
     Args:
-            captions: Plain text, one caption per image.
-            references: For each caption one or more human captions.
+        captions: Plain text, one caption per image.
+        references: For each caption one or more human captions.
 
     Raises:
         ValueError: Their numbers differ, an image has no reference, there is nothing to score, or pycocoevalcap is

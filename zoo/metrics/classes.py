@@ -47,8 +47,8 @@ class ClassScores(nn.Module):
     Args:
         num_classes: C.
         multi_label: a text may have several labels, or none.
-            measures: names of further statistics of each text; their means are reported unscaled.
-            related: the texts may have a relatedness, too.
+        measures: names of further statistics of each text; their means are reported unscaled.
+        related: the texts may have a relatedness, too.
 
     Attributes:
         relatedness: its metric, updated separately; None if not `related`.

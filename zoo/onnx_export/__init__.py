@@ -52,8 +52,8 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Pat
         source: origin of the model, recorded in onnx.json.
 
     Raises:
-            ValueError: a package is missing, the model has no ONNX form, `folder` holds other files, or onnxruntime
-                gives other numbers than torch.
+        ValueError: a package is missing, the model has no ONNX form, `folder` holds other files, or onnxruntime
+            gives other numbers than torch.
     """
     require("onnx", "export to ONNX")
     folder = Path(folder).absolute()

@@ -21,9 +21,9 @@ def _read(model: Any, tokens: Tensor, lengths: Tensor, **state: Tensor) -> tuple
     Args:
         model: a model from `traceable`.
         tokens: (B, T).
-            lengths: (B,) number of real words in each row.
-            state: hidden and cell state of each layer (B, H); the last outputs `past` (B, L, O) and the number of them
-                that exist, `known` (B,).
+        lengths: (B,) number of real words in each row.
+        state: hidden and cell state of each layer (B, H); the last outputs `past` (B, L, O) and the number of them
+            that exist, `known` (B,).
 
     Returns:
             log-probabilities (B, T, V) of the next words, 0 after the lengths; the state after the real words; with

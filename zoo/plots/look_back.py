@@ -30,9 +30,9 @@ def look_back_picture(
     Args:
         path: The file to write.
         tokens: T words.
-            attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where there
-                are none.
-            given: Number of words that the user gave.
+        attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where there
+            are none.
+        given: Number of words that the user gave.
         title: Optional heading.
 
     Returns:

@@ -38,12 +38,12 @@ def text(
     """A text of acceptable length.
 
     Args:
-            value: the value sent.
-            name: its name in messages.
-            count: counts the tokens of a text.
-            most: maximum number of tokens.
-            may_be_empty: allow a text without tokens.
-            remedy: advice if there are too many.
+        value: the value sent.
+        name: its name in messages.
+        count: counts the tokens of a text.
+        most: maximum number of tokens.
+        may_be_empty: allow a text without tokens.
+        remedy: advice if there are too many.
     """
     if not isinstance(value, str):
         raise Refused(400, f"{name} must be a string; got {short(value)}")

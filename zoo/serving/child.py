@@ -30,11 +30,11 @@ class Child:
     """One child process.
 
     Args:
-            make: creates, in the process, the object whose methods are called; with a method `facts`. A ValueError or
-                FileNotFoundError explains in one line why that failed.
-            arguments: arguments of `make`.
-            most: maximum work at a time; None: unlimited.
-            lanes: threads of the process, each of which does one task at a time.
+        make: creates, in the process, the object whose methods are called; with a method `facts`. A ValueError or
+            FileNotFoundError explains in one line why that failed.
+        arguments: arguments of `make`.
+        most: maximum work at a time; None: unlimited.
+        lanes: threads of the process, each of which does one task at a time.
     """
 
     def __init__(self, make: Callable[..., Any], *arguments: Any, most: int | None = None, lanes: int = 1) -> None:

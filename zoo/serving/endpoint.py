@@ -39,14 +39,14 @@ class Endpoint:
 
     Args:
         workers: see worker.py.
-            decoders: image decoders, see images.py; None for a model without images.
-            facts: what a worker reported.
-            info: content of `/info`.
-            max_bytes: maximum size of a request.
-            timeout: seconds for a body, and again for the answer.
-            batch_wait: seconds that the first request of a batch waits for others.
-            key: API key that every request must have; None: no key.
-            hosts: names of this server, besides IP addresses and localhost; "*": any.
+        decoders: image decoders, see images.py; None for a model without images.
+        facts: what a worker reported.
+        info: content of `/info`.
+        max_bytes: maximum size of a request.
+        timeout: seconds for a body, and again for the answer.
+        batch_wait: seconds that the first request of a batch waits for others.
+        key: API key that every request must have; None: no key.
+        hosts: names of this server, besides IP addresses and localhost; "*": any.
     """
 
     def __init__(

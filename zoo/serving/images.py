@@ -59,9 +59,9 @@ class Decoder:
     """Decodes files to a model's input pixels.
 
     Args:
-            transform: the model's, as JSON.
-            memory: additional bytes that this process may allocate; None for no limit.
-            niceness: of this process, 0 to 19: higher values give way to others.
+        transform: the model's, as JSON.
+        memory: additional bytes that this process may allocate; None for no limit.
+        niceness: of this process, 0 to 19: higher values give way to others.
     """
 
     def __init__(self, transform: str, memory: int | None = None, niceness: int = 0) -> None:

@@ -54,11 +54,11 @@ class Pool:
 
     Args:
         children: the processes.
-            max_items: maximum number of items in a batch.
-            max_work: maximum work of a batch, as if all its items were as large as the largest; a larger item is a
-                batch of its own.
-            seconds: time limit of a batch.
-            small: while the first lane of a process does more work than this, its second lane does smaller work.
+        max_items: maximum number of items in a batch.
+        max_work: maximum work of a batch, as if all its items were as large as the largest; a larger item is a
+            batch of its own.
+        seconds: time limit of a batch.
+        small: while the first lane of a process does more work than this, its second lane does smaller work.
     """
 
     def __init__(

@@ -21,11 +21,11 @@ class Worker:
 
     Args:
         source: a name of the registry, `local-dir:PATH` or `hf-hub:ORG/REPO@REVISION`.
-            max_items: maximum number of texts, images or questions in one request.
-            max_tokens: maximum length of one text; by default the task's.
-            max_work: maximum work of one request, see limits.py.
-            device: torch device.
-            sharing: number of workers that share this machine's cores.
+        max_items: maximum number of texts, images or questions in one request.
+        max_tokens: maximum length of one text; by default the task's.
+        max_work: maximum work of one request, see limits.py.
+        device: torch device.
+        sharing: number of workers that share this machine's cores.
     """
 
     def __init__(

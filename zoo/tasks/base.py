@@ -230,8 +230,8 @@ class ZooModule(LightningModule):
         A killed process may leave a hidden folder next to it, which nothing reads.
 
         Args:
-                folder: Target. May exist if it is empty or holds an earlier bundle, whose files are then replaced; its
-                    README.md and pictures stay. A link is followed.
+            folder: Target. May exist if it is empty or holds an earlier bundle, whose files are then replaced; its
+                README.md and pictures stay. A link is followed.
             half: Store floating-point tensors as fp16. They load back as fp32.
             golden: Add golden.safetensors: the model's output with the stored weights.
 
@@ -263,10 +263,10 @@ class ZooModule(LightningModule):
         """Loads a folder written by `save_pretrained`; the model is on the CPU, in eval mode and in single precision.
 
         Args:
-                source: The folder, or the opened bundle.
-                overrides: `__init__` arguments to change, e.g. `{"dropout": 0.3}`. A module listed in `heads` whose
-                    shape changes is re-initialised (a warning says which); any other difference between the file and
-                    the model raises.
+            source: The folder, or the opened bundle.
+            overrides: `__init__` arguments to change, e.g. `{"dropout": 0.3}`. A module listed in `heads` whose
+                shape changes is re-initialised (a warning says which); any other difference between the file and
+                the model raises.
 
         Raises:
             BundleError: A file is missing or damaged, the folder is of another class, or shapes do not match.
@@ -345,8 +345,8 @@ class ZooModule(LightningModule):
             private: Create it as a private repository.
             commit_message: One line.
             token: Hub token; by default that of `hf auth login` or HF_TOKEN.
-                card: Text of README.md, with YAML front matter; replaces an existing one. By default a short card is
-                    generated, unless a person wrote the existing one.
+            card: Text of README.md, with YAML front matter; replaces an existing one. By default a short card is
+                generated, unless a person wrote the existing one.
 
         Returns:
             `.commit`, its full id, and `.source`, the argument with which `zoo.load` gets exactly this model back.

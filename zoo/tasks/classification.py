@@ -288,8 +288,8 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
         """Gives the model other labels: re-initialises the last layer, with a warning; everything else stays.
 
         Args:
-                names: the labels.
-                multi_label: a text may have several labels, or none.
+            names: the labels.
+            multi_label: a text may have several labels, or none.
         """
         names, old = list(names), self.label_names
         if len(names) < 2 and not multi_label:
@@ -370,8 +370,8 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
         """Classifies raw text.
 
         Args:
-                texts: one text or a list of them; for a model of pairs one pair (a tuple of two texts) or a list of
-                    pairs. An empty text is classified too, by the biases.
+            texts: one text or a list of them; for a model of pairs one pair (a tuple of two texts) or a list of
+                pairs. An empty text is classified too, by the biases.
 
         Returns:
             One result for one text, a list of them for a list, in the order given.

@@ -60,9 +60,9 @@ class Embeddings(nn.Module):
         """Adds source and target rows for new words, see zoo/tasks/vocabulary.py; shared or tied matrices stay so.
 
         Args:
-                known: numbers of source and target tokens that already have a row.
-                sizes: numbers of both afterwards.
-                pieces: for each new token of both, the known tokens it consists of, if any.
+            known: numbers of source and target tokens that already have a row.
+            sizes: numbers of both afterwards.
+            pieces: for each new token of both, the known tokens it consists of, if any.
         """
         if self.source is not self.tgt_table:
             extend_embedding(self.source, known[0], sizes[0], pieces[0])

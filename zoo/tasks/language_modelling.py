@@ -96,12 +96,12 @@ class Words(nn.Module):
         vocab_size, embedding_size: V, E.
         readout_size: D, size of the readouts.
         tie_output: the output layer is the embedding matrix; readouts of another size are first projected to E.
-            word_dropout: share of the vocabulary that is dropped from the inputs of a training batch, as whole words
-                (Gal and Ghahramani 2016).
-            sampled_words: words in the softmax of a training batch in addition to its targets (`sampled_output_loss`);
-                all if not given.
-            evaluation_temperature: divides the readouts in evaluation. Training may make a model overconfident; the
-                value that is best on validation data corrects that (Guo et al. 2017, arXiv:1706.04599).
+        word_dropout: share of the vocabulary that is dropped from the inputs of a training batch, as whole words
+            (Gal and Ghahramani 2016).
+        sampled_words: words in the softmax of a training batch in addition to its targets (`sampled_output_loss`);
+            all if not given.
+        evaluation_temperature: divides the readouts in evaluation. Training may make a model overconfident; the
+            value that is best on validation data corrects that (Guo et al. 2017, arXiv:1706.04599).
     """
 
     def __init__(
@@ -217,8 +217,8 @@ class LanguageModelModule(ZooModule):
 
         Args:
             inputs: (B, T) ids.
-                state: from `start` or the previous call.
-                lengths: (B,) number of real words in each row, 0 to T; padding follows them. All if not given.
+            state: from `start` or the previous call.
+            lengths: (B,) number of real words in each row, 0 to T; padding follows them. All if not given.
 
         Returns:
                 readouts (B, T, D), which predict the next word; weights (B, T, L) on the words 1, 2, ... L steps back,
@@ -411,10 +411,10 @@ class LanguageModelModule(ZooModule):
         """Completes texts up to the end of the line.
 
         Args:
-                texts: one text or many, each of any length and of one line or more; an empty one starts a line.
-                max_words: maximum number of words to add.
-                min_words: minimum number of words before the line may end.
-                n_best: number of alternatives in `Completion.n_best`, at most `beam_size`.
+            texts: one text or many, each of any length and of one line or more; an empty one starts a line.
+            max_words: maximum number of words to add.
+            min_words: minimum number of words before the line may end.
+            n_best: number of alternatives in `Completion.n_best`, at most `beam_size`.
             beam_size: number of hypotheses; 1 is greedy search. 5 if not given.
             length_penalty: alpha of the length normalisation.
             no_repeat_ngram: n > 0 forbids repeating an n-gram of the added words.
@@ -468,8 +468,8 @@ class LanguageModelModule(ZooModule):
         """Perplexity of texts: exp of the mean loss over their words and line ends.
 
         Args:
-                texts: one text or many, of any length; each is read from its beginning. An unknown word counts as UNK.
-                batch_size: texts read together.
+            texts: one text or many, of any length; each is read from its beginning. An unknown word counts as UNK.
+            batch_size: texts read together.
 
         Returns:
             A number for a string, a list of them for a list; NaN for a text without words.

@@ -221,20 +221,20 @@ class ReadingModule(ScoredModule):
         """Finds the missing word of a query in a document.
 
         Args:
-                document: raw or tokenised text; a list of N, one per query; or one text for all queries.
-                query: a sentence with XXXXX in place of the missing word, or a list of N of them.
-                candidates: possible answers, compared as strings; for a list of queries a list of N such lists. If not
-                    given, any word of the document may be the answer. With `exclude_query_words` the words of the query
-                    cannot be the answer.
+            document: raw or tokenised text; a list of N, one per query; or one text for all queries.
+            query: a sentence with XXXXX in place of the missing word, or a list of N of them.
+            candidates: possible answers, compared as strings; for a list of queries a list of N such lists. If not
+                given, any word of the document may be the answer. With `exclude_query_words` the words of the query
+                cannot be the answer.
 
         Returns:
             One Reading for one query, a list of them for a list.
 
         Raises:
-                ValueError: the model has no tokenizer; a document or query has no words; a query has no XXXXX; there
-                    are no candidates, one has several words, or none is in the document or possible; the lists differ
-                    in length.
-                TypeError: something is not a string, or not a list.
+            ValueError: the model has no tokenizer; a document or query has no words; a query has no XXXXX; there
+                are no candidates, one has several words, or none is in the document or possible; the lists differ
+                in length.
+            TypeError: something is not a string, or not a list.
         """
         self.check_ready(self.tokenizer)
         one = isinstance(query, str)

@@ -115,11 +115,11 @@ class Reranker:
 
         Args:
             reader: A trained reader with its vocabulary.
-                texts: Documents of the training data, for the global and the word-class model.
-                questions: Validation data: (document, query, candidates or None, answer) as in `reader.answer`.
-                n_best: N, number of candidates that are re-ranked.
-                order: Order of the n-gram models.
-                num_classes: Maximum number of word classes.
+            texts: Documents of the training data, for the global and the word-class model.
+            questions: Validation data: (document, query, candidates or None, answer) as in `reader.answer`.
+            n_best: N, number of candidates that are re-ranked.
+            order: Order of the n-gram models.
+            num_classes: Maximum number of word classes.
 
         Raises:
             ValueError: A number is below 1, there are no texts, or no question has its answer among the N best.

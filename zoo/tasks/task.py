@@ -13,11 +13,11 @@ class Task:
     Attributes:
         name: As on the cards, e.g. "translation".
         verb: The method of the models for raw input, e.g. "translate".
-            input: Type of one input: "text" (one sentence or the beginning of a text), "document" (a text, at the
-                command line also a file that holds it), "pair" (two texts), "image", or "question" (a document, a query
-                and the candidate answers).
-            result: Class of the result for each input. Has `line()`, `to_dict()`, `plot(path)`, and `to_html(path)` if
-                it can be written as a web page.
+        input: Type of one input: "text" (one sentence or the beginning of a text), "document" (a text, at the
+            command line also a file that holds it), "pair" (two texts), "image", or "question" (a document, a query
+            and the candidate answers).
+        result: Class of the result for each input. Has `line()`, `to_dict()`, `plot(path)`, and `to_html(path)` if
+            it can be written as a web page.
         hub: The name of the task on the Hugging Face Hub.
         example: A Python expression that uses the verb.
         searches: The verb searches for an output text: it takes beam_size and n_best, and results have `n_best`.

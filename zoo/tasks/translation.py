@@ -202,9 +202,9 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         See zoo/tasks/vocabulary.py.
 
         Args:
-                words: single words (characters, if the model reads characters) of the source, or of both languages if
-                    they share a vocabulary; known ones are skipped.
-                tgt_words: the same for the target.
+            words: single words (characters, if the model reads characters) of the source, or of both languages if
+                they share a vocabulary; known ones are skipped.
+            tgt_words: the same for the target.
 
         Raises:
             ValueError: no tokenizer, or one that splits a word.
@@ -300,10 +300,10 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         """Translates raw text.
 
         Args:
-                texts: one sentence or many; an empty one gives an empty translation.
-                beam_size: number of hypotheses; 1 is greedy search. The model's own setting if not given.
-                n_best: number of alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search finds
-                    fewer different texts.
+            texts: one sentence or many; an empty one gives an empty translation.
+            beam_size: number of hypotheses; 1 is greedy search. The model's own setting if not given.
+            n_best: number of alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search finds
+                fewer different texts.
             length_penalty: alpha of the length normalisation; the model's own setting if not given.
             no_repeat_ngram: n > 0 forbids repeating an n-gram of tokens.
             allow_unk: allow the model to output UNK.
@@ -358,8 +358,8 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         """Which source words each word of a given translation attends to, under forced decoding.
 
         Args:
-                pairs: (source, target), or a list of such pairs; each side is a text, split at spaces into words, or a
-                    list of words.
+            pairs: (source, target), or a list of such pairs; each side is a text, split at spaces into words, or a
+                list of words.
             batch_size: pairs aligned together.
 
         Returns:

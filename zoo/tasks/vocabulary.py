@@ -49,8 +49,8 @@ def place_vectors(table: nn.Embedding, known: int, vectors: Tensor, found: Tenso
     Does nothing if fewer than 2 E known words have a vector.
 
     Args:
-            vectors: (V, E) of any space.
-            found: (V,) bool, True where there is a vector.
+        vectors: (V, E) of any space.
+        found: (V,) bool, True where there is a vector.
     """
     pairs = found.clone()
     pairs[: EOS + 1] = pairs[known:] = False

@@ -49,8 +49,8 @@ def encode_document(
     Args:
         text: a document in English.
         tokenizer: gives the ids; its kind is best "word_punct".
-            max_sentences: a text is cut after this many sentences.
-            max_sentence_words: a sentence is cut after this many words.
+        max_sentences: a text is cut after this many sentences.
+        max_sentence_words: a sentence is cut after this many words.
     """
     encoded = ((tokenizer.encode(sentence), sentence) for sentence in split_sentences(tokenizer.clean(text)))
     kept = [(ids, sentence) for ids, sentence in encoded if ids][:max_sentences]

@@ -62,8 +62,8 @@ class Tokenizer:
     For text of known characters `decode(encode(text))` is exactly that normalised text; unknown characters become UNK.
 
     Attributes:
-            kind: how text is split, see `train`.
-            cleaning: names of the cleaning steps before splitting, see `clean`.
+        kind: how text is split, see `train`.
+        cleaning: names of the cleaning steps before splitting, see `clean`.
     """
 
     def __init__(
@@ -94,16 +94,16 @@ class Tokenizer:
 
         Args:
             texts: sentences, read once.
-                kind: "bpe" subwords (punctuation always separate), "word" (split only at spaces: for tokenised text),
-                    "char", or "word_punct" (whole words, punctuation marks and contractions of plain text: "don't!"
-                    gives "do", "n't", "!", and so does "do n't !").
+            kind: "bpe" subwords (punctuation always separate), "word" (split only at spaces: for tokenised text),
+                "char", or "word_punct" (whole words, punctuation marks and contractions of plain text: "don't!"
+                gives "do", "n't", "!", and so does "do n't !").
             vocab_size: maximum size, including the four special tokens.
             lowercase: lowercase the text, here and in `encode`.
             min_frequency: less frequent words become UNK (kind "bpe": less frequent pairs are not merged).
-                cleaning: names of cleaning steps, applied first here and in `encode`: "invisible" (soft hyphens and the
-                    like are dropped), "html" (HTML tags become line ends or nothing, entities become characters),
-                    "treebank" (-LRB- and other escapes of the Penn Treebank become their characters), "quotes" (double
-                    quotation marks become `` and '', as in the Penn Treebank).
+            cleaning: names of cleaning steps, applied first here and in `encode`: "invisible" (soft hyphens and the
+                like are dropped), "html" (HTML tags become line ends or nothing, entities become characters),
+                "treebank" (-LRB- and other escapes of the Penn Treebank become their characters), "quotes" (double
+                quotation marks become `` and '', as in the Penn Treebank).
         """
         if odd := [name for name in cleaning if name not in CLEANING]:
             raise ValueError(f"cleaning must be some of {', '.join(map(repr, CLEANING))}; got {odd[0]!r}")
@@ -206,8 +206,8 @@ class Tokenizer:
 
         Args:
             texts: read once.
-                count: maximum number of words.
-                min_frequency: less frequent words are skipped.
+            count: maximum number of words.
+            min_frequency: less frequent words are skipped.
         """
         counts: Counter[str] = Counter()
         for word, times in Counter(chain.from_iterable(map(self._split, texts))).items():

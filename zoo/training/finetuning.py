@@ -21,8 +21,8 @@ class FineTuning(BaseFinetuning):
     which does not work with a schedule that is stepped after every batch.)
 
     Args:
-            frozen_until: part -> epoch (from 0) from which it is trained; null: never.
-            learning_rates: part -> peak learning rate, instead of the optimiser's.
+        frozen_until: part -> epoch (from 0) from which it is trained; null: never.
+        learning_rates: part -> peak learning rate, instead of the optimiser's.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class FineTuning(BaseFinetuning):
         """Freezes what is never trained, and gives the model its rates, before the optimiser is built.
 
         Raises:
-                ValueError: a name is not a part of the model, nothing is trained in the beginning, or the strategy
-                    cannot do it.
+            ValueError: a name is not a part of the model, nothing is trained in the beginning, or the strategy
+                cannot do it.
         """
         if stage != "fit":
             return

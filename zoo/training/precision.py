@@ -49,8 +49,8 @@ def choose(precision: object, device: str, asked: bool) -> tuple[object, str | N
 
     Args:
         precision: the trainer setting.
-            device: a device type, see `device_type`.
-            asked: whether it was set on the command line, not only in a recipe. Then it is used as given.
+        device: a device type, see `device_type`.
+        asked: whether it was set on the command line, not only in a recipe. Then it is used as given.
     """
     why = lacks_bf16(device) if precision in _BF16 else None
     if why is None:

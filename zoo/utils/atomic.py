@@ -60,8 +60,8 @@ def target_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collec
     """Checks a folder that will be written.
 
     Args:
-            folder: New, empty, or with replaceable content; a link is followed.
-            disposable: Returns the names of the files that new ones replace. All others stay in the folder.
+        folder: New, empty, or with replaceable content; a link is followed.
+        disposable: Returns the names of the files that new ones replace. All others stay in the folder.
 
     Returns:
         The folder without links, and the names to replace.
@@ -85,8 +85,8 @@ def new_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collectio
     A process that is killed may leave a hidden folder next to it, which nothing reads.
 
     Args:
-            folder: The target; see `target_folder`.
-            disposable: See there; called again before anything is replaced.
+        folder: The target; see `target_folder`.
+        disposable: See there; called again before anything is replaced.
 
     Raises:
         ValueError: See `target_folder`.

@@ -14,8 +14,8 @@ def loads(text: str, items: int) -> Any:
 
     Args:
         text: the text.
-            items: maximum number of entries (words, labels); a text much too long for them is not parsed, because that
-                would take about thirty times its size in memory.
+        items: maximum number of entries (words, labels); a text much too long for them is not parsed, because that
+            would take about thirty times its size in memory.
 
     Raises:
         ValueError: not JSON, NaN or an infinite number, a key that occurs twice, half a surrogate pair, nested too

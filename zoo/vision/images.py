@@ -48,10 +48,10 @@ def open_image(
     are scaled to 8. The limits `MAX_PIXELS` and `MAX_SCANS` are checked before any pixel is decoded.
 
     Args:
-            source: a path, the bytes of a file, or a PIL image, which is not modified.
-            name: name in messages; by default the path, if there is one.
-            side: side in pixels that the image is needed for. A large JPEG is then decoded at 1/2, 1/4 or 1/8 of its
-                size, which saves time and memory: never below four times this side, nor below 1,280.
+        source: a path, the bytes of a file, or a PIL image, which is not modified.
+        name: name in messages; by default the path, if there is one.
+        side: side in pixels that the image is needed for. A large JPEG is then decoded at 1/2, 1/4 or 1/8 of its
+            size, which saves time and memory: never below four times this side, nor below 1,280.
 
     Returns:
         a new image of mode RGB without metadata.
@@ -79,8 +79,8 @@ def decoding_work(content: bytes, name: str) -> int:
     """Decoding cost of an image, estimated from its header, in pixels of a plain JPEG.
 
     Args:
-            content: content of an image file.
-            name: name in messages.
+        content: content of an image file.
+        name: name in messages.
 
     Raises:
         ImageError: see `open_image`.
@@ -238,11 +238,11 @@ class ImageTransform:
     """The transform from an image to a model's input; saved next to the weights.
 
     Attributes:
-            size: side of the square in pixels.
-            resize: "squash": the whole frame, whatever its shape; "crop": the shorter side becomes `size`, and the
-                centre of the longer one is kept.
-            mean: subtracted from red, green and blue, which are in [0, 1].
-            std: divisor after that.
+        size: side of the square in pixels.
+        resize: "squash": the whole frame, whatever its shape; "crop": the shorter side becomes `size`, and the
+            centre of the longer one is kept.
+        mean: subtracted from red, green and blue, which are in [0, 1].
+        std: divisor after that.
     """
 
     size: int = 224

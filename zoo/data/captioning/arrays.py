@@ -142,9 +142,9 @@ class CaptionArrays:
         """The images `index` as one batch.
 
         Args:
-                index: (N,) indices of images.
-                epoch: epoch of the training data: mirroring, and the captions drawn if an image has too many, depend
-                    only on the seed, the epoch and the image; None: the first captions, no mirroring.
+            index: (N,) indices of images.
+            epoch: epoch of the training data: mirroring, and the captions drawn if an image has too many, depend
+                only on the seed, the epoch and the image; None: the first captions, no mirroring.
         """
         if self._images is None:
             raise ValueError("there are no batches of captions alone; give CaptionArrays the images too")
@@ -186,12 +186,12 @@ class CaptionArrays:
         """Tokenises `records` into `folder`, which appears only when it is complete.
 
         Args:
-                folder: target; nothing is done if it already exists and is intact.
-                records: images and captions, read once.
-                encoding: how captions are turned into ids.
-                source: name of the data in messages.
-                training: leave out captions without words, and images without any other captions; else their captions
-                    are kept as references.
+            folder: target; nothing is done if it already exists and is intact.
+            records: images and captions, read once.
+            encoding: how captions are turned into ids.
+            source: name of the data in messages.
+            training: leave out captions without words, and images without any other captions; else their captions
+                are kept as references.
 
         Raises:
             ValueError: nothing is left.

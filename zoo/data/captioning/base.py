@@ -60,13 +60,13 @@ class CaptionData(DataModule):
         batch_size: images per batch and process.
         captions_per_image: captions per image in a batch. If it has more, some are drawn in each epoch.
         max_words: training captions are cut after this many words; None: never.
-            extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
-                frequent unknown words of the training captions, seen at least `min_frequency` times; 0 for none.
-            flip: probability that an image is mirrored in training; never if a caption contains the word left or right.
+        extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
+            frequent unknown words of the training captions, seen at least `min_frequency` times; 0 for none.
+        flip: probability that an image is mirrored in training; never if a caption contains the word left or right.
         size: side of the images in pixels, if the model has no transform.
         resize: "squash" the whole frame to a square, or "crop" its centre, if the model has no transform.
-            check_images: before training read the "header" of each image, or "decode" it, which finds all damage and
-                takes as long as reading an epoch.
+        check_images: before training read the "header" of each image, or "decode" it, which finds all damage and
+            takes as long as reading an epoch.
         cache_features: store the features of a frozen encoder.
         cache_pixels: store decoded images: 150 kB each at size 224.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.

@@ -54,8 +54,8 @@ class Encoding(NamedTuple):
         structure: "document" keeps the sentences separate, "text" does not.
         pair: examples have two texts.
         multi_label: a text may have any number of labels.
-            max_words: texts are cut after this many words.
-            max_sentences: documents are cut after this many sentences.
+        max_words: texts are cut after this many words.
+        max_sentences: documents are cut after this many sentences.
         scored: keep the scores of the examples; for texts only.
     """
 
@@ -174,11 +174,11 @@ class LabeledArrays:
         """Tokenises `examples` into `folder`, which appears only when it is complete.
 
         Args:
-                folder: target; nothing is done if it already exists and is intact.
-                examples: read once and never held in memory together.
-                encoding: how they are turned into ids.
-                source: name of the text in messages.
-                keep_empty: keep examples with a text without words, which are otherwise left out and counted.
+            folder: target; nothing is done if it already exists and is intact.
+            examples: read once and never held in memory together.
+            encoding: how they are turned into ids.
+            source: name of the text in messages.
+            keep_empty: keep examples with a text without words, which are otherwise left out and counted.
 
         Raises:
             ValueError: a label is unknown, or there is no example with words.

@@ -37,20 +37,20 @@ class LabeledData(SortedData[LabeledArrays]):
         lowercase: lowercase the text.
         batch_size: texts per batch and process.
         batch_tokens: words per batch and process (number of texts times longest text), instead of `batch_size`.
-            max_words: texts are cut after this many words, in training and evaluation; None: never.
-            max_sentences: documents are cut after this many sentences; None: never.
-            word_vectors: pretrained word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or
-                binary), or "word2vec": skip-gram vectors learnt from the training text; None for none.
+        max_words: texts are cut after this many words, in training and evaluation; None: never.
+        max_sentences: documents are cut after this many sentences; None: never.
+        word_vectors: pretrained word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or
+            binary), or "word2vec": skip-gram vectors learnt from the training text; None for none.
         word2vec_epochs: passes of word2vec over the training text.
-            extra_text: names of further data sets of this package, e.g. ["IMDB"], whose training texts the vocabulary
-                and the word2vec vectors are also learnt from. Their labels are not used.
-            extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
-                frequent unknown words of the training text, seen at least `min_frequency` times; 0 for none.
+        extra_text: names of further data sets of this package, e.g. ["IMDB"], whose training texts the vocabulary
+            and the word2vec vectors are also learnt from. Their labels are not used.
+        extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
+            frequent unknown words of the training text, seen at least `min_frequency` times; 0 for none.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
-            val_fraction: share of the training texts held out for validation if the data set has no validation split.
-                Repeated texts are never on both sides.
-            split_seed: selects the texts that are held out.
-            num_workers: worker processes that load batches.
+        val_fraction: share of the training texts held out for validation if the data set has no validation split.
+            Repeated texts are never on both sides.
+        split_seed: selects the texts that are held out.
+        num_workers: worker processes that load batches.
         seed: seed for the order of the training texts.
 
     Attributes:
@@ -59,8 +59,8 @@ class LabeledData(SortedData[LabeledArrays]):
         multi_label: a text may have any number of labels.
         scored: some examples have a score besides the label (`TextBatch.scores`).
         holds_out: the data set has no validation split, so a part of the training texts is held out.
-            cleaning: how texts are cleaned before they are split into words (`Tokenizer.clean`), in this data set and
-                in any model that learns from it.
+        cleaning: how texts are cleaned before they are split into words (`Tokenizer.clean`), in this data set and
+            in any model that learns from it.
         known_labels: names of the labels by id, if known without reading the data.
         test_names: names of the test sets.
         tokenizer: set by `setup`: the model's, if it has one, else one of kind "word_punct".

@@ -132,8 +132,8 @@ class TwentyNewsgroups(PublishedTexts):
     Read from `20news_bydate.jsonl` (fields id, split, label, text: the whole message), which is made from the archive.
 
     Args:
-            strip: drop text that reveals the group without being about it: header lines, the last paragraph (mostly a
-                signature), and quoted lines with their introduction; some messages become empty.
+        strip: drop text that reveals the group without being about it: header lines, the last paragraph (mostly a
+            signature), and quoted lines with their introduction; some messages become empty.
         split_sentences: documents of sentences; False gives plain texts.
         **options: see `LabeledData`.
     """
@@ -206,8 +206,8 @@ class FDUMTL(PublishedTexts):
 
     Args:
         domain: e.g. "books", "electronics", "kitchen_housewares".
-            train_examples: number of reviews to train on; None: all.
-            sample_seed: selects them; smaller samples are subsets of larger ones.
+        train_examples: number of reviews to train on; None: all.
+        sample_seed: selects them; smaller samples are subsets of larger ones.
         split_sentences: documents of sentences; False gives plain texts.
         **options: see `LabeledData`.
     """

@@ -23,8 +23,8 @@ class NextWord(LabeledData):
         train: training text.
         val: validation text; if left out, `val_fraction` of the training lines is held out.
         test: test text.
-            context: maximum number of previous words.
-            num_labels: maximum number of labels.
+        context: maximum number of previous words.
+        num_labels: maximum number of labels.
         encoding: of the files.
         **options: see `LabeledData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """

@@ -22,8 +22,8 @@ class SST(PublishedTexts):
 
     Args:
         classes: 5, very negative to very positive; or 2, without the neutral sentences: 6,920 / 872 / 1,821.
-            phrases: train also on the labelled phrases inside the training sentences, each distinct one once; with 2
-                classes without the neutral ones.
+        phrases: train also on the labelled phrases inside the training sentences, each distinct one once; with 2
+            classes without the neutral ones.
         **options: see `LabeledData`.
     """
 
@@ -119,8 +119,8 @@ class SICK(PublishedTexts):
     Args:
         extra_snli: train also on the 19,666 pairs of the development and test part of SNLI (Bowman et al. 2015), read
             from `snli_dev.tsv` and `snli_test.tsv` (columns gold_label, sentence1, sentence2); they have no score.
-            swapped: train on each pair that is not an entailment once as it is and once with its texts swapped (neutral
-                and contradiction are nearly always symmetric), and on each entailment twice: an epoch is twice as long.
+        swapped: train on each pair that is not an entailment once as it is and once with its texts swapped (neutral
+            and contradiction are nearly always symmetric), and on each entailment twice: an epoch is twice as long.
         **options: see `LabeledData`.
     """
 

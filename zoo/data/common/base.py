@@ -26,8 +26,8 @@ class DataModule(pl.LightningDataModule):
 
     Attributes:
         task: name of the task that the data is for (`zoo.tasks.task.Task`).
-            changes_model: training may give a pretrained model the words and labels of the data; a resumed training may
-                not.
+        changes_model: training may give a pretrained model the words and labels of the data; a resumed training may
+            not.
     """
 
     task: ClassVar[str]

@@ -225,10 +225,10 @@ class Pool(NamedTuple):
     """Items that are sorted by length together.
 
     Attributes:
-            epoch: epoch of the data.
-            pairs: (N,) indices of the items.
-            rows: their source and target tokens, if they differ from those of the arrays.
-            batches: for each batch of all processes together, positions of its sentences in `pairs`.
+        epoch: epoch of the data.
+        pairs: (N,) indices of the items.
+        rows: their source and target tokens, if they differ from those of the arrays.
+        batches: for each batch of all processes together, positions of its sentences in `pairs`.
     """
 
     epoch: int
@@ -342,8 +342,8 @@ class SortedLoader:
 
     Args:
         items: the items to evaluate on.
-            batch_size: items per batch and process; None to use `batch_tokens`.
-            batch_tokens: tokens per batch and process, see `cut_batches`.
+        batch_size: items per batch and process; None to use `batch_tokens`.
+        batch_tokens: tokens per batch and process, see `cut_batches`.
         rank: rank of this process.
         world_size: number of processes.
     """

@@ -27,12 +27,12 @@ def read_table(
     """The named columns of a table, row by row.
 
     Args:
-            path: its extension gives the format: .jsonl (one JSON object per line), or else a tab-separated table with
-                a header and no quoting; both also .gz or .xz.
+        path: its extension gives the format: .jsonl (one JSON object per line), or else a tab-separated table with
+            a header and no quoting; both also .gz or .xz.
         columns: names in the header, or keys of the objects; their values are strings.
         encoding: of the text.
-            lists: the columns with lists of strings: JSON lists, or strings joined by "|" in a table.
-            numbers: the columns with numbers.
+        lists: the columns with lists of strings: JSON lists, or strings joined by "|" in a table.
+        numbers: the columns with numbers.
 
     Raises:
         ValueError: a column is missing, a line is malformed, or the file cannot be read; the message has the line

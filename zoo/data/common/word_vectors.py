@@ -85,10 +85,10 @@ def read_vectors(path: Path, tokenizer: Tokenizer, size: int) -> np.ndarray:
     A word that is not in the file takes the first vector whose word differs only in case.
 
     Args:
-            path: GloVe text (a word and its numbers per line), word2vec or fastText text (the first line has the number
-                of words and the dimension), plain, .gz or .xz; or word2vec binary.
-            tokenizer: tokenizer with the vocabulary.
-            size: dimension of the vectors.
+        path: GloVe text (a word and its numbers per line), word2vec or fastText text (the first line has the number
+            of words and the dimension), plain, .gz or .xz; or word2vec binary.
+        tokenizer: tokenizer with the vocabulary.
+        size: dimension of the vectors.
 
     Raises:
         ValueError: the vectors have another dimension, or the file is not in one of these formats.

@@ -30,19 +30,19 @@ class RunningText(DataModule):
     Args:
         root: folder of the data; else the environment variable `ZOO_DATA`.
         cache_dir: folder for tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
-            tokenizer: "word" (split at spaces: for tokenised text, in which `<unk>` is UNK), "word_punct" (words and
-                punctuation marks of plain text), "bpe" subwords or "char".
+        tokenizer: "word" (split at spaces: for tokenised text, in which `<unk>` is UNK), "word_punct" (words and
+            punctuation marks of plain text), "bpe" subwords or "char".
         vocab_size: maximum number of words in the vocabulary, including the four special tokens.
         min_frequency: words less frequent in training become UNK.
         lowercase: lowercase the text.
-            extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
-                frequent unknown words of the training text, seen at least `min_frequency` times; 0 for none.
-            batch_size: streams per process in training.
-            segment: words of each stream in a batch, through which training propagates back.
-            val_streams: streams of the validation text over all processes. Each starts without memory, so 1 gives the
-                perplexity of the text as it is; more are faster and hardly differ. Independent of `batch_size`,
-                `segment` and the number of processes.
-            test_streams: the same for the test text.
+        extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
+            frequent unknown words of the training text, seen at least `min_frequency` times; 0 for none.
+        batch_size: streams per process in training.
+        segment: words of each stream in a batch, through which training propagates back.
+        val_streams: streams of the validation text over all processes. Each starts without memory, so 1 gives the
+            perplexity of the text as it is; more are faster and hardly differ. Independent of `batch_size`,
+            `segment` and the number of processes.
+        test_streams: the same for the test text.
         num_workers: worker processes that load batches.
         seed: seed for where in the text each epoch begins.
 

@@ -82,8 +82,8 @@ class TextStream:
         text: the words.
         streams: number of parallel streams over all processes.
         segment: words of each stream in a batch.
-            seed: each epoch begins at another place in the text and wraps around at its end; None: all begin at the
-                beginning.
+        seed: each epoch begins at another place in the text and wraps around at its end; None: all begin at the
+            beginning.
         rank: rank of this process.
         world_size: number of processes; each has its own streams.
     """

@@ -169,9 +169,9 @@ class ClozeArrays:
             folder: target; nothing is done if it already exists and is intact.
             questions: read once; memory grows with the number of distinct words, not with the text.
             tokenizer: of kind "word" or "word_punct".
-                source: name of the data in messages.
-                keep_all: keep questions that cannot be trained on (without words, or without the answer in the
-                    document), which are otherwise left out and counted.
+            source: name of the data in messages.
+            keep_all: keep questions that cannot be trained on (without words, or without the answer in the
+                document), which are otherwise left out and counted.
 
         Raises:
             ValueError: a query has no blank, or there are no questions.

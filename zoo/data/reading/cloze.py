@@ -35,15 +35,15 @@ class ClozeData(SortedData[ClozeArrays]):
     Args:
         root: folder of the data; else the environment variable `ZOO_DATA`.
         cache_dir: folder for tokenizers and tokenised text; else `ZOO_CACHE`, else `~/.cache/attention-zoo`.
-            tokenizer: "word": split at spaces, for tokenised text; "word_punct": for plain text.
-            vocab_size: maximum number of words in the vocabulary; others are unknown, but can still be answers.
-            min_frequency: words less frequent in training are unknown.
-            lowercase: the vocabulary is in lower case. Answers are compared as strings all the same.
-            batch_size: questions per batch and process.
-            batch_tokens: words per batch and process (number of questions times longest document), instead of
-                `batch_size`.
-            word_vectors: pretrained word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or
-                binary), or "word2vec": skip-gram vectors learnt from the training text; None for none.
+        tokenizer: "word": split at spaces, for tokenised text; "word_punct": for plain text.
+        vocab_size: maximum number of words in the vocabulary; others are unknown, but can still be answers.
+        min_frequency: words less frequent in training are unknown.
+        lowercase: the vocabulary is in lower case. Answers are compared as strings all the same.
+        batch_size: questions per batch and process.
+        batch_tokens: words per batch and process (number of questions times longest document), instead of
+            `batch_size`.
+        word_vectors: pretrained word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or
+            binary), or "word2vec": skip-gram vectors learnt from the training text; None for none.
         word2vec_epochs: passes of word2vec over the training text.
         pool_batches: batches sorted by length together: more means more equal lengths, fewer means more varied batches.
         num_workers: worker processes that load batches.
@@ -387,8 +387,8 @@ class Cloze(ClozeData):
         document_column: column or field of the document.
         query_column: that of the query.
         answer_column: that of the answer.
-            candidates_column: that of the candidates, joined by "|" in a table, as a list in JSON; None: any word of
-                the document.
+        candidates_column: that of the candidates, joined by "|" in a table, as a list in JSON; None: any word of
+            the document.
         blank: mark of the missing word in the queries.
         val_fraction: share of the documents held out; repeated documents are never on both sides.
         split_seed: selects the documents that are held out.

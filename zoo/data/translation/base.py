@@ -39,10 +39,10 @@ class PairData(DataModule):
         batch_tokens: tokens per batch and process (number of sentences times longest side), instead of `batch_size`.
         max_length: training pairs with a longer side (in tokens) are left out; None keeps all.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
-            bpe_dropout: share of the merges skipped at random in training, so that words are segmented in varying ways
-                (Provilkov et al. 2020 use 0.1); 0 for none.
-            extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
-                frequent unknown words of the training text (for subwords: words that take several); 0 for none.
+        bpe_dropout: share of the merges skipped at random in training, so that words are segmented in varying ways
+            (Provilkov et al. 2020 use 0.1); 0 for none.
+        extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
+            frequent unknown words of the training text (for subwords: words that take several); 0 for none.
         num_workers: worker processes that load batches.
         seed: seed for the order of the training pairs.
 

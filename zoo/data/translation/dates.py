@@ -68,8 +68,8 @@ class Dates(PairData):
 
     Args:
         train_size: number of training pairs.
-            val_size: number of validation pairs, all with different dates.
-            test_size: number of test pairs, all with different dates.
+        val_size: number of validation pairs, all with different dates.
+        test_size: number of test pairs, all with different dates.
         split_seed: selects the dates and their written forms.
         tokenizer: see `PairData`.
         vocab_size: see `PairData`.

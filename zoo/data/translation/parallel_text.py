@@ -21,9 +21,9 @@ class ParallelText(PairData):
         val_tgt: the same for validation.
         test_src: the same for testing.
         test_tgt: the same for testing.
-            val_fraction: share of the training sentences held out if there is no `val_src`. The split is by source
-                sentence, so a repeated one is never on both sides.
-            split_seed: selects the sentences that are held out.
+        val_fraction: share of the training sentences held out if there is no `val_src`. The split is by source
+            sentence, so a repeated one is never on both sides.
+        split_seed: selects the sentences that are held out.
         tgt_lang: language code of the target, used only for BLEU of tokenised text.
         **options: see `PairData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
@@ -126,8 +126,8 @@ class Multi30k(PublishedPairs):
         src_lang: "en", "de", "fr" or "cs".
         tgt_lang: another of these.
         form: "raw" text, or "tok": upstream's lowercased, normalised, Moses-tokenised text.
-            extra_pairs: your own files of additional training pairs, source and target separated by a tab (see
-                `ParallelText`). Relative paths start from the working directory, not from `root`.
+        extra_pairs: your own files of additional training pairs, source and target separated by a tab (see
+            `ParallelText`). Relative paths start from the working directory, not from `root`.
         **options: see `PairData`.
     """
 
@@ -200,9 +200,9 @@ class Tatoeba(PublishedPairs):
         tgt_lang: the other side.
         val_fraction: share of the English sentences held out for validation.
         test_fraction: share of the English sentences held out for testing.
-            split_seed: selects the sentences that are held out.
-            tutorial_filter: keep only the pairs that the pytorch.org translation tutorial keeps: fewer than ten words
-                per side (punctuation marks count), and an English side that begins with "I am", "he is" and the like.
+        split_seed: selects the sentences that are held out.
+        tutorial_filter: keep only the pairs that the pytorch.org translation tutorial keeps: fewer than ten words
+            per side (punctuation marks count), and an English side that begins with "I am", "he is" and the like.
         **options: see `PairData`.
     """
 
