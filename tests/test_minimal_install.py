@@ -85,6 +85,7 @@ def test_bounds():
 def test_extras_are_those_of_the_project():
     names = {extra: {Requirement(text).name for text in texts} for extra, texts in OPTIONAL.items()}
     tested = next(Requirement(text) for text in OPTIONAL["test"] if text.startswith("attention-zoo["))
+    assert names.pop("dev") == {"attention-zoo", "ruff", "pyright", "pre-commit"}
     assert names.pop("test") == {"attention-zoo", "pytest", "pytest-xdist", "hypothesis"}
     assert names == {extra: set(packages) for extra, packages in EXTRAS.items()}
     assert tested.extras == names.keys()

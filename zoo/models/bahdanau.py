@@ -117,8 +117,8 @@ class BahdanauNMT(TranslationModule):
         decoder: "gru", the paper's, or "conditional_gru".
         dropout: on embeddings, between encoder layers, on the memory and on the readout.
         label_smoothing: share of the target probability spread over the vocabulary.
-        beam_size: hypotheses of the search in `translate` and in tests.
-        length_penalty: alpha of its length normalisation.
+        beam_size: beam size in `translate` and in testing.
+        length_penalty: alpha of the length normalisation in the search.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(

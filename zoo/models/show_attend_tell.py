@@ -162,8 +162,8 @@ class ShowAttendTell(SelfCriticalModule[ImageMemory]):
             CIDEr-D, of which 1 is a high value; above 0 it keeps captions from becoming short.
         likelihood: weight of -log p of the given captions beside it; above 0 it keeps sentences well formed.
         label_smoothing: share of the target probability spread over the vocabulary.
-        beam_size: hypotheses of the search in `caption` and in tests.
-        length_penalty: alpha of its length normalisation.
+        beam_size: beam size in `caption` and in testing.
+        length_penalty: alpha of the length normalisation in the search.
     """
 
     tiny: ClassVar[dict[str, Any]] = dict(
