@@ -407,9 +407,12 @@ def test_the_synopsis_names_every_verb():
 
 
 @pytest.mark.parametrize("code", blocks(TEXT, "python"))
-def test_python_runs(code, tmp_path, monkeypatch):
+def test_python_prints_what_stands_beside_it(code, tmp_path, monkeypatch, capsys):
+    """What a block prints is its lines that begin with `# `."""
     monkeypatch.chdir(tmp_path)
     exec(compile(code, str(README), "exec"), {"__name__": "__main__"})
+    stated = [line[2:] for line in code.splitlines() if line.startswith("# ")]
+    assert capsys.readouterr().out.splitlines() == stated and stated
 
 
 @pytest.mark.parametrize("code", blocks(TEXT, "yaml"))
