@@ -85,6 +85,7 @@ _MAIN: dict[str, list[dict[str, Any]]] = {
         {"attention": "local_m", "score": "concat", "decoder_layers": 2},
         {"input_feeding": False, "attention": "local_p_star", "encoder_layers": 2},
         {"attentional_state": False, "score": "dot", "bidirectional": False},
+        {"normalize": "sparsemax"},
     ],
     "Seq2SeqNMT": [{"variant": "cho"}, {"num_layers": 2}],
     "ShowAttendTell": [

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.layers.attention import ATTENTIONS, make_attention
+from zoo.layers.attention import ATTENTIONS, NORMALIZATIONS, make_attention
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.scores import SCORES
 
@@ -29,7 +29,19 @@ def naive_score(name, score, h_t, h_s, s):
     return float((score.w_a.weight @ h_t)[s])
 
 
-def naive_weights(kind, attention, name, query, memory, length, t, renormalize):
+def naive_normalized(normalize, scores):
+    """Weights of a list of scores."""
+    if normalize == "softmax":
+        return [math.exp(z) / sum(map(math.exp, scores)) for z in scores]
+    total = tau = 0.0
+    for k, z in enumerate(sorted(scores, reverse=True), start=1):  # Martins and Astudillo 2016, Algorithm 1
+        total += z
+        if 1 + k * z > total:
+            tau = (total - 1) / k
+    return [max(z - tau, 0.0) for z in scores]
+
+
+def naive_weights(kind, attention, name, normalize, query, memory, length, t, renormalize):
     """Weights of one query over S positions: list of S numbers."""
     scores = [naive_score(name, attention.score, query, memory[s], s) for s in range(length)]
     if kind == "global":
@@ -50,35 +62,35 @@ def naive_weights(kind, attention, name, query, memory, length, t, renormalize):
         ]
         chosen = sorted(range(length), key=lambda s: -factor[s])[:D]
     weights = [0.0] * S
-    total = sum(math.exp(scores[s]) for s in chosen)
-    for s in chosen:
-        weights[s] = math.exp(scores[s]) / total * factor[s]
+    for s, weight in zip(chosen, naive_normalized(normalize, [scores[s] for s in chosen])):
+        weights[s] = weight * factor[s]
     if renormalize and chosen:
         weights = [w / sum(weights) for w in weights]
     return weights
 
 
-def make(kind, name, renormalize=False):
+def make(kind, name, renormalize=False, normalize="softmax"):
     torch.manual_seed(0)
-    attention = make_attention(kind, H, H, score=name, window=D, max_length=9, renormalize=renormalize)
+    options = dict(renormalize=renormalize, normalize=normalize)
+    attention = make_attention(kind, H, H, score=name, window=D, max_length=9, **options)
     return attention, torch.randn(B, T, H), torch.randn(B, S, H), torch.tensor(LENGTHS)
 
 
 CASES = [(kind, name) for kind in ATTENTIONS for name in SCORES if name != "location" or kind == "global"]
 
 
+@pytest.mark.parametrize("normalize", NORMALIZATIONS)
 @pytest.mark.parametrize("renormalize", [False, True])
 @pytest.mark.parametrize("kind, name", CASES)
 @torch.no_grad()
-def test_against_naive_loops(kind, name, renormalize):
-    attention, query, memory, lengths = make(kind, name, renormalize and kind.startswith("local_p"))
+def test_against_naive_loops(kind, name, renormalize, normalize):
+    renormalize = renormalize and kind.startswith("local_p")
+    attention, query, memory, lengths = make(kind, name, renormalize, normalize)
     projected = attention.project(memory, lengths_to_mask(lengths, S))
     context, weights = attention(query, projected, torch.arange(T))
     for b in range(B):
         for t in range(T):
-            want = naive_weights(
-                kind, attention, name, query[b, t], memory[b], LENGTHS[b], t, renormalize and kind.startswith("local_p")
-            )
+            want = naive_weights(kind, attention, name, normalize, query[b, t], memory[b], LENGTHS[b], t, renormalize)
             torch.testing.assert_close(weights[b, t], torch.tensor(want))
             torch.testing.assert_close(context[b, t], sum(w * h for w, h in zip(want, memory[b])))
 
@@ -196,5 +208,7 @@ def test_bad_arguments():
         match="attention must be one of 'global', 'local_m', 'local_p', 'local_p_full', 'local_p_star'; got 'hard'",
     ):
         make_attention("hard", 4, 4)
+    with pytest.raises(ValueError, match="normalize must be one of 'softmax', 'sparsemax'; got 'entmax'"):
+        make_attention("global", 4, 4, normalize="entmax")
     with pytest.raises(ValueError, match="window must be at least 1; got 0"):
         make_attention("local_m", 4, 4, window=0)

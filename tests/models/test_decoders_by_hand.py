@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from zoo.layers.attention import NORMALIZATIONS
 from zoo.models.luong import LuongNMT
 from zoo.models.tutorial_attention import TutorialAttentionNMT
 
@@ -94,10 +95,11 @@ def test_without_attention_the_tutorial_decoder_reads_a_source_of_any_length():
     assert logits.isfinite().all() and model.max_source_tokens == 1000
 
 
+@pytest.mark.parametrize("normalize", NORMALIZATIONS)
 @torch.no_grad()
-def test_textbook_form_of_luong():
+def test_textbook_form_of_luong(normalize):
     torch.manual_seed(0)
-    options = dict(score="dot", attentional_state=False, input_feeding=False)
+    options = dict(score="dot", normalize=normalize, attentional_state=False, input_feeding=False)
     model = LuongNMT(**{**LuongNMT.tiny, **options}).eval()
     logits, weights, given = parts(model)
     cell, output = as_torch(model.decoder.cells[0], torch.nn.LSTMCell), model.embeddings.output
@@ -105,7 +107,8 @@ def test_textbook_form_of_luong():
         found_logits, found_weights = [], []
         for word in words:
             h, c = cell(word[0], (h, c))
-            a = torch.stack([h @ h_s for h_s in memory]).softmax(0)
+            scores = torch.stack([h @ h_s for h_s in memory])
+            a = NORMALIZATIONS[normalize](scores, scores.isfinite())
             context = sum(w * h_s for w, h_s in zip(a, memory))
             found_logits.append(output.weight @ torch.cat([context, h]) + output.bias)
             found_weights.append(a)

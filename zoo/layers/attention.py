@@ -1,4 +1,5 @@
-"""Attention = a score, a choice of positions (global or a local window), and a weighted mean of the values.
+"""Attention = a score, a choice of positions (global or a local window), a normalisation of the scores to weights
+(softmax or sparsemax), and a weighted mean of the values.
 
 Shapes: B batch, T queries, S memory positions, H query size, M memory size, K key size.
 """
@@ -10,8 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from zoo.layers.kernels import wide
-from zoo.layers.masking import masked_softmax
+from zoo.layers.masking import masked_softmax, masked_sparsemax
 from zoo.layers.scores import SCORES
+
+NORMALIZATIONS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
 
 
 class AttentionMemory(NamedTuple):
@@ -20,7 +23,7 @@ class AttentionMemory(NamedTuple):
     keys: Tensor  # (B, S, K) projected by the score
     values: Tensor  # (B, S, M)
     mask: Tensor  # (B, S) bool, True where attention may go
-    gate: Tensor  # (B, S) float, factor on the weights after the softmax (1 except for local_p_star)
+    gate: Tensor  # (B, S) float, factor on the normalised weights (1 except for local_p_star)
     lengths: Tensor  # (B,) real positions
 
 
@@ -36,6 +39,7 @@ class GlobalAttention(nn.Module):
         window: D of the local variants.
         renormalize: local_p variants: divide the weights by their sum after the Gaussian or the gate (off in the
             paper).
+        normalize: one of NORMALIZATIONS: "softmax", "sparsemax".
     """
 
     def __init__(
@@ -47,14 +51,18 @@ class GlobalAttention(nn.Module):
         max_length: int | None = None,
         window: int = 10,
         renormalize: bool = False,
+        normalize: str = "softmax",
     ):
         super().__init__()
         if score not in SCORES:
             raise ValueError(f"score must be one of {', '.join(map(repr, SCORES))}; got {score!r}")
+        if normalize not in NORMALIZATIONS:
+            raise ValueError(f"normalize must be one of {', '.join(map(repr, NORMALIZATIONS))}; got {normalize!r}")
         if window < 1:
             raise ValueError(f"window must be at least 1; got {window}")
         self.score = SCORES[score](query_size, memory_size, attention_size, max_length)
         self.window, self.renormalize = window, renormalize
+        self.normalize = NORMALIZATIONS[normalize]
 
     def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         """memory (B, S, M), mask (B, S) bool, True = real."""
@@ -76,7 +84,7 @@ class GlobalAttention(nn.Module):
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
         """Scores (B, T, S) -> weights (B, T, S)."""
-        return masked_softmax(scores, memory.mask.unsqueeze(1))
+        return self.normalize(scores, memory.mask.unsqueeze(1))
 
 
 class LocalMonotonicAttention(GlobalAttention):
@@ -91,7 +99,7 @@ class LocalMonotonicAttention(GlobalAttention):
             centre = torch.minimum(position.reshape(1, -1, 1), last)  # (B, T, 1)
         else:
             centre = last.clamp(max=position)
-        return masked_softmax(scores, self._window(centre, scores) & memory.mask.unsqueeze(1))
+        return self.normalize(scores, self._window(centre, scores) & memory.mask.unsqueeze(1))
 
     def _window(self, centre: Tensor, scores: Tensor) -> Tensor:
         s = torch.arange(scores.size(-1), device=scores.device)
@@ -116,7 +124,7 @@ class LocalPredictiveAttention(LocalMonotonicAttention):
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
         p = self.aligned_position(query, memory).unsqueeze(-1)  # (B, T, 1)
-        align = masked_softmax(scores, self._window(p.detach().floor(), scores) & memory.mask.unsqueeze(1))
+        align = self.normalize(scores, self._window(p.detach().floor(), scores) & memory.mask.unsqueeze(1))
         s = torch.arange(scores.size(-1), device=scores.device)
         weights = align * torch.exp((s - p) ** 2 * (-2 / self.window**2))  # 1 / (2 sigma^2) = 2 / D^2
         return _normalized(weights) if self.renormalize else weights
@@ -152,7 +160,7 @@ class LocalPredictiveStarAttention(GlobalAttention):
         return super().project(memory, mask)._replace(gate=gate)
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
-        weights = masked_softmax(scores, memory.mask.unsqueeze(1)) * memory.gate.unsqueeze(1)
+        weights = self.normalize(scores, memory.mask.unsqueeze(1)) * memory.gate.unsqueeze(1)
         return _normalized(weights) if self.renormalize else weights
 
 

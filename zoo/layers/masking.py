@@ -36,6 +36,24 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(scores, dim=-1) * mask
 
 
+def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Sparsemax (Martins and Astudillo 2016, arXiv:1602.02068, Eq. 2-4), with the arguments of `masked_softmax`.
+
+    sparsemax(z) is the point of the simplex nearest to z, with many exact zeros.
+
+    Returns:
+        (..., S) weights; a row without any True gives zeros and zero gradient.
+    """
+    scores = wide(scores)
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    z = scores - scores.detach().amax(-1, keepdim=True)  # changes no weight, but loses fewer digits in the sums
+    ordered = z.sort(dim=-1, descending=True).values  # z_(1) >= ... >= z_(S)
+    k = torch.arange(1, z.size(-1) + 1, device=z.device)
+    support = 1 + k * ordered > ordered.cumsum(-1)  # true up to k(z), the number of weights above 0
+    tau = ((ordered * support).sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)  # Eq. 4
+    return (z - tau).clamp(min=0) * mask  # Eq. 3
+
+
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     """Mean over real positions: x (B, S, D), mask (B, S) -> (B, D); zeros for an empty row."""
     weights = mask.to(x.dtype)

@@ -9,6 +9,7 @@ Differs from the paper:
   per direction, so that memory and decoder state have the same size and the dot score is defined.
 * The source is not reversed; Adam with warm-up and cosine schedule instead of SGD; score scaled_dot and attention
   local_p_star are from later work; local_p_full is local-p with the softmax over all positions, not only the window.
+* The weights may be a sparsemax instead of a softmax (`normalize`; Martins and Astudillo 2016, arXiv:1602.02068).
 * The readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses per sentence, E embedding, H hidden, V vocabulary.
@@ -43,6 +44,7 @@ class LuongNMT(TranslationModule[AttentionMemory]):
         bidirectional: encoder in both directions, H/2 per direction.
         attention: positions attended to.
         score: how query and memory are compared.
+        normalize: how scores become weights: "softmax" (paper) or "sparsemax", which gives many exact zeros.
         attentional_state: h~_t = tanh(W_c [c_t; h_t]) goes to the output layer; else [c_t; h_t] itself does, without
             input feeding.
         input_feeding: the attentional state of the last step is part of the next input; costs a Python loop in
@@ -74,6 +76,7 @@ class LuongNMT(TranslationModule[AttentionMemory]):
         bidirectional: bool = True,
         attention: Literal["global", "local_m", "local_p", "local_p_full", "local_p_star"] = "global",
         score: Literal["dot", "scaled_dot", "general", "concat", "location"] = "general",
+        normalize: Literal["softmax", "sparsemax"] = "softmax",
         attentional_state: bool = True,
         input_feeding: bool = True,
         window: int = 10,
@@ -109,6 +112,7 @@ class LuongNMT(TranslationModule[AttentionMemory]):
             max_length=max_source_length,
             window=window,
             renormalize=renormalize,
+            normalize=normalize,
         )
         self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False) if attentional_state else None
         self.dropout = Dropout(dropout)
