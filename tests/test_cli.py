@@ -235,6 +235,14 @@ def test_weights_take_the_place_of_the_model(recipe, toy_registry, monkeypatch):
     assert seen == [10]
 
 
+@pytest.mark.parametrize("verb", ["fit", "validate", "test"])
+def test_without_a_recipe(verb, capsys):
+    end = {"fit": "", "validate": " --ckpt_path best", "test": " --weights luong_dot.dates"}[verb]
+    example = f"zoo {verb} --config recipes/luong_dot.dates.yaml{end}"
+    for options in ([], ["--trainer.max_epochs", "1"], ["--model", "zoo.models.luong.LuongNMT"]):
+        assert fails(capsys, verb, *options) == f"zoo {verb} needs --config RECIPE, e.g. {example}"
+
+
 def test_recipe_mistakes(recipe, capsys):
     """Every message names the key; the wording is that of jsonargparse and changes with its versions."""
 
@@ -249,7 +257,9 @@ def test_recipe_mistakes(recipe, capsys):
     assert "'m' is not" in fit(data={"class_path": "fakes.ToyData", "init_args": {"m": 6}})
     assert "traner" in fit(traner={"max_epochs": 1})
     assert "trainer.max_epoch" in fit(trainer={"max_epoch": 1})
-    assert "data" in fails(capsys, "fit")
+    with open("half.yaml", "w") as file:
+        file.write("model: {class_path: fakes.Toy}")
+    assert "data" in fails(capsys, "fit", "--config", "half.yaml")
     assert "there is no such file" in fails(capsys, "fit", "--config", "nope.yaml")
     unknown = {"class_path": "zoo.load", "init_args": {"name": "no.name"}}
     assert fit(model=unknown).startswith("unknown model 'no.name'; nearest: ")

@@ -222,6 +222,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="translation, completion and captions: print the N best outputs with their scores",
     )
+    command.add_argument("--device", choices=("cpu", "cuda", "mps"), default="cpu", help="(default: %(default)s)")
+    command.add_argument(
+        "--precision",
+        choices=("fp32", "bf16"),
+        default="fp32",
+        help="bf16 is faster on most GPUs; scores change in the third digit (default: %(default)s)",
+    )
 
     command = add(
         "serve",
@@ -541,6 +548,10 @@ def _train(args: list[str]) -> None:
     if {"-h", "--help"} & set(args):
         print(TRAINING_HELP.format(verb=verb, **TRAINING[verb]))
         return
+    given = {arg.partition("=")[0] for arg in args}
+    if not given & {"--config", "--help-all"} and not given >= {"--model", "--data"}:
+        example = TRAINING[verb]["example"].partition("\n")[0]
+        raise ValueError(f"zoo {verb} needs --config RECIPE, e.g. {example}")
     for option, value in zip(args, [*args[1:], ""]):
         if option.startswith("--config"):
             file = option.partition("=")[2] or value
