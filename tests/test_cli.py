@@ -49,6 +49,23 @@ def test_list(toy_registry, capsys):
     assert fails(capsys, "list", "x*") == "no model matches 'x*'; `zoo list` shows all"
 
 
+def test_list_filters(toy_registry, capsys):
+    for name, more in [("v2", "language: [de, en]\nlicense: mit"), ("v10", "language: [en]\nlicense: other")]:
+        file = cli.CARDS / f"toy.{name}.md"
+        file.write_text(file.read_text(encoding="utf-8").replace("task: ", f"{more}\ntask: "), encoding="utf-8")
+
+    def listed(*args):
+        assert main(["list", *args]) == 0
+        return [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+
+    assert listed("--task", "capitals", "--language", "en") == ["toy.v2", "toy.v10"]
+    assert listed("--language", "de") == listed("--license", "mit") == listed("*2", "--language", "en") == ["toy.v2"]
+    assert fails(capsys, "list", "--task", "x") == "--task must be one of capitals; got 'x'"
+    assert fails(capsys, "list", "--language", "fr") == "--language must be one of de, en; got 'fr'"
+    wrong = fails(capsys, "list", "--language", "de", "--license", "other")
+    assert wrong == "--license must be one of mit for the models selected so far; got 'other'"
+
+
 def test_list_does_not_import_torch():
     code = "import sys; from zoo.cli import main; main(['list']); print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
