@@ -49,6 +49,23 @@ def test_list(toy_registry, capsys):
     assert fails(capsys, "list", "x*") == "no model matches 'x*'; `zoo list` shows all"
 
 
+def test_list_filters(toy_registry, capsys):
+    for name, more in [("v2", "language: [de, en]\nlicense: mit"), ("v10", "language: [en]\nlicense: other")]:
+        file = cli.CARDS / f"toy.{name}.md"
+        file.write_text(file.read_text(encoding="utf-8").replace("task: ", f"{more}\ntask: "), encoding="utf-8")
+
+    def listed(*args):
+        assert main(["list", *args]) == 0
+        return [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+
+    assert listed("--task", "capitals", "--language", "en") == ["toy.v2", "toy.v10"]
+    assert listed("--language", "de") == listed("--license", "mit") == listed("*2", "--language", "en") == ["toy.v2"]
+    assert fails(capsys, "list", "--task", "x") == "--task must be one of capitals; got 'x'"
+    assert fails(capsys, "list", "--language", "fr") == "--language must be one of de, en; got 'fr'"
+    wrong = fails(capsys, "list", "--language", "de", "--license", "other")
+    assert wrong == "--license must be one of mit for the models selected so far; got 'other'"
+
+
 def test_list_does_not_import_torch():
     code = "import sys; from zoo.cli import main; main(['list']); print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -235,6 +252,14 @@ def test_weights_take_the_place_of_the_model(recipe, toy_registry, monkeypatch):
     assert seen == [10]
 
 
+@pytest.mark.parametrize("verb", ["fit", "validate", "test"])
+def test_without_a_recipe(verb, capsys):
+    end = {"fit": "", "validate": " --ckpt_path best", "test": " --weights luong_dot.dates"}[verb]
+    example = f"zoo {verb} --config recipes/luong_dot.dates.yaml{end}"
+    for options in ([], ["--trainer.max_epochs", "1"], ["--model", "zoo.models.luong.LuongNMT"]):
+        assert fails(capsys, verb, *options) == f"zoo {verb} needs --config RECIPE, e.g. {example}"
+
+
 def test_recipe_mistakes(recipe, capsys):
     """Every message names the key; the wording is that of jsonargparse and changes with its versions."""
 
@@ -249,7 +274,9 @@ def test_recipe_mistakes(recipe, capsys):
     assert "'m' is not" in fit(data={"class_path": "fakes.ToyData", "init_args": {"m": 6}})
     assert "traner" in fit(traner={"max_epochs": 1})
     assert "trainer.max_epoch" in fit(trainer={"max_epoch": 1})
-    assert "data" in fails(capsys, "fit")
+    with open("half.yaml", "w") as file:
+        file.write("model: {class_path: fakes.Toy}")
+    assert "data" in fails(capsys, "fit", "--config", "half.yaml")
     assert "there is no such file" in fails(capsys, "fit", "--config", "nope.yaml")
     unknown = {"class_path": "zoo.load", "init_args": {"name": "no.name"}}
     assert fit(model=unknown).startswith("unknown model 'no.name'; nearest: ")

@@ -171,8 +171,11 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
         return command
 
-    command = add("list", _list, "list the pretrained models", "zoo list 'luong*'")
+    command = add("list", _list, "list the pretrained models", "zoo list 'luong*' --task translation")
     command.add_argument("pattern", nargs="?", default="*", help="shell pattern of the names (default: all)")
+    command.add_argument("--task", help="only this task, e.g. translation")
+    command.add_argument("--language", metavar="CODE", help="only models of this language, e.g. de")
+    command.add_argument("--license", help="only weights with this licence, e.g. apache-2.0")
     command.add_argument("--markdown", action="store_true", help="print a Markdown table, like the one in the README")
 
     command = add("info", _info, "print the card of a model", "zoo info luong_dot.dates")
@@ -221,6 +224,13 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help="translation, completion and captions: print the N best outputs with their scores",
+    )
+    command.add_argument("--device", choices=("cpu", "cuda", "mps"), default="cpu", help="(default: %(default)s)")
+    command.add_argument(
+        "--precision",
+        choices=("fp32", "bf16"),
+        default="fp32",
+        help="bf16 is faster on most GPUs; scores change in the third digit (default: %(default)s)",
     )
 
     command = add(
@@ -419,9 +429,9 @@ def _list(options: argparse.Namespace) -> None:
     names = registry.list_models(options.pattern)
     if not names and options.pattern != "*":
         raise ValueError(f"no model matches '{options.pattern}'; `zoo list` shows all")
+    cards = _filtered({name: read_card(name)[0] for name in names}, options)
     rows = [("NAME", "TASK", "PARAMETERS", "SIZE", "SCORE")]
-    for name in names:
-        card, _ = read_card(name)
+    for name, card in cards.items():
         folder = registry.BUNDLED / name
         size = sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else None
         main_score = card["scores"][0]
@@ -444,6 +454,26 @@ def _list(options: argparse.Namespace) -> None:
     for row in rows:
         cells = [cell.rjust(w) if i in (2, 3) else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths))]
         print("  ".join(cells).rstrip())
+
+
+def _filtered(cards: dict[str, dict[str, Any]], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """The cards that have what --task, --language and --license ask for."""
+    every = cards
+    for field in ("task", "language", "license"):
+        if (wanted := getattr(options, field)) is None:
+            continue
+        known = {value for card in cards.values() for value in _values(card, field)}
+        if wanted not in known:
+            allowed = f"{', '.join(sorted(known))}{' for the models selected so far' * (len(cards) < len(every))}"
+            raise ValueError(f"--{field} must be one of {allowed}; got {wanted!r}")
+        cards = {name: card for name, card in cards.items() if wanted in _values(card, field)}
+    return cards
+
+
+def _values(card: dict[str, Any], field: str) -> list[str]:
+    """What a card says in a field: one value, or several."""
+    found = card.get(field, [])
+    return found if isinstance(found, list) else [found]
 
 
 def _in_millions(n: int) -> str:
@@ -541,6 +571,10 @@ def _train(args: list[str]) -> None:
     if {"-h", "--help"} & set(args):
         print(TRAINING_HELP.format(verb=verb, **TRAINING[verb]))
         return
+    given = {arg.partition("=")[0] for arg in args}
+    if not given & {"--config", "--help-all"} and not given >= {"--model", "--data"}:
+        example = TRAINING[verb]["example"].partition("\n")[0]
+        raise ValueError(f"zoo {verb} needs --config RECIPE, e.g. {example}")
     for option, value in zip(args, [*args[1:], ""]):
         if option.startswith("--config"):
             file = option.partition("=")[2] or value

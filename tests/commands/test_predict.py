@@ -94,6 +94,48 @@ def test_lines_of_standard_input(han, capsys, monkeypatch):
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
+@pytest.mark.parametrize(
+    "device, message",
+    [
+        ("cuda", "--device cuda: this machine has no GPU that torch can use; use --device cpu"),
+        ("mps", "--device mps: this machine has no Apple GPU that torch can use; use --device cpu"),
+    ],
+)
+def test_a_device_that_is_not_there(device, message, capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(registry, "load", lambda name: pytest.fail("loaded first"))
+    assert fails(capsys, "predict", "han", "good", "--device", device) == message
+
+
+def test_the_model_is_moved_to_the_device(han, capsys, monkeypatch):
+    places = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(HAN, "to", lambda model, device: places.append(device) or model)
+    assert main(["predict", "han", "good"]) == main(["predict", "han", "good", "--device", "cuda"]) == 0
+    assert places == ["cpu", "cuda"]
+
+
+def test_precision(han, capsys):
+    printed = []
+    for precision in ("fp32", "bf16"):
+        assert main(["predict", "han", "A good film.", "--json", "--precision", precision]) == 0
+        printed.append(json.loads(capsys.readouterr().out)["probabilities"])
+    assert printed[0] != printed[1] and printed[0] == pytest.approx(printed[1], abs=0.02)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = han.classify("A good film.").to_dict()["probabilities"]
+    assert printed[1] == inside and not torch.is_autocast_enabled("cpu")
+    with pytest.raises(SystemExit) as end:
+        main(["predict", "han", "good", "--precision", "int8"])
+    assert end.value.code == 2 and "'int8' (choose from" in capsys.readouterr().err
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(han, capsys):
+    assert main(["predict", "han", "A good film.", "--device", "cuda", "--precision", "bf16"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1 and next(han.parameters()).is_cuda
+
+
 def test_pictures_and_pages(han, tmp_path, capsys):
     args = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
     assert main(["predict", "han", "good film.", "", "bad", *args]) == 0

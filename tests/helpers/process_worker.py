@@ -102,7 +102,9 @@ def _data(task, root, world, batch):
     val, test = EVALUATED if root.name == str(EVALUATED[0]) else TRAINED
     options = {"batch_size": batch // world, "seed": 1}
     if task == "translation":
-        return Dates(train_size=200, val_size=val, test_size=test, **options)
+        data = Dates(train_size=200, val_size=val, test_size=test, **options)
+        data.exact_only = False  # all scores of translations, not only the one of dates
+        return data
     if task == "classification":
         return LabeledText("train.tsv", "val.tsv", "test.tsv", root=str(root), min_frequency=1, **options)
     if task == "reading":

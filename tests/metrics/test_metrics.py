@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import forks
@@ -10,7 +11,7 @@ import pytest
 import sacrebleu
 import torch.multiprocessing as mp
 
-from zoo.metrics import CorpusScore, moses_lowercase
+from zoo.metrics import CorpusScore, ExactMatch, moses_lowercase
 
 HYPOTHESES = [
     "Ein Mann steht im Schnee.",
@@ -141,8 +142,18 @@ def test_sharding_changes_nothing(tmp_path):
     assert [results.get() for _ in shards] == [whole.compute()] * 2
 
 
-def test_wrong_use():
-    score = CorpusScore("de")
+def test_exact_match_needs_no_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    score = ExactMatch()
+    score.update(HYPOTHESES, REFERENCES)
+    assert score.compute() == {"exact_match": 20.0}
+    score.reset()
+    score(["1999-01-01", "1999-01-02"], ["1999-01-01", "1999-01-03"])
+    assert score.compute() == {"exact_match": 50.0}
+
+
+@pytest.mark.parametrize("score", [CorpusScore("de"), ExactMatch()], ids=["corpus", "exact"])
+def test_wrong_use(score):
     with pytest.raises(ValueError, match="needs one reference; got 2 translations and 1 references"):
         score.update(["a", "b"], ["a"])
     with pytest.raises(ValueError, match=r"no translations to score; call update\("):

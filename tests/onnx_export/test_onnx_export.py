@@ -607,7 +607,7 @@ def test_mistakes_at_the_command_line(toy_registry, capsys, monkeypatch):
         assert "mine exists and is not an ONNX export: " in said and said.endswith("; give a new or an empty folder")
     assert "onnx.json exists and is not a folder" in fails("toy.v2", str(toy_registry / "mine" / "onnx.json"))
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    assert fails("toy.v2", out) == 'export to ONNX needs onnxscript; install with: pip install "attention-zoo[onnx]"'
+    assert fails("toy.v2", out) == 'export to ONNX needs onnxscript; install with: pip install "onnxscript>=0.5.4"'
     assert (toy_registry / "mine" / "letter.txt").read_text() == "keep me"
 
 

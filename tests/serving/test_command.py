@@ -140,7 +140,7 @@ def test_mistakes(toy_registry, capsys, monkeypatch):
         assert fails(capsys, "toy.v2", "--port", str(port)) == message
     monkeypatch.setattr("zoo.serving.run", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert fails(capsys, "toy.v2") == '`zoo serve` needs uvicorn; install with: pip install "attention-zoo[serve]"'
+    assert fails(capsys, "toy.v2") == '`zoo serve` needs uvicorn; install with: pip install "uvicorn>=0.30"'
 
 
 def test_devices(monkeypatch):

@@ -14,6 +14,7 @@ from forks import Fork, command, torchrun
 from safetensors.torch import load_file
 
 from zoo.cli import main
+from zoo.data import Dates
 
 STEPS, SAVE_EVERY, KILLED_AT = 8, 2, 7  # an epoch has 5 steps: all in the middle of the second one
 AVERAGING = {"class_path": "zoo.training.averaging.EMAWeights", "init_args": {"decay": 0.9}}
@@ -140,7 +141,19 @@ def test_half_a_checkpoint_is_one_line(recipe, capsys):
         assert error.startswith("zoo: error: ") and "last.ckpt is not a checkpoint, or is damaged; " in error
 
 
-def test_evaluation_says_once_how_it_scores(recipe, capsys):
+def test_dates_are_scored_by_exact_match_alone(recipe, capsys):
+    recipe("run", {"max_epochs": 1})
+    for verb in ("fit", "validate", "test"):
+        assert main([verb, "--config", "tiny.yaml", *(["--ckpt_path", "last"] if verb != "fit" else [])]) == 0
+        out = capsys.readouterr().out
+        assert "bleu" not in out.lower() and "chrf" not in out
+        assert verb == "fit" or "exact_match" in out
+    columns = Path("runs/tiny/version_0/metrics.csv").read_text().splitlines()[0].split(",")
+    assert sorted(name for name in columns if name.startswith("val/")) == ["val/exact_match", "val/loss"]
+
+
+def test_evaluation_says_once_how_it_scores(recipe, capsys, monkeypatch):
+    monkeypatch.setattr(Dates, "exact_only", False)
     recipe("run", {"max_epochs": 1})
     for verb, beam_size in [("fit", None), ("test", 5), ("validate", 1)]:
         assert main([verb, "--config", "tiny.yaml", *(["--ckpt_path", "last"] if verb != "fit" else [])]) == 0

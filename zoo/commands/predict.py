@@ -32,11 +32,12 @@ def run(options: argparse.Namespace) -> None:
     An input that fails is reported on standard error with its line number; all others are still answered.
 
     Args:
-        options: name, text (list), json, plot, html, beam_size, n_best.
+        options: name, text (list), json, plot, html, document, candidates, beam_size, n_best, device, precision.
 
     Raises:
-        ValueError: an option does not suit the model, or --plot has an unknown format or needs an extra; or, after
-            all others were answered, a text does not suit the model, or an image cannot be read.
+        ValueError: an option does not suit the model, the device is not there, or --plot has an unknown format or
+            needs an extra; or, after all others were answered, a text does not suit the model, or an image cannot be
+            read.
         FileNotFoundError: the folder for the picture or page does not exist.
     """
     if options.plot:
@@ -56,14 +57,15 @@ def run(options: argparse.Namespace) -> None:
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="surrogateescape")
     _check_not_read(options)
+    _check_device(options.device)
     keep_freed_memory()
-    model = registry.load(options.name)
+    model = registry.load(options.name).to(options.device)
     task: Task = model.task
     _check_options(task, model.config.get("beam_size", 5), options)
     named = task.input == "image" and _are_many(options)  # else it would be unclear which line belongs to which file
     number = unread = 0
     faults = _Faults("text" if options.text else "line")
-    answer = partial(ANSWERS.get(task.input, _of_texts), getattr(model, task.verb), _of_search(task, options))
+    answer = partial(ANSWERS.get(task.input, _of_texts), _verb(model, options), _of_search(task, options))
     if task.input == "image" and not named:
         answer = partial(answer, alone=True)
     for group in SOURCES[task.input](options):
@@ -91,6 +93,24 @@ def run(options: argparse.Namespace) -> None:
     faults.raise_any(number)
     if unread:
         raise ValueError(f"{unread:,} of {number:,} images could not be read; see above")
+
+
+def _check_device(device: str) -> None:
+    """Raises ValueError if torch cannot use a device here."""
+    import torch  # takes a second, which an earlier mistake need not wait for
+
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: this machine has no GPU that torch can use; use --device cpu")
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("--device mps: this machine has no Apple GPU that torch can use; use --device cpu")
+
+
+def _verb(model: Any, options: argparse.Namespace) -> Callable[..., Any]:
+    """The method for raw input, in the precision asked for."""
+    import torch
+
+    verb = getattr(model, model.task.verb)
+    return torch.autocast(options.device, torch.bfloat16)(verb) if options.precision == "bf16" else verb
 
 
 def _numbered(file: str, number: int) -> Path:

@@ -123,12 +123,13 @@ class ZooModule(LightningModule):
         That is before callbacks copy the model.
         """
 
-    def check_extras(self, stage: str, validates: bool) -> None:
+    def check_extras(self, stage: str, validates: bool, data: Any) -> None:
         """Raises ValueError if an extra that the run's scores need is missing; `zoo fit` asks before it reads any data.
 
         Args:
             stage: "fit", "validate" or "test".
             validates: whether there is a validation.
+            data: the data module of the run, which says how its answers are scored.
         """
 
     # ---- training -----------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy
 from zoo.batches.translation import PairBatch, pad_batch
 from zoo.layers.kernels import wide
 from zoo.layers.search import SearchResult, check_search, search
-from zoo.metrics import CorpusScore
+from zoo.metrics import CorpusScore, ExactMatch
 from zoo.tasks.alignment import PAIRS, Alignment, Pair, pair_words, word_alignment, word_pieces
 from zoo.tasks.base import as_list, check_assets, check_batch_size, evaluated, existing, finite, present
 from zoo.tasks.embeddings import Embeddings
@@ -174,12 +174,12 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         loss = cross_entropy(logits, labels[real], label_smoothing=label_smoothing, reduction="sum") / 2
         return loss + self.config["consistency"] * divergence, int(tgt_lengths.sum())
 
-    def check_extras(self, stage: str, validates: bool) -> None:
-        if stage != "fit" or validates:
+    def check_extras(self, stage: str, validates: bool, data: Any) -> None:
+        if (stage != "fit" or validates) and not _exact_only(data):
             require("scores", f"the BLEU {'after each epoch' if stage == 'fit' else 'of translations'}")
 
     def setup(self, stage: str) -> None:
-        self.check_extras(stage, bool(self.trainer.limit_val_batches))
+        self.check_extras(stage, bool(self.trainer.limit_val_batches), getattr(self.trainer, "datamodule", None))
         super().setup(stage)
 
     def adapt(self, data: Any, stage: str) -> None:
@@ -242,10 +242,11 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         self.log("train/loss", loss.detach() / tokens, prog_bar=True, batch_size=tokens)
         return self.normalize_gradient(loss, tokens)
 
-    def new_scores(self) -> CorpusScore:
-        return CorpusScore(self.data_module.tgt_lang, self.data_module.tokenized)
+    def new_scores(self) -> ExactMatch:
+        data = self.data_module
+        return ExactMatch() if _exact_only(data) else CorpusScore(data.tgt_lang, data.tokenized)
 
-    def score(self, batch: PairBatch, scores: CorpusScore, validating: bool) -> tuple[Tensor, int] | None:
+    def score(self, batch: PairBatch, scores: ExactMatch, validating: bool) -> tuple[Tensor, int] | None:
         loss = self.loss(batch) if validating else None
         found = self._search(
             batch.src, batch.src_lengths, 1 if validating else self.config["beam_size"], return_attention=False
@@ -495,6 +496,11 @@ class TranslationModule(ScoredModule, Generic[Memory]):
             "logits": logits,
             "tokens": found.tokens,
         }
+
+
+def _exact_only(data: Any) -> bool:
+    """Whether a data module, which may be a user's own, asks for exact match instead of BLEU."""
+    return getattr(data, "exact_only", False)
 
 
 def _new_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:

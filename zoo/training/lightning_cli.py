@@ -182,7 +182,7 @@ class TrainingCLI(LightningCLI):
             setattr(self.model, name, _builder(settings))
         parameter = torch.nn.Parameter(torch.zeros(1))
         self.model.lr_scheduler(self.model.optimizer([{"params": [parameter]}]))  # says what is wrong, early
-        self.model.check_extras(self.config.subcommand, bool(self.trainer.limit_val_batches))
+        self.model.check_extras(self.config.subcommand, bool(self.trainer.limit_val_batches), self.datamodule)
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""

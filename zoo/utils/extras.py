@@ -2,19 +2,19 @@
 
 import importlib.util
 
-EXTRAS = {  # extra of pyproject.toml -> its imported packages
-    "plots": ("matplotlib",),
-    "scores": ("sacrebleu", "sacremoses"),
-    "onnx": ("onnx", "onnxscript", "onnxruntime"),
-    "serve": ("uvicorn",),
-    "word2vec": ("gensim",),
-    "meteor": ("pycocoevalcap",),
+EXTRAS = {  # as in pyproject.toml; each package is imported by its own name
+    "plots": ("matplotlib>=3.8",),
+    "scores": ("sacrebleu>=2.4", "sacremoses>=0.1"),
+    "onnx": ("onnx>=1.19", "onnxscript>=0.5.4", "onnxruntime>=1.22"),
+    "serve": ("uvicorn>=0.30",),
+    "word2vec": ("gensim>=4.3",),
+    "meteor": ("pycocoevalcap>=1.2",),
 }
 
 
 def missing(extra: str) -> list[str]:
-    """The packages of an extra that cannot be imported, without importing them."""
-    return [name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None]
+    """The requirements of an extra whose packages cannot be imported, without importing them."""
+    return [package for package in EXTRAS[extra] if importlib.util.find_spec(package.partition(">=")[0]) is None]
 
 
 def require(extra: str, what: str) -> None:
@@ -27,5 +27,8 @@ def require(extra: str, what: str) -> None:
     Raises:
         ValueError: One of its packages is missing; the message says how to install it.
     """
-    if names := missing(extra):
-        raise ValueError(f'{what} needs {", ".join(names)}; install with: pip install "attention-zoo[{extra}]"')
+    if packages := missing(extra):
+        names = ", ".join(package.partition(">=")[0] for package in packages)
+        # The packages themselves, because this works from a clone as well as from an installed wheel.
+        install = " ".join(f'"{package}"' for package in packages)
+        raise ValueError(f"{what} needs {names}; install with: pip install {install}")

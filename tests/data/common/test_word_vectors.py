@@ -132,9 +132,7 @@ def test_word2vec_without_gensim(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError) as caught:
         data.vectors(3)
-    assert str(caught.value) == (
-        'word_vectors "word2vec" needs gensim; install with: pip install "attention-zoo[word2vec]"'
-    )
+    assert str(caught.value) == ('word_vectors "word2vec" needs gensim; install with: pip install "gensim>=4.3"')
 
 
 def test_word2vec(tmp_path, monkeypatch):

@@ -51,6 +51,7 @@ class PairData(DataModule):
         cleaning: how texts are cleaned before they are split into words, see `Tokenizer.clean`.
         tgt_lang: ISO 639 code of the target language; used only for scores.
         tokenized: the text is already tokenised, so scores must not tokenise it again.
+        exact_only: an output is right only if it equals its reference: exact match is the only score, without BLEU.
     """
 
     task = "translation"
@@ -58,6 +59,7 @@ class PairData(DataModule):
     cleaning: Sequence[str] = ()
     tgt_lang: str = "en"
     tokenized: bool = False
+    exact_only: bool = False
 
     def __init__(
         self,

@@ -77,6 +77,8 @@ class Dates(PairData):
         **options: see `PairData`.
     """
 
+    exact_only = True
+
     def __init__(
         self,
         train_size: int = 50_000,
