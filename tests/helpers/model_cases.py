@@ -11,7 +11,7 @@ import pytest
 import zoo.models
 from zoo.tasks.base import ZooModule
 
-# of these arguments every combination is built, of the others each choice alone
+# Every combination of these arguments is built; each choice of the other arguments is built alone.
 _CROSSED = ("attention", "score", "input_feeding")
 
 
@@ -39,6 +39,7 @@ def _choices(cls: type[ZooModule]) -> dict[str, list[Any]]:
 
 
 def _valid(options: dict[str, Any]) -> bool:
+    """Sets the options that the given ones require; False if they exclude each other."""
     if {"baseline", "decoding"} & options.keys():  # mean nothing to soft attention
         options["attention"] = "hard"
     if options.get("attentional_state") is False:
@@ -69,8 +70,8 @@ def build(cls: type[ZooModule], **options: Any) -> ZooModule:
     return cls(**arguments)
 
 
-# of each class the variants that compute something else than the tiny model does, rather than size it, share or name
-# its parts otherwise
+# The variants of each class that tests/models/test_modes.py runs beside the tiny model: those that compute something
+# else, not those that only change a size, share a matrix or choose what is shown.
 _MAIN: dict[str, list[dict[str, Any]]] = {
     "AttentionClassifier": [{"attention": "local_p"}, {"cell": "gru", "bidirectional": False, "num_layers": 2}],
     "AttentionOverAttentionReader": [{"attention": "sum", "shared_encoder": False}],
@@ -114,6 +115,7 @@ def _marks(options: dict[str, Any]) -> list[Any]:
 
 
 CASES = [_case(cls, options, *_marks(options)) for cls in model_classes() for options in variants(cls)]
-MAIN = [_case(cls, options) for cls in model_classes() for options in [{}, *_MAIN.pop(cls.__name__)]]
-assert not _MAIN, f"no such model: {', '.join(_MAIN)}"
+_other = _MAIN.keys() ^ {cls.__name__ for cls in model_classes()}
+assert not _other, f"_MAIN in {__file__} needs one entry, possibly [], for each model; see {', '.join(_other)}"
+MAIN = [_case(cls, options) for cls in model_classes() for options in [{}, *_MAIN[cls.__name__]]]
 CLASSES = [pytest.param(cls, id=cls.__name__) for cls in model_classes()]

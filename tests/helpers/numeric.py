@@ -32,13 +32,13 @@ def largest(x: Tensor) -> float:
 def agree(model: nn.Module, pairs: Pairs) -> None:
     """Raises AssertionError unless the two tensors of each pair are the same.
 
-    In float64 they must be within 1e-9, and whole numbers (the words that a search found) equal; the scores of a search
-    are of float32 whatever the model is, and held to its roundings. In float32 two ways may round
-    differently, and another processor, library or number of threads rounds differently again. How far apart that may
-    bring them depends on the size of the values, on the operations in a row and on how steep the model is; none is
-    guessed here: each weight is moved at random by up to one rounding (eps), in float64, and how far the values move is
-    what one rounding everywhere can do. A model of
-    `DEPTH` operations in a row rounds that often. A fault moves values by thousands of times as much.
+    In float64 they must be within 1e-9, and whole numbers (the words that a search found) equal. The scores of a search
+    are float32 even if the model is float64, and may differ by `DEPTH` roundings.
+
+    In float32 two ways may round differently, and so may another processor, library or number of threads. The allowed
+    difference is measured: each weight is moved at random by up to one rounding (eps), in float64. How far the values
+    then move is what one rounding everywhere can do; `DEPTH` times as much is allowed. A fault moves values by
+    thousands of times as much.
 
     Args:
         model: of float32; it is left as it is.

@@ -2,8 +2,7 @@
 there is an error.
 
 The models are tiny, so that a wrong term cannot hide in a mean, and in float64 wherever the mode allows it: there the
-rounding is a
-millionth of any fault. `reference` itself is held against finite differences.
+rounding is a millionth of any fault. `reference` itself is compared with finite differences.
 """
 
 import copy

@@ -47,11 +47,11 @@ class LuongNMT(TranslationModule[AttentionMemory]):
         normalize: how scores become weights: "softmax" (paper) or "sparsemax", which gives many exact zeros.
         attentional_state: h~_t = tanh(W_c [c_t; h_t]) goes to the output layer; else [c_t; h_t] itself does, without
             input feeding.
-        input_feeding: the attentional state of the last step is part of the next input; costs a Python loop in
-            training.
+        input_feeding: the attentional state of a step is part of the next input; training then needs a Python loop
+            over the target tokens.
         window: D of the local attentions.
         renormalize: local_p, local_p_full and local_p_star: weights sum to 1 (not in the paper).
-        max_source_length: positions that score "location" knows.
+        max_source_length: number of positions for which score "location" has a weight; later ones are ignored.
         dropout: on embeddings, between layers, on the memory and on the attentional state.
         label_smoothing: share of the target probability spread over the vocabulary.
         beam_size: beam size in `translate` and in testing.

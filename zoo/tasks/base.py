@@ -58,7 +58,7 @@ class ZooModule(LightningModule):
     (zoo/bundles/skeleton.py).
 
     Class attributes:
-        task: Its verb, input and result; set by the base class of each task.
+        task: Name, method, input and result of its task (zoo/tasks/task.py); set by the base class of each task.
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
         may_be_zero: Sizes among the `__init__` arguments for which 0 means that the part does not exist.
         tiny: The smallest sensible `__init__` arguments; used by the common tests.
@@ -72,7 +72,7 @@ class ZooModule(LightningModule):
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = AdamW  # of parameter groups
     lr_scheduler: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] = WarmupCosine
     learning_rates: Mapping[str, float] = {}  # parts with their own peak learning rate
-    training_settings: Mapping[str, Any] = {}  # both as given in the recipe, for checkpoints
+    training_settings: Mapping[str, Any] = {}  # optimizer and lr_scheduler as in the recipe, for checkpoints
     overridden: frozenset[str] = frozenset()  # arguments that differ from the folder it was loaded from
     _items: int = 0  # counted by normalize_gradient since the last optimiser step
     _random: dict[str, Tensor] | None = None  # generator states to resume with
@@ -118,9 +118,9 @@ class ZooModule(LightningModule):
         return {}
 
     def adapt(self, data: Any, stage: str) -> None:
-        """Takes vocabularies and labels from a data module, which calls this at the end of its `setup`.
+        """Takes vocabularies and labels from a data module.
 
-        That is before callbacks copy the model.
+        The data module calls this at the end of its `setup`, before any callback copies the model.
         """
 
     def check_extras(self, stage: str, validates: bool, data: Any) -> None:
@@ -175,10 +175,11 @@ class ZooModule(LightningModule):
             self._random = None
 
     def normalize_gradient(self, loss: Tensor, count: int) -> Tensor:
-        """Makes the gradient of an optimiser step the mean over all its items (tokens, sentences), in whatever batch.
+        """Counts the items of a batch, so that the gradient of an optimiser step becomes the mean over all its items.
 
-        A mean per batch would give more weight to the items of a small batch. This divides the summed gradient by the
-        number of items in all accumulated batches of all processes, just before the optimiser step.
+        Items are tokens or sentences. A mean per batch would give more weight to the items of a small batch. So the
+        loss stays a sum here, and `on_before_optimizer_step` divides the gradient by the number of items in all
+        accumulated batches of all processes.
 
         Args:
             loss: Sum over the items of this batch.
@@ -221,7 +222,7 @@ class ZooModule(LightningModule):
         self.load_assets(checkpoint.get("zoo_assets", {}))
 
     def make_room(self, config: Mapping[str, Any]) -> None:
-        """Grows to the sizes of a configuration with more words or other labels, which a fine-tuning brought."""
+        """Changes the sizes of this model to those of `config`: fine-tuning may have added words or replaced labels."""
 
     # ---- bundles ------------------------------------------------------------------------------------------------
 
@@ -449,10 +450,10 @@ def as_list(values: Any, verb: str, what: str = "a string or a list of strings")
 
 
 def present(part: T | None) -> T:
-    """A tokenizer, or what else raw input needs.
+    """Returns a part that raw input needs, such as a tokenizer.
 
     Raises:
-        ValueError: there is none.
+        ValueError: it is None.
     """
     if part is None:
         raise ValueError(

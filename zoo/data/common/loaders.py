@@ -46,7 +46,7 @@ class StoredItems(Items, Protocol):
 
 @runtime_checkable
 class TokenItems(StoredItems, Protocol):
-    """Those that are nothing but tokens: `PairArrays` or `LabeledArrays`."""
+    """Stored items that have only tokens, no images for example: `PairArrays` or `LabeledArrays`."""
 
     def rows(self, index: np.ndarray) -> tuple[list[np.ndarray], ...]:
         """Tokens of the first and of the second text of each item."""
@@ -57,7 +57,7 @@ ItemsT = TypeVar("ItemsT", bound=StoredItems)
 
 
 class Batches(Protocol):
-    """Batches of a stream that are made together, such as a `Pool`."""
+    """What `Stream.pool` returns, such as a `Pool`: batches that are made together."""
 
     @property
     def batches(self) -> Sized: ...
@@ -98,7 +98,7 @@ def cut_batches(lengths: np.ndarray, batch_size: int | None, batch_tokens: int |
         return [total * (i + 1) // count for i in range(count)]
     ends, start, budget = [], 0, _budget(batch_tokens)
     while start < total:
-        # The shortest sentence of the window bounds how many may fit, the longest how many certainly fit.
+        # No more sentences can fit than if all were as short as the first; of these, take as many as do fit.
         window = max(1, budget // int(lengths[start])) * world_size
         widths = np.maximum.accumulate(lengths[start : start + window])
         rows = -(-np.arange(1, len(widths) + 1) // world_size)
@@ -226,7 +226,7 @@ class Pool(NamedTuple):
 
     Attributes:
         epoch: epoch of the data.
-        pairs: (N,) indices of the items.
+        pairs: (N,) indices of the items, which need not be pairs.
         rows: their source and target tokens, if they differ from those of the arrays.
         batches: for each batch of all processes together, positions of its sentences in `pairs`.
     """
