@@ -73,7 +73,11 @@ def build(cls: type[ZooModule], **options: Any) -> ZooModule:
 # The variants of each class that tests/models/test_modes.py runs beside the tiny model: those that compute something
 # else, not those that only change a size, share a matrix or choose what is shown.
 _MAIN: dict[str, list[dict[str, Any]]] = {
-    "AttentionClassifier": [{"attention": "local_p"}, {"cell": "gru", "bidirectional": False, "num_layers": 2}],
+    "AttentionClassifier": [
+        {"attention": "local_p"},
+        {"normalize": "sparsemax"},
+        {"cell": "gru", "bidirectional": False, "num_layers": 2},
+    ],
     "AttentionOverAttentionReader": [{"attention": "sum", "shared_encoder": False}],
     "BahdanauNMT": [{"decoder": "conditional_gru", "encoder_layers": 2}, {"tie_output": True}],
     "HAN": [{"cell": "lstm", "word_layers": 2}],

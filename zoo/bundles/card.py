@@ -53,9 +53,8 @@ def for_the_hub(front: dict[str, Any], model: Model, name: str) -> tuple[dict[st
 
     Keys that are already in the Hub's format (e.g. `model-index`) stay as they are.
     """
-    front = {
-        key: value for key, value in front.items() if key not in ("name", "task")
-    }  # replaced by model-index, pipeline_tag
+    # replaced by model-index, pipeline_tag
+    front = {key: value for key, value in front.items() if key not in ("name", "task")}
     scores, data, tags = front.pop("scores", []), _listed(front, "datasets"), _listed(front, "tags")
     ids = [item for item in data if re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", item)]  # the Hub rejects anything else
     front |= {

@@ -132,9 +132,8 @@ def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
             if folder is None:
                 raise
             log.warning("%s; using commit %s of the cache", error, folder.name)
-    blobs = [
-        (parent / "blobs").resolve() for parent in (folder.parents[1], folder.parents[2])
-    ]  # of the repository, of all
+    # of the repository, of all
+    blobs = [(parent / "blobs").resolve() for parent in (folder.parents[1], folder.parents[2])]
     for path in (folder, *folder.rglob("*")):
         if path.is_symlink() and not any(path.resolve().is_relative_to(root) for root in blobs):
             raise DamagedError(f"{path} is a link to {path.resolve()}, outside the cache; delete it and load again")

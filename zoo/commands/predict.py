@@ -50,10 +50,8 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(
                 f"{name} is closed; {'give texts, or pipe them in' if name == 'stdin' else 'redirect it to a file'}"
             )
-    for stream in (
-        sys.stdin,
-        sys.stdout,
-    ):  # a file may have any name, and a line that is not UTF-8 costs no other one its answer
+    # a file may have any name, and a line that is not UTF-8 costs no other one its answer
+    for stream in (sys.stdin, sys.stdout):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="surrogateescape")
     _check_not_read(options)
@@ -85,9 +83,8 @@ def run(options: argparse.Namespace) -> None:
                 line = _best(result) if task.searches and _n_best(options) > 1 else result.line()
                 print(f"{source}\t{line}" if named else line)
             for file, write in ((options.plot, "plot"), (options.html, "to_html")):
-                if (
-                    file and any(result.tokens) and getattr(result, "text", True)
-                ):  # without words there is nothing to draw
+                # without words there is nothing to draw
+                if file and any(result.tokens) and getattr(result, "text", True):
                     getattr(result, write)(_numbered(file, number))
         sys.stdout.flush()
     faults.raise_any(number)

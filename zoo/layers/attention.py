@@ -166,9 +166,8 @@ class LocalPredictiveStarAttention(GlobalAttention):
 
 def _normalized(weights: Tensor) -> Tensor:
     total = weights.sum(-1, keepdim=True)
-    return weights / total.where(
-        total > torch.finfo(weights.dtype).tiny, 1
-    )  # a row of zeros stays zero, with gradient 0
+    # a row of zeros stays zero, with gradient 0
+    return weights / total.where(total > torch.finfo(weights.dtype).tiny, 1)
 
 
 ATTENTIONS = {

@@ -43,6 +43,7 @@ class AttentionClassifier(TextClassifier):
         bidirectional: read in both directions.
         attention: "global", "local_m", "local_p", "local_p_full" or "local_p_star".
         score: "dot", "scaled_dot", "general", "concat", or "location" (with global attention only).
+        normalize: how scores become weights: "softmax" or "sparsemax", which gives many exact zeros.
         window: D of the local attentions.
         renormalize: local-p variants: divide the weights by their sum after the Gaussian or the gate.
         max_source_length: number of positions that location scores distinguish.
@@ -66,6 +67,7 @@ class AttentionClassifier(TextClassifier):
         bidirectional: bool = True,
         attention: Literal["global", "local_m", "local_p", "local_p_full", "local_p_star"] = "global",
         score: Literal["dot", "scaled_dot", "general", "concat", "location"] = "general",
+        normalize: Literal["softmax", "sparsemax"] = "softmax",
         window: int = 10,
         renormalize: bool = False,
         max_source_length: int = 500,
@@ -89,6 +91,7 @@ class AttentionClassifier(TextClassifier):
             max_length=max_source_length,
             window=window,
             renormalize=renormalize,
+            normalize=normalize,
         )
         self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False)
         self.dropout = Dropout(dropout)
@@ -102,7 +105,6 @@ class AttentionClassifier(TextClassifier):
         memory = self.attention.project(to_padded(self.dropout(states), mask), mask)
         query = self.dropout(finals[-1][0]).unsqueeze(1)  # (B, 1, H)
         context, weights = self.attention(query, memory, mask.size(1))  # local-m: clamped to the last word
-        hidden = torch.tanh(self.w_c(torch.cat([context.to(query.dtype), query], dim=-1))).squeeze(
-            1
-        )  # h~ = tanh(W_c [c; h])  Eq. 5
+        # h~ = tanh(W_c [c; h])  Eq. 5
+        hidden = torch.tanh(self.w_c(torch.cat([context.to(query.dtype), query], dim=-1))).squeeze(1)
         return self.classifier(self.dropout(hidden)), [weights]

@@ -50,16 +50,13 @@ def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Ten
     """
     scores = wide(scores)
     lowest = torch.finfo(scores.dtype).min
-    alpha = scores.masked_fill(~document_mask.unsqueeze(2), lowest).softmax(
-        1
-    )  # (B, D, L), alpha: per query word, over the document
-    beta = scores.masked_fill(~query_mask.unsqueeze(1), lowest).softmax(
-        2
-    )  # (B, D, L), beta: per document word, over the query
+    # (B, D, L), alpha: per query word, over the document
+    alpha = scores.masked_fill(~document_mask.unsqueeze(2), lowest).softmax(1)
+    # (B, D, L), beta: per document word, over the query
+    beta = scores.masked_fill(~query_mask.unsqueeze(1), lowest).softmax(2)
     share = document_mask.to(scores.dtype) / document_mask.sum(1, keepdim=True).clamp(min=1)  # (B, D)
-    importance = (
-        torch.bmm(share.unsqueeze(1), beta).squeeze(1) * query_mask
-    )  # (B, L), the masks here are for empty rows
+    # (B, L), the masks here are for empty rows
+    importance = torch.bmm(share.unsqueeze(1), beta).squeeze(1) * query_mask
     return torch.bmm(alpha, importance.unsqueeze(2)).squeeze(2) * document_mask, importance
 
 
@@ -138,9 +135,8 @@ class AttentionOverAttentionReader(ReadingModule):
             weights, query_weights = segment_softmax(scores, lengths) * (query_lengths > 0)[segment_ids(lengths)], None
         else:
             mask, query_mask = lengths_to_mask(lengths), lengths_to_mask(query_lengths)
-            scores = torch.bmm(
-                to_padded(documents, mask), to_padded(queries, query_mask).transpose(1, 2)
-            )  # M (B, D, L), Eq. 4
+            # M (B, D, L), Eq. 4
+            scores = torch.bmm(to_padded(documents, mask), to_padded(queries, query_mask).transpose(1, 2))
             with torch.autocast(scores.device.type, enabled=False):  # the probabilities are sums of many small weights
                 weights, query_weights = attend_over_attention(scores, mask, query_mask)
             weights, query_weights = weights[mask], query_weights[query_mask]

@@ -40,9 +40,8 @@ class ContextAttention(nn.Module):
     def __init__(self, size: int, attention_size: int):
         super().__init__()
         self.project = nn.Linear(size, attention_size)  # W, b
-        self.context = nn.Parameter(
-            torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5)
-        )  # u_w, u_s
+        # u_w, u_s
+        self.context = nn.Parameter(torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5))
 
     def forward(self, items: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """items (P, D), lengths (N,) -> sums (N, D), zeros for an empty sequence; weights (P,)."""

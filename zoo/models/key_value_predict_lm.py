@@ -157,10 +157,8 @@ class KeyValuePredictLM(LanguageModelModule):
         locked_dropout: bool = True,
     ):
         super().__init__()
-        for name, value, most in (
-            ("window", window, 10_000),
-            ("num_layers", num_layers, 1000),
-        ):  # no weight's shape bounds these
+        # no weight's shape bounds these
+        for name, value, most in (("window", window, 10_000), ("num_layers", num_layers, 1000)):
             if value > most:
                 raise ValueError(f"{name} must be at most {most:,}; got {value:,}")
         self.reader = READERS[attention](hidden_size, window, ngram)

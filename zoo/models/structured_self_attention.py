@@ -163,9 +163,8 @@ class StructuredSelfAttention(TextClassifier):
         size = 2 * hidden_size
         if pair:
             gate = torch.empty(hops, size, pair_size).uniform_(-(size**-0.5), size**-0.5)
-            self.gates = nn.ParameterList(
-                [gate, gate.clone()]
-            )  # W_fh, W_fp: equal at first, so the product measures similarity
+            # W_fh, W_fp: equal at first, so the product measures similarity
+            self.gates = nn.ParameterList([gate, gate.clone()])
             size = pair_size if pair_features == "gates" else 2 * pair_size
         if row_units:
             self.mlp, width = PrunedMLP(hops, size, row_units, column_units), hops * row_units + size * column_units

@@ -137,7 +137,6 @@ class TutorialAttentionNMT(TranslationModule[AttentionMemory | Summary]):
         if not self.attends:
             return self.gru(torch.relu(embedded), (s,))[0], None  # x_t = relu(e_t)
         context, weights = self.attention(torch.cat([embedded, s.to(embedded.dtype)], dim=-1), memory)  # c_t, alpha_t
-        x = torch.relu(
-            self.w_c(torch.cat([embedded, context.to(embedded.dtype)], dim=-1))
-        )  # x_t = relu(W_c [e_t; c_t])
+        # x_t = relu(W_c [e_t; c_t])
+        x = torch.relu(self.w_c(torch.cat([embedded, context.to(embedded.dtype)], dim=-1)))
         return self.gru(x, (s,))[0], weights

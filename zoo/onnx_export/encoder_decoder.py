@@ -42,9 +42,8 @@ class _Step(nn.Module):
         super().__init__()
         self.model, self.kind = model, type(memory)
         names = {id(x): name for name, x in _named(memory).items()}
-        self.parts = [
-            names[id(x)] if isinstance(x, Tensor) else [names[id(y)] for y in x] for x in memory
-        ]  # the input that each is
+        # the input that each is
+        self.parts = [names[id(x)] if isinstance(x, Tensor) else [names[id(y)] for y in x] for x in memory]
 
     def forward(self, inputs: Tensors) -> tuple[Tensor, ...]:
         memory = self.kind(*(inputs[x] if isinstance(x, str) else tuple(inputs[y] for y in x) for x in self.parts))

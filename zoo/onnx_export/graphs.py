@@ -52,9 +52,8 @@ def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outp
     dims = {name: Dim(name) for row in axes.values() for name in row if name}
     dynamic = {name: {n: dims[axis] for n, axis in enumerate(axes[name]) if axis} for name in inputs}
     with plain(), warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message=".*(LeafSpec|axis name)"
-        )  # internals of torch; a name may stand for several axes
+        # internals of torch; a name may stand for several axes
+        warnings.filterwarnings("ignore", message=".*(LeafSpec|axis name)")
         try:
             exported = torch.onnx.export(
                 module.eval(),

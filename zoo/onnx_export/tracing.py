@@ -119,9 +119,8 @@ class _Attention(language_models._Attention):
         steps = outputs.size(0) - window
         seen = torch.arange(steps).unsqueeze(1) + torch.arange(window - 1, -1, -1)  # (T, L), the nearest step first
         hidden = torch.tanh(self.w_h(key[window:]).unsqueeze(1) + self.w_y(key)[seen])  # (T, L, B, K)
-        weights = masked_softmax(
-            torch.matmul(hidden, self.w).transpose(1, 2), window_mask(known, steps, window)
-        )  # (T, B, L)
+        # (T, B, L)
+        weights = masked_softmax(torch.matmul(hidden, self.w).transpose(1, 2), window_mask(known, steps, window))
         context = (weights.transpose(1, 2).unsqueeze(-1) * value[seen]).sum(1)
         return torch.tanh(self.w_r(context) + self.w_x(predict[window:])), weights
 

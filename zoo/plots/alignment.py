@@ -79,9 +79,8 @@ def heads_heatmap(
     columns = min(len(titles), COLUMNS)
     rows = -(-len(titles) // columns)
     longest = max(map(len, source_tokens))
-    above = (0.35 + 0.07 * longest if longest > 2 else 0.35) + (
-        0.35 if any(titles) else 0
-    )  # inches of labels and heading
+    # inches of labels and heading
+    above = (0.35 + 0.07 * longest if longest > 2 else 0.35) + (0.35 if any(titles) else 0)
     step_x, step_y = width + GAP, height + above + GAP
     whole = (columns * step_x - GAP, rows * step_y - GAP)
     dpi = min(DPI, MAX_PIXELS / max(whole))  # an extremely long text must not exhaust the memory
@@ -89,12 +88,8 @@ def heads_heatmap(
     FigureCanvasAgg(figure)
     for n, (title, weights) in enumerate(zip(titles, attention.detach().float().cpu().numpy(), strict=True)):
         row, column = divmod(n, columns)
-        place = (
-            column * step_x,
-            whole[1] - row * step_y - above - height,
-            width,
-            height,
-        )  # savefig adds space for the labels
+        # savefig adds space for the labels
+        place = (column * step_x, whole[1] - row * step_y - above - height, width, height)
         axes = figure.add_axes((place[0] / whole[0], place[1] / whole[1], width / whole[0], height / whole[1]))
         image = _draw(axes, source_tokens, target_tokens if column == 0 else [], weights)
         if title:

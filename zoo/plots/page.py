@@ -127,9 +127,8 @@ class Page:
                     corner = (x + word.x - PAD, self.y - 10.4)
                     boxes.append(FancyBboxPatch(corner, word.width + 2 * PAD, 14.2, ROUND, fc=colour, ec="none"))
                 self.text(x + word.x, self.y, word.text, colour=text_on(colour))
-        self.axes.add_collection(
-            PatchCollection(boxes, match_original=True), autolim=False
-        )  # much faster than one by one
+        # much faster than one by one
+        self.axes.add_collection(PatchCollection(boxes, match_original=True), autolim=False)
 
     def heat(
         self, x: float, y: float, width: float, height: float, rows: Sequence[Sequence[float]], top: float

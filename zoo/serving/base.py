@@ -29,12 +29,8 @@ class Form:
     name: ClassVar[str]
     option_names: ClassVar[tuple[str, ...]] = ()
     parts: ClassVar[tuple[str, ...]] = ()  # fields of an item that is an object
-    about_attention: ClassVar[tuple[str, ...]] = (
-        "tokens",
-        "source_tokens",
-        "attention",
-        "sentences",
-    )  # of a result; sent on request
+    # of a result; sent on request
+    about_attention: ClassVar[tuple[str, ...]] = ("tokens", "source_tokens", "attention", "sentences")
     default_tokens: ClassVar[int] = 0
     default_bytes: ClassVar[int] = 2**20
     lower: ClassVar[str] = "shorten it"  # how to make an item cheaper

@@ -121,10 +121,8 @@ class Child:
 
 def _run(pipes: Sequence[Connection], beat: Any, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The main function of the process: ends when the parent has ended."""
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # may be sent to all processes; the parent handles them
+    # may be sent to all processes; the parent handles them
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_live, args=(beat,), daemon=True).start()
     try:

@@ -72,9 +72,8 @@ class Pool:
             small,
         )
         self.orders: list[Order] = []
-        self.failed: asyncio.Future = (
-            asyncio.get_running_loop().create_future()
-        )  # set to the error if a process cannot be started
+        # set to the error if a process cannot be started
+        self.failed: asyncio.Future = asyncio.get_running_loop().create_future()
         self._news = asyncio.Event()
         self._taken = 0  # batches
         self._loads = dict.fromkeys(children, 0)  # work in the first lanes

@@ -83,9 +83,8 @@ async def _serve(
             file=sys.stderr,
             flush=True,
         )
-        with _handling(
-            signal.SIG_IGN, signal.SIGINT, signal.SIGTERM
-        ):  # uvicorn has its own, and raises the signals again at the end
+        # uvicorn has its own, and raises the signals again at the end
+        with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM):
             await server.serve([listener])
         if failed := next((pool.failed for pool in pools if pool.failed.done()), None):
             raise failed.result()

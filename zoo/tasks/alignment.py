@@ -23,9 +23,8 @@ class Alignment:
     target_words: list[str]
     # (target words, source words); without the weight of EOS, so rows sum to less than 1 (also with local-p)
     attention: Tensor
-    links: list[
-        tuple[int, int]
-    ]  # (source word, target word) from 0: the most attended source word of each target word, unless EOS
+    # (source word, target word) from 0: the most attended source word of each target word, unless EOS
+    links: list[tuple[int, int]]
 
     def plot(self, path: str | os.PathLike) -> Path:
         """Draws the alignment heat map into an image file (format by extension) and returns the path."""

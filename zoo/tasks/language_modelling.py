@@ -53,9 +53,8 @@ class Completion:
     score: float
     tokens: list[str]  # all words as the model reads them, including ends of lines
     given: int  # number of them that the user gave
-    attention: (
-        Tensor | None
-    )  # (len(tokens), L) weights on 1, 2, ... L steps back when the word was predicted; None without attention
+    # (len(tokens), L) weights on 1, 2, ... L steps back when the word was predicted; None without attention
+    attention: Tensor | None
     n_best: list[tuple[str, float]]  # (text, score), best first; random samples in the order drawn
 
     def line(self) -> str:

@@ -35,9 +35,8 @@ class Reading:
     """The missing word of a query, and where in the document the model looked for it."""
 
     answer: str
-    probabilities: dict[
-        str, float
-    ]  # of the candidates in their order; without candidates of all words, most probable first
+    # of the candidates in their order; without candidates of all words, most probable first
+    probabilities: dict[str, float]
     document: list[str]  # words
     weights: Tensor  # (document words,) sums to 1
     query: list[str]

@@ -48,9 +48,8 @@ class Translation:
     source_tokens: list[str]
     tokens: list[str]  # target tokens, including EOS
     attention: Tensor | None  # (len(tokens), len(source_tokens)) weights; None for a model without attention
-    n_best: list[tuple[str, float]] = field(
-        default_factory=list
-    )  # (text, score), best first; random samples in the order drawn
+    # (text, score), best first; random samples in the order drawn
+    n_best: list[tuple[str, float]] = field(default_factory=list)
 
     def line(self) -> str:
         """The answer as one line."""

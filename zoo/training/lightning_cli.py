@@ -128,9 +128,8 @@ class TrainingCLI(LightningCLI):
         config = self.config[self.config.subcommand]
         fits = self.config.subcommand == "fit"
         overrides = config.get("model.init_args.overrides") or {}
-        overrides |= {
-            key: None for key, value in overrides.items() if value == "None"
-        }  # what jsonargparse makes of `null`
+        # what jsonargparse makes of `null`
+        overrides |= {key: None for key, value in overrides.items() if value == "None"}
         self.run_folder = Path(config.trainer.default_root_dir or "runs") / (
             Path(str(config.config[0])).stem if config.config else "run"
         )
@@ -157,9 +156,8 @@ class TrainingCLI(LightningCLI):
                 f"--weights {config.weights} and --ckpt_path {config.ckpt_path} are two models; give one of them"
             )
         self.checkpoint = None
-        if config.ckpt_path and not (
-            fits and config.ckpt_path == "last"
-        ):  # without one Lightning says so and begins anew
+        # without one Lightning says so and begins anew
+        if config.ckpt_path and not (fits and config.ckpt_path == "last"):
             self.checkpoint = read_checkpoint(config.ckpt_path, resume=fits)
             config.ckpt_path = str(Path(config.ckpt_path).absolute())  # Lightning takes what begins with http for a URL
             check_model(config.model, self.checkpoint, given, config.ckpt_path)
@@ -225,9 +223,8 @@ class TrainingCLI(LightningCLI):
             ImportError,
         ) as error:  # as Lightning meets a wrong setting
             raise ValueError(f"trainer: {error}") from error
-        if (
-            config.precision in (16, "16", "16-mixed") and trainer.strategy.root_device.type == "cpu"
-        ):  # Lightning would take bf16-mixed
+        # Lightning would take bf16-mixed
+        if config.precision in (16, "16", "16-mixed") and trainer.strategy.root_device.type == "cpu":
             raise ValueError(
                 f"trainer.precision {config.precision} (fp16) needs a GPU; on the CPU use bf16-mixed or 32-true"
             )

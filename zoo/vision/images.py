@@ -219,9 +219,8 @@ def _rgb(image: PIL.Image.Image) -> PIL.Image.Image:
 
 def _grey(image: PIL.Image.Image) -> PIL.Image.Image:
     """8 bits from 16 or from numbers without a stated range, which is inferred from the values: 1, 8 or 16 bits."""
-    values = np.nan_to_num(
-        np.array(image, dtype=np.float32), copy=False
-    )  # 4 bytes per pixel, so everything below is in place
+    # 4 bytes per pixel, so everything below is in place
+    values = np.nan_to_num(np.array(image, dtype=np.float32), copy=False)
     if image.mode.startswith("I;16"):
         white = 65_535.0
     else:

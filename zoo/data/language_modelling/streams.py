@@ -100,9 +100,8 @@ class TextStream:
         if len(mine):
             self._starts, self._lengths = bounds[mine], bounds[mine + 1] - bounds[mine]
         else:
-            self._starts, self._lengths = np.zeros(
-                (2, 1), np.int64
-            )  # as many batches as the other processes, without words
+            # as many batches as the other processes, without words
+            self._starts, self._lengths = np.zeros((2, 1), np.int64)
 
     def batches_per_epoch(self) -> int:
         """Number of batches in an epoch."""

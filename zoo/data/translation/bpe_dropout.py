@@ -32,9 +32,8 @@ class BpeDropout:
             for rank, (left, right) in enumerate(model["merges"])
         }
         merged = {i for _, i in self._merges.values()}
-        self._whole = {
-            i for piece, i in vocab.items() if i > EOS and len(piece) > 1 and i not in merged
-        }  # added as whole words
+        # added as whole words
+        self._whole = {i for piece, i in vocab.items() if i > EOS and len(piece) > 1 and i not in merged}
         self._characters: list[tuple[int, ...]] = [(i,) for i in range(len(vocab))]
         self._starts_word = np.zeros(len(vocab), bool)
         for piece, i in vocab.items():
