@@ -1,5 +1,7 @@
 """Every test runs offline, on the CPU, with few threads; one each if pytest-xdist runs several side by side."""
 
+import atexit
+import gc
 import os
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "ZOO_DATA": ""}
@@ -22,6 +24,15 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "float64" in item.fixturenames:
             item.add_marker(pytest.mark.numeric)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish():
+    """A garbage collection looks through all that there is, and so copies it in each fork: here most is imported, and
+    stays.
+    """
+    gc.freeze()
+    atexit.register(gc.unfreeze)  # else nanobind reports leaks
 
 
 @pytest.fixture(autouse=True)

@@ -56,7 +56,7 @@ def _invent(data_class, init_args, root):
             labeled_fakes.invent(getattr(zoo.data, name), {}, root)
         return
     if issubclass(data_class, CaptionData):
-        captions_fakes.invent(data_class, init_args, root)
+        captions_fakes.invent(data_class, init_args, root, captions_fakes.sample((10, 3, 3)))
         return
     if issubclass(data_class, ClozeData):
         cloze_fakes.invent(root, init_args["kind"])

@@ -24,7 +24,7 @@ from zoo.training.checkpoints import model_of
 from zoo.utils import atomic
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["process_worker", "forks"])
+CONTEXT.set_forkserver_preload(["process_worker", "forks", "first_use"])
 
 
 def start() -> None:

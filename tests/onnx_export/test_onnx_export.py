@@ -507,7 +507,7 @@ def test_reader(reader):
     onnx.checker.check_model(onnx.load_model(folder / "reader.onnx"), full_check=True)
 
 
-@pytest.mark.parametrize("exclude", [False, True])
+@pytest.mark.parametrize("exclude", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_attention_sum_reader(exclude, tmp_path):
     options = dict(shared_encoder=False, num_unknown=4, exclude_query_words=exclude)
     model = loud(build(AttentionOverAttentionReader, attention="sum", **options))
