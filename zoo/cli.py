@@ -32,6 +32,7 @@ from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.atomic import target_folder
 from zoo.utils.ending import cleaning_up, say_stopped
 from zoo.utils.extras import require
+from zoo.utils.purpose import predict_only
 from zoo.utils.version import __version__
 
 PACKAGE = Path(__file__).parent
@@ -102,6 +103,8 @@ def main(argv: list[str] | None = None) -> int:
             _train(args)
         else:
             options = _parsed(args)
+            if argv is None and options.run is _predict:  # given arguments, the caller may train later
+                predict_only()
             with nullcontext() if options.run is _serve else cleaning_up():  # a server handles signals itself
                 options.run(options)
         if sys.stdout is not None:

@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args, get_origin
 
 import torch
-from lightning.pytorch import LightningModule
-from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -40,9 +38,13 @@ from zoo.bundles.skeleton import (
     shape_mismatches,
     skeleton,
 )
+from zoo.tasks.foundation import Foundation
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
 from zoo.tasks.task import Task
 from zoo.utils.atomic import new_folder, target_folder
+
+if TYPE_CHECKING:
+    from lightning.pytorch.utilities.types import OptimizerLRScheduler
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,8 +53,8 @@ Z = TypeVar("Z", bound="ZooModule")
 log = logging.getLogger(__name__)
 
 
-class ZooModule(LightningModule):
-    """Base class of every model.
+class ZooModule(Foundation):
+    """Base class of every model: a LightningModule, except in the process of `zoo predict` (zoo/tasks/foundation.py).
 
     Tensors created in `__init__` must become parameters or buffers: a pretrained model is first built without memory
     (zoo/bundles/skeleton.py).
@@ -156,7 +158,7 @@ class ZooModule(LightningModule):
             self.train()
             self._random = None  # from a checkpoint loaded for another purpose; the one to resume from comes later
 
-    def configure_optimizers(self) -> OptimizerLRScheduler:
+    def configure_optimizers(self) -> "OptimizerLRScheduler":
         """The optimizer and schedule of the recipe (`optimizer`, `lr_scheduler`).
 
         In Python they are attributes, e.g. `model.optimizer = partial(AdamW, lr=5e-4)`. The schedule counts optimiser

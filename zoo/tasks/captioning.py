@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overload
 
 import torch
 from PIL.Image import Image
@@ -25,7 +25,6 @@ from torch import Tensor
 from zoo.batches.captioning import CaptionBatch
 from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
-from zoo.metrics import CaptionScores
 from zoo.tasks.base import check_assets, check_batch_size, evaluated, existing, finite, present
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
@@ -34,6 +33,9 @@ from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
 from zoo.utils.atomic import write_text
 from zoo.vision.backbones import load_backbone, make_backbone, statistics
 from zoo.vision.images import ImageTransform, open_image
+
+if TYPE_CHECKING:
+    from zoo.metrics import CaptionScores
 
 Memory = TypeVar("Memory", bound=NamedTuple)
 
@@ -276,10 +278,12 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
         self.log("train/loss", loss.detach() / words, prog_bar=True, batch_size=words)
         return self.normalize_gradient(loss, words)
 
-    def new_scores(self) -> CaptionScores:
+    def new_scores(self) -> "CaptionScores":
+        from zoo.metrics import CaptionScores  # late: torchmetrics takes a second
+
         return CaptionScores()
 
-    def score(self, batch: CaptionBatch, scores: CaptionScores, validating: bool) -> tuple[Tensor, int] | None:
+    def score(self, batch: CaptionBatch, scores: "CaptionScores", validating: bool) -> tuple[Tensor, int] | None:
         batch = batch._replace(images=self.features(batch.images))  # once for the loss and the search
         loss = self.loss(batch) if validating else None
         found = self._search(batch.images, 1 if validating else self.config["beam_size"], return_attention=False)

@@ -7,7 +7,7 @@ Shapes: N images, K captions of an image, T words, V vocabulary.
 """
 
 from collections.abc import Callable
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import torch
 from torch import Tensor
@@ -15,9 +15,11 @@ from torch import Tensor
 from zoo.batches.captioning import CaptionBatch
 from zoo.layers.hard_attention import draw
 from zoo.layers.kernels import wide
-from zoo.metrics import CiderD, right_words
 from zoo.tasks.captioning import MAX_WORDS, CaptioningModule, Memory
 from zoo.text import BOS, EOS, PAD
+
+if TYPE_CHECKING:
+    from zoo.metrics import CiderD
 
 State = tuple[Tensor, ...]
 DrawingStep = Callable[[Tensor, State], tuple[Tensor, State, Tensor | float]]
@@ -30,7 +32,7 @@ class SelfCriticalModule(CaptioningModule[Memory], Generic[Memory]):
     right_words, likelihood.
     """
 
-    _cider: CiderD | None = None
+    _cider: "CiderD | None" = None
 
     # ---- filled in by the model ----
 
@@ -99,6 +101,8 @@ class SelfCriticalModule(CaptioningModule[Memory], Generic[Memory]):
         Document frequencies are those of the training set. The end of a caption counts as a token; otherwise a caption
         that breaks off would score as well as a finished one.
         """
+        from zoo.metrics import CiderD, right_words  # late: torchmetrics takes a second
+
         if self._cider is None:
             self._cider = CiderD(self.data_module.training_captions())
         references = [

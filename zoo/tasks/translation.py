@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -25,7 +25,6 @@ from torch.nn.functional import cross_entropy
 from zoo.batches.translation import PairBatch, pad_batch
 from zoo.layers.kernels import wide
 from zoo.layers.search import SearchResult, check_search, search
-from zoo.metrics import CorpusScore, ExactMatch
 from zoo.tasks.alignment import PAIRS, Alignment, Pair, pair_words, word_alignment, word_pieces
 from zoo.tasks.base import as_list, check_assets, check_batch_size, evaluated, existing, finite, present
 from zoo.tasks.embeddings import Embeddings
@@ -33,6 +32,9 @@ from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.text import EOS, PAD, UNK, Tokenizer
 from zoo.utils.extras import require
+
+if TYPE_CHECKING:
+    from zoo.metrics import ExactMatch
 
 Memory = TypeVar("Memory", bound=NamedTuple)
 
@@ -241,11 +243,13 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         self.log("train/loss", loss.detach() / tokens, prog_bar=True, batch_size=tokens)
         return self.normalize_gradient(loss, tokens)
 
-    def new_scores(self) -> ExactMatch:
+    def new_scores(self) -> "ExactMatch":
+        from zoo.metrics import CorpusScore, ExactMatch  # late: torchmetrics takes a second
+
         data = self.data_module
         return ExactMatch() if _exact_only(data) else CorpusScore(data.tgt_lang, data.tokenized)
 
-    def score(self, batch: PairBatch, scores: ExactMatch, validating: bool) -> tuple[Tensor, int] | None:
+    def score(self, batch: PairBatch, scores: "ExactMatch", validating: bool) -> tuple[Tensor, int] | None:
         loss = self.loss(batch) if validating else None
         found = self._search(
             batch.src, batch.src_lengths, 1 if validating else self.config["beam_size"], return_attention=False

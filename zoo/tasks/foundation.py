@@ -1,0 +1,32 @@
+"""The class from which `ZooModule` derives: Lightning's module, or a plain one in a process that only predicts.
+
+Lightning imports torch._dynamo and torchmetrics, which takes longer than importing torch. `zoo predict` never trains,
+so its process (zoo/utils/purpose.py) does without. Everywhere else a model is a LightningModule.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from zoo.utils.purpose import predicts_only
+
+
+class PredictionModule(nn.Module):
+    """A plain module with those attributes of a LightningModule that predictions read."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the parameters."""
+        return next(self.parameters()).dtype
+
+
+if TYPE_CHECKING or not predicts_only():
+    from lightning.pytorch import LightningModule as Foundation
+else:
+    Foundation = PredictionModule
