@@ -228,7 +228,7 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any] | ValueError | None]]:
-    """Queries of the command line about --document, or lines of standard input with a JSON object each."""
+    """Queries of the command line about --document, or lines of standard input: queries or JSON objects."""
     common: dict[str, Any] = {}
     if options.document == "-" and not options.text:
         raise ValueError("--document - reads the document from standard input: give the queries on the command line")
@@ -257,7 +257,9 @@ def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any] | Va
 
 
 def _question(line: str, common: dict[str, Any]) -> dict[str, Any]:
-    """The checked content of a JSON line."""
+    """The checked content of a line: a query about --document, or a JSON object."""
+    if "document" in common and not line.lstrip().startswith("{"):
+        return {**common, "query": line}
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:
