@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     _check_options(task, model.config.get("beam_size", 5), options)
     named = task.input == "image" and _are_many(options)  # else it would be unclear which line belongs to which file
     number = unread = 0
-    faults = _Faults("text" if options.text else "line")
+    faults = Faults("text" if options.text else "line")
     answer = partial(ANSWERS.get(task.input, _of_texts), _verb(model, options), _of_search(task, options))
     if task.input == "image" and not named:
         answer = partial(answer, alone=True)
@@ -149,7 +149,7 @@ def _or_error(function: Callable[..., Any], *arguments: Any) -> Any:
         return error
 
 
-class _Faults:
+class Faults:
     """Collects failures. A single input's failure is the error of the command; of several each is reported at once."""
 
     def __init__(self, noun: str) -> None:
