@@ -78,6 +78,21 @@ def test_info(toy_registry, capsys):
     assert fails(capsys, "info", "toy") == "unknown model 'toy'; nearest: toy.v2, toy.v10"
 
 
+def test_info_of_a_folder(capsys, tmp_path):
+    source = f"local-dir:{tmp_path / 'my_weights'}"
+    assert main(["export", "luong_textbook.dates", str(tmp_path / "my_weights")]) == 0
+    capsys.readouterr()
+    assert main(["info", source]) == 0
+    out = capsys.readouterr().out
+    assert "# my_weights\n\nA `LuongNMT` of attention-zoo with 176,404 parameters" in out
+    assert f'model = zoo.load("{source}")\n' in out and "hf-hub" not in out
+    (tmp_path / "my_weights" / "README.md").write_text("# Mein Modell ß\n", encoding="utf-8")
+    assert main(["info", source]) == 0
+    assert capsys.readouterr().out == "# Mein Modell ß\n"
+    wrong = f"local-dir:{tmp_path} is not a folder of weights: it has no config.json"
+    assert fails(capsys, "info", f"local-dir:{tmp_path}") == wrong
+
+
 def test_broken_card(toy_registry, capsys):
     (cli.CARDS / "toy.v2.md").write_text("# no front matter")
     assert "must start with YAML front matter" in fails(capsys, "list")

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.bundles.card import split_card
-from zoo.bundles.files import Bundle, local_dir, replaceable
+from zoo.bundles.card import generated_card, split_card
+from zoo.bundles.files import README, Bundle, local_dir, read_text, replaceable
 from zoo.bundles.publish import Package, check_repo_id, prepare, publish
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.atomic import target_folder
@@ -181,8 +181,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--license", help="only weights with this licence, e.g. apache-2.0")
     command.add_argument("--markdown", action="store_true", help="print a Markdown table, like the one in the README")
 
-    command = add("info", _info, "print the card of a model", "zoo info luong_dot.dates")
-    command.add_argument("name", help="a name of `zoo list`")
+    command = add(
+        "info", _info, "print the card of a model", "zoo info luong_dot.dates\n  zoo info local-dir:my_weights"
+    )
+    command.add_argument("name", help="a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
 
     command = add(
         "predict",
@@ -211,7 +213,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--document",
         metavar="FILE",
-        help="readers: file of the document (or its text, or - for standard input); each query has XXXXX in place of the missing word",
+        help="readers: file of the document (or its text, or - for standard input); each query has XXXXX in place of the missing word; "
+        "queries may also be lines of standard input",
     )
     command.add_argument(
         "--candidates", metavar="W|W|...", help="readers: candidate answers (default: all words of the document)"
@@ -484,8 +487,19 @@ def _in_millions(n: int) -> str:
 
 
 def _info(options: argparse.Namespace) -> None:
+    if options.name.startswith(("local-dir:", "hf-hub:")):
+        print(_card_of(registry.open_bundle(options.name), options.name).rstrip())
+        return
     registry.entry(options.name)  # an unknown name raises with the nearest names
     print((CARDS / f"{options.name}.md").read_text(encoding="utf-8").rstrip())
+
+
+def _card_of(bundle: Bundle, source: str) -> str:
+    """The README.md in a folder of weights, or what the weights say of themselves."""
+    if (bundle.folder / README).exists():
+        return read_text(bundle.folder, README)
+    model = registry.model_class(bundle.class_path).from_pretrained(bundle)
+    return generated_card(model, f'model = zoo.load("{source}")', bundle.folder.name)
 
 
 def _predict(options: argparse.Namespace) -> None:

@@ -106,6 +106,29 @@ def test_files_that_do_not_fit(files, capsys, tmp_path):
     )
 
 
+def test_a_pair_that_is_too_long_costs_no_other_one_its_links(files, capsys):
+    whole = "".join(f"{s}\t{t}\n" for s, t in PAIRS)
+    (files / "whole").write_text(whole, encoding="utf-8")
+    assert main(["align", NAME, str(files / "whole")]) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    long = f"{'Hund ' * 1100}\ta dog\n"
+    for insert, message in (
+        (long, "zoo: error: line 2: the text has 1,100 tokens; at most 1,000 are allowed. Split it into sentences"),
+        (long * 2, "zoo: error: 2 of 5 lines could not be answered; see above"),
+    ):
+        (files / "long").write_text(whole.replace("\n", f"\n{insert}", 1), encoding="utf-8")
+        assert main(["align", NAME, str(files / "long")]) == 2
+        out, err = capsys.readouterr()
+        assert out.splitlines() == [first, *[""] * insert.count("\n"), *others]
+        assert err.splitlines()[-1] == message
+    assert err.startswith("zoo: line 2: the text has 1,100") and "\nzoo: line 3: the text has 1,100" in err
+    assert main(["align", NAME, str(files / "long"), "--json"]) == 2
+    assert [json.loads(line)["source"] for line in capsys.readouterr().out.splitlines()] == [s for s, _ in PAIRS]
+    gold = _written(files, "1-1\n" * 5)
+    (files / "long").write_text(long + "der Hund\tthe dog\n" * 4, encoding="utf-8")
+    assert _fails(capsys, NAME, files / "long", "--gold", gold).startswith("line 1: the text has 1,100 tokens")
+
+
 def _written(folder, text):
     (folder / "wrong").write_bytes(text if isinstance(text, bytes) else text.encode())
     return folder / "wrong"

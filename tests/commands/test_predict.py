@@ -393,6 +393,17 @@ def test_queries_may_stand_behind_the_options(reader, capsys):
     assert "unrecognized arguments: --dokument" in capsys.readouterr().err
 
 
+def test_a_query_a_line(reader, capsys, monkeypatch, tmp_path):
+    (tmp_path / "story.txt").write_text(STORY, encoding="utf-8")
+    queries = ["XXXXX is good", "", "a XXXXX", "no gap", json.dumps({"query": "it is XXXXX"})]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(queries) + "\n"))
+    assert main(["predict", "reader", "--document", str(tmp_path / "story.txt")]) == 2
+    out, err = capsys.readouterr()
+    want = reader.answer(STORY, ["XXXXX is good", "a XXXXX", "it is XXXXX"])
+    assert out.splitlines() == [result.line() for result in want]
+    assert err == "zoo: error: line 4: the query must have XXXXX in place of the missing word; got 'no gap'\n"
+
+
 def test_queries_as_json_lines(reader, capsys, monkeypatch):
     lines = [{"document": STORY, "query": "XXXXX", "candidates": ["bad"]}, {"document": "it is", "query": "a XXXXX"}]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, lines)) + "\n\n"))

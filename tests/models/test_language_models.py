@@ -394,7 +394,7 @@ def test_validation_and_test_give_the_perplexity_of_the_text(corpus):
             trainer.validate(model, datamodule=data, verbose=False),
         )
         found.append(
-            (test["test/test/perplexity"], val["val/perplexity"], math.log(val["val/perplexity"]) - val["val/loss"])
+            (test["test/perplexity"], val["val/perplexity"], math.log(val["val/perplexity"]) - val["val/loss"])
         )
     for test, val, zero in found:
         assert (
@@ -414,12 +414,12 @@ def test_how_far_back_the_model_looked(corpus):
     # the second word sees one step, the third one two, all others three
     share = [(1 + 1 / 2 + (words - 3) / 3), (1 / 2 + (words - 3) / 3), (words - 3) / 3]
     for d, value in enumerate(share, start=1):
-        assert found[f"test/test/share_{d}"] == pytest.approx(value / (words - 1), rel=1e-5)
-    assert found["test/test/mean_distance"] == pytest.approx(
+        assert found[f"test/share_{d}"] == pytest.approx(value / (words - 1), rel=1e-5)
+    assert found["test/mean_distance"] == pytest.approx(
         sum(d * value for d, value in enumerate(share, start=1)) / (words - 1), rel=1e-5
     )
     (plain,) = pl.Trainer(**QUIET).test(build("none"), datamodule=corpus(), verbose=False)
-    assert plain.keys() == {"test/test/loss", "test/test/perplexity"}
+    assert plain.keys() == {"test/loss", "test/perplexity"}
 
 
 def test_a_training_learns_a_text(corpus):

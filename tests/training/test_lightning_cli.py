@@ -152,6 +152,22 @@ def test_dates_are_scored_by_exact_match_alone(recipe, capsys):
     assert sorted(name for name in columns if name.startswith("val/")) == ["val/exact_match", "val/loss"]
 
 
+def test_each_score_has_one_name_and_one_column(recipe, capsys, monkeypatch):
+    pairs = Dates.test_sets
+    monkeypatch.setattr(Dates, "test_names", ["test", "other"])
+    monkeypatch.setattr(Dates, "test_sets", lambda data: pairs(data) * 2)
+    recipe("run", {"max_epochs": 1})
+    assert main(["fit", "--config", "tiny.yaml"]) == 0
+    capsys.readouterr()
+    assert main(["test", "--config", "tiny.yaml", "--ckpt_path", "last"]) == 0
+    out = capsys.readouterr().out
+    assert "DataLoader 0" in out and "DataLoader 1" not in out
+    names = ["test/exact_match", "test/other/exact_match"]
+    assert sorted(line.split()[0] for line in out.splitlines() if "test/" in line) == names
+    (log,) = (file for file in Path("runs").rglob("metrics.csv") if "test/" in file.read_text())
+    assert log.read_text().splitlines()[0].split(",")[2:] == names
+
+
 def test_evaluation_says_once_how_it_scores(recipe, capsys, monkeypatch):
     monkeypatch.setattr(Dates, "exact_only", False)
     recipe("run", {"max_epochs": 1})

@@ -103,8 +103,8 @@ def _listed(front: dict[str, Any], key: str) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
-def generated_card(model: Model, repo_id: str, name: str) -> str:
-    """A card for weights of which only the files are known."""
+def generated_card(model: Model, loading: str, name: str) -> str:
+    """A card for weights of which only the files are known; `loading` is the line of Python that loads them."""
     cls = type(model)
     defaults = {key: p.default for key, p in inspect.signature(cls.__init__).parameters.items()}
     changed = {key: value for key, value in model.config.items() if defaults[key] != value}
@@ -117,8 +117,7 @@ def generated_card(model: Model, repo_id: str, name: str) -> str:
         f"A `{cls.__name__}` of {LIBRARY} with {sum(p.numel() for p in model.parameters()):,} parameters"
         + (f" ({paper[0].rstrip('.')}).\n" if paper else ".\n"),
         "```python\nimport zoo\n",
-        f'model = zoo.load("hf-hub:{repo_id}@main")  # better: a commit id instead of '
-        f"main\nprint({model.task.example})\n```\n",
+        f"{loading}\nprint({model.task.example})\n```\n",
         "## Configuration\n",
         *(
             [f"Arguments that differ from the defaults:\n\n| argument | value |\n|---|---|\n{table}"]

@@ -146,7 +146,8 @@ def prepare(
     golden = bundle.golden()
     title = name or repo_id.split("/")[1]
     if text is None:
-        text = generated_card(model, repo_id, title)
+        loading = f'model = zoo.load("hf-hub:{repo_id}@main")  # better: a commit id instead of main'
+        text = generated_card(model, loading, title)
     front, prose = split_card(text, card or "the card")
     front, results = for_the_hub(front, model, title)
     files = (

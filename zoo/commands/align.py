@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
+from zoo.commands.predict import Faults
 from zoo.data.common.files import read_pairs
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.plots.style import check_file
+from zoo.tasks.alignment import Alignment
 from zoo.tasks.translation import TranslationModule
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.extras import require
@@ -17,12 +19,15 @@ from zoo.utils.extras import require
 def run(options: argparse.Namespace) -> None:
     """Prints the links `i-j` (source word, target word, from 0) of each pair, or with `--gold` the error rate.
 
+    A pair that fails is reported on standard error with its line number and has no links; all others still have theirs.
+    There is no error rate then.
+
     Args:
         options: name, source, target, gold, json, plot.
 
     Raises:
         ValueError: the model cannot align, the files do not match, or --plot has an unknown format or needs an
-            extra.
+            extra; or, after all others were aligned, a text is too long.
     """
     if options.plot:
         require("plots", "--plot")
@@ -37,20 +42,40 @@ def run(options: argparse.Namespace) -> None:
     model = registry.load(options.name)
     if not isinstance(model, TranslationModule):
         raise ValueError(f"{options.name} is not a translator: it cannot align")
-    found = model.align(pairs)
+    results, faults = _aligned(model, pairs), Faults("line")
+    for number, result in enumerate(results, 1):
+        if isinstance(result, ValueError):
+            faults.add(number, result)
+    found = [result for result in results if not isinstance(result, ValueError)]
     if gold is not None:
+        faults.raise_any(len(pairs))
         diagonal = [diagonal_links(len(alignment.source_words), len(alignment.target_words)) for alignment in found]
         rows = {options.name: [alignment.links for alignment in found], "the diagonal": diagonal}
         print(_table({name: alignment_error_rate(links, gold) for name, links in rows.items()}))
     else:
-        for (source, target), alignment in zip(pairs, found, strict=True):
-            if options.json:
+        for (source, target), alignment in zip(pairs, results, strict=True):
+            if isinstance(alignment, ValueError):
+                print(end="" if options.json else "\n")  # so that lines of links stay next to those of the texts
+            elif options.json:
                 print(json.dumps({"source": source, "target": target, **alignment.to_dict()}, ensure_ascii=False))
             else:
                 print(" ".join(f"{i}-{j}" for i, j in alignment.links))
     drawn = next((alignment for alignment in found if alignment.source_words and alignment.target_words), None)
     if options.plot and drawn:  # without words there is nothing to draw
         drawn.plot(options.plot)
+    faults.raise_any(len(pairs))
+
+
+def _aligned(model: TranslationModule, pairs: list[tuple[str, str]]) -> list[Alignment | ValueError]:
+    """The alignment of each pair, or the ValueError that it raised."""
+    try:
+        return [*model.align(pairs)]
+    except ValueError as error:  # which one was it?
+        model.align(("a", "a"))  # raises what is wrong with the model, and with no pair
+        if len(pairs) == 1:
+            return [error]
+    half = len(pairs) // 2
+    return _aligned(model, pairs[:half]) + _aligned(model, pairs[half:])
 
 
 def _check(gold: list[GoldAlignment], pairs: list[tuple[str, str]], file: str) -> None:

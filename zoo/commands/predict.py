@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
     _check_options(task, model.config.get("beam_size", 5), options)
     named = task.input == "image" and _are_many(options)  # else it would be unclear which line belongs to which file
     number = unread = 0
-    faults = _Faults("text" if options.text else "line")
+    faults = Faults("text" if options.text else "line")
     answer = partial(ANSWERS.get(task.input, _of_texts), _verb(model, options), _of_search(task, options))
     if task.input == "image" and not named:
         answer = partial(answer, alone=True)
@@ -146,7 +146,7 @@ def _or_error(function: Callable[..., Any], *arguments: Any) -> Any:
         return error
 
 
-class _Faults:
+class Faults:
     """Collects failures. A single input's failure is the error of the command; of several each is reported at once."""
 
     def __init__(self, noun: str) -> None:
@@ -225,7 +225,7 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any] | ValueError | None]]:
-    """Queries of the command line about --document, or lines of standard input with a JSON object each."""
+    """Queries of the command line about --document, or lines of standard input: queries or JSON objects."""
     common: dict[str, Any] = {}
     if options.document == "-" and not options.text:
         raise ValueError("--document - reads the document from standard input: give the queries on the command line")
@@ -254,7 +254,9 @@ def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any] | Va
 
 
 def _question(line: str, common: dict[str, Any]) -> dict[str, Any]:
-    """The checked content of a JSON line."""
+    """The checked content of a line: a query about --document, or a JSON object."""
+    if "document" in common and not line.lstrip().startswith("{"):
+        return {**common, "query": line}
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError) as error:

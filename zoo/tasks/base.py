@@ -361,6 +361,11 @@ class ZooModule(Foundation):
         return push(self, repo_id, private=private, message=commit_message, token=token, card=card)
 
 
+def score_prefix(name: str) -> str:
+    """Where the scores of a test set are logged: `test/`, or `test/NAME/` if the set has another name than "test"."""
+    return "test/" if name == "test" else f"test/{name}/"
+
+
 def evaluated(verb: Callable[Concatenate[Z, P], T]) -> Callable[Concatenate[Z, P], T]:
     """Decorator that runs a method of a model in eval mode, whatever the model's mode, and without gradients."""
 

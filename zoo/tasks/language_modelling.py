@@ -30,7 +30,17 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
-from zoo.tasks.base import ZooModule, as_list, check_assets, check_batch_size, evaluated, existing, finite, present
+from zoo.tasks.base import (
+    ZooModule,
+    as_list,
+    check_assets,
+    check_batch_size,
+    evaluated,
+    existing,
+    finite,
+    present,
+    score_prefix,
+)
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import EOS, PAD, UNK, Tokenizer
@@ -311,7 +321,7 @@ class LanguageModelModule(ZooModule):
     def on_test_epoch_end(self) -> None:
         values, name = self._values(), self.data_module.test_names[0]
         for key, value in values.items():
-            self.log(f"test/{name}/{key}", value)
+            self.log(f"{score_prefix(name)}{key}", value)
         self.print("\n".join([f"\n{name}, fp32", *(f"  {key:16}{value:8.4f}" for key, value in values.items())]))
 
     def _measure(self, batch: LMBatch) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zoo.metrics import Mean
-from zoo.tasks.base import ZooModule
+from zoo.tasks.base import ZooModule, score_prefix
 
 
 class Scores(Protocol):
@@ -18,7 +18,9 @@ class Scores(Protocol):
 
 
 class ScoredModule(ZooModule):
-    """Logs val/loss, val/SCORE and test/SET/SCORE, and prints the scores of `zoo validate` and `zoo test`.
+    """Logs val/loss, val/SCORE and test/SCORE, or test/SET/SCORE for a test set that is not named "test".
+
+    Prints the scores of `zoo validate` and `zoo test`.
 
     Class attributes:
         shown: scores in the progress bar; the first one if there are none.
@@ -50,7 +52,7 @@ class ScoredModule(ZooModule):
 
     def on_validation_epoch_end(self) -> None:
         self.log("val/loss", self._val_loss.compute(), prog_bar=True)
-        self._report("val", "val", validating=True)
+        self._report("val", "val/", validating=True)
 
     def on_test_epoch_start(self) -> None:
         self._scores = {name: self.new_scores() for name in self.data_module.test_names}
@@ -63,13 +65,13 @@ class ScoredModule(ZooModule):
 
     def on_test_epoch_end(self) -> None:
         for name in self._scores:
-            self._report(name, f"test/{name}", validating=False)
+            self._report(name, score_prefix(name), validating=False)
 
     def _report(self, name: str, prefix: str, validating: bool) -> None:
         values = self._scores[name].compute()
         shown = self.shown or (next(iter(values)),)
         for key, value in values.items():
-            self.log(f"{prefix}/{key}", value, prog_bar=key in shown)
+            self.log(f"{prefix}{key}", value, prog_bar=key in shown)
         if self.trainer.state.fn == "fit":
             return
         signatures = getattr(self._scores[name], "signatures", {})

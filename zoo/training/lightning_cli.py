@@ -230,6 +230,8 @@ class TrainingCLI(LightningCLI):
             )
         # Else Lightning repeats, in a run that is limited by steps, the end of the epoch from which it is resumed.
         trainer.fit_loop._iteration_based_training = lambda: False
+        for loop in (trainer.validate_loop, trainer.test_loop):
+            loop._print_results = _printing_once(loop._print_results)
         # In several processes it waits for the others, who may not come. See zoo/training/signals.py.
         trainer._signal_connector._sigterm_notifier_fn = lambda signum, _: None
         self._folders = folders
@@ -275,6 +277,15 @@ class TrainingCLI(LightningCLI):
                 f"{earlier[0]} holds the checkpoints of an earlier run: resume it with --ckpt_path last, "
                 "or move them away, or choose another place with --trainer.default_root_dir"
             )
+
+
+def _printing_once(table: Callable[..., None]) -> Callable[..., None]:
+    """Lightning's table of scores, which has a column for each test set, with one column if all are the same."""
+
+    def printed(results: list[dict[str, Any]], stage: str) -> None:
+        table(results[:1] if all(result == results[0] for result in results) else results, stage)
+
+    return printed
 
 
 def _listed(value: Any) -> list[Any]:

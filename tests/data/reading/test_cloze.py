@@ -373,7 +373,7 @@ def test_scores_of_zoo_test_and_word_vectors(tmp_path):
     trainer.fit(model, data)
     vectors, known = data.vectors(6)
     assert known.sum() > 10 and torch.equal(model.embedding.weight[: len(known)][known].detach(), vectors[known])
-    found = trainer.test(model, data, verbose=False)[0]["test/test/accuracy"]
+    found = trainer.test(model, data, verbose=False)[0]["test/accuracy"]
     questions = list(data.examples("test"))
     answers = model.answer(
         [" ".join(q.document) for q in questions], [q.query for q in questions], [q.candidates for q in questions]
