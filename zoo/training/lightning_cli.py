@@ -106,10 +106,9 @@ class TrainingCLI(LightningCLI):
             args=args,
         )
 
-    @staticmethod
-    def subcommands() -> dict[str, set[str]]:
-        """fit, validate and test; `zoo predict` is another thing."""
-        return {name: skip for name, skip in LightningCLI.subcommands().items() if name != "predict"}
+    def subcommands(self) -> dict[str, set[str]]:  # pyright: ignore[reportIncompatibleMethodOverride]  # static there
+        """The one asked for; building the parsers of all would take longer than the rest of the start."""
+        return {name: skip for name, skip in LightningCLI.subcommands().items() if name == self._arguments[0]}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Adds --weights, --optimizer and --lr_scheduler."""
