@@ -414,7 +414,7 @@ CASES = [
     Case("class a module", "document", _config(class_path="zoo.models.han.nn"), "is not a model"),
     Case("class a part", "document", _config(class_path="zoo.models.han.ContextAttention"), "is not a model"),
     Case("class a base", "document", _config(class_path="zoo.models.han.DocumentClassifier"), "is not a model"),
-    Case("class a private function", "document", _config(class_path="zoo.models.show_attend_tell._for_each"), "is not a model"),
+    Case("class a private function", "document", _config(class_path="zoo.models.show_attend_tell.for_each"), "is not a model"),
     Case("class another model", "document", _config(class_path="zoo.models.luong.LuongNMT"), "LuongNMT has no argument"),
     Case(
         "class another classifier", "document", _config(class_path="zoo.models.attention_classifier.AttentionClassifier"),

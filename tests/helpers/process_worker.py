@@ -20,11 +20,11 @@ from lightning.pytorch.loggers import CSVLogger
 
 from zoo.data import Cloze, Dates, ImageCaptions, LabeledText
 from zoo.data.common.cache import appearing_when_complete
-from zoo.models import show_attend_tell
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.tasks import hard_attention
 from zoo.training.lightning_cli import AtomicCheckpointIO
 from zoo.utils.allocator import keep_freed_memory
 
@@ -171,7 +171,7 @@ def run(rank, world, port, folder):
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_RANK": str(rank), "NODE_RANK": "0"}
     os.environ |= {"ZOO_CACHE": str(place / "cache"), "ZOO_DATA": ""}
     written = _written(place)
-    show_attend_tell.draw = _look  # who draws which random numbers depends on the number of processes
+    hard_attention.draw = _look  # who draws which random numbers depends on the number of processes
     results = {}
     for task in TASKS:
         seed_everything(7, verbose=False)

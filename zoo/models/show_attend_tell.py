@@ -2,8 +2,8 @@
 
 Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel and Bengio 2015, https://arxiv.org/abs/1502.03044: the encoder cut
 at a convolutional layer (section 3.1.1), the LSTM and its initial state (Eq. 1-3), additive attention (Eq. 4-6), the
-deep output layer (Eq. 7), hard attention by REINFORCE (Eq. 8-13), soft attention with the selector gate and the doubly
-stochastic term (Eq. 14).
+deep output layer (Eq. 7), and soft attention with the selector gate. What is learnt from is in
+zoo/tasks/hard_attention.py: hard attention by REINFORCE (Eq. 8-13), and the doubly stochastic term (Eq. 14).
 
 Where paper and authors' code disagree:
 - the deep output has the code's tanh; the gated context enters both the LSTM and the deep output, as in the code;
@@ -26,22 +26,18 @@ Shapes: N images, L positions, D features, K captions (or hypotheses) an image, 
 attention, V vocabulary.
 """
 
-from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from zoo.batches.captioning import CaptionBatch
 from zoo.layers.dropout import Dropout
-from zoo.layers.hard_attention import choice_log_prob, draw, entropy, one_hot
+from zoo.layers.hard_attention import draw, one_hot
 from zoo.layers.kernels import wide
-from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
-from zoo.tasks.self_critical import DrawingStep, SelfCriticalModule, State
-
-Choose = Callable[[Tensor], Tensor]  # of weights alpha (..., L), what they give to each position
+from zoo.tasks.hard_attention import Choose, HardAttentionModule, Look, for_each
+from zoo.tasks.self_critical import State
 
 
 class ImageMemory(NamedTuple):
@@ -49,16 +45,6 @@ class ImageMemory(NamedTuple):
 
     keys: Tensor  # (N, L, A), W_a a_i + b; for the bilinear score (N, L, D), a_i
     values: Tensor  # (N, L, D), a_i
-
-
-class Step(NamedTuple):
-    """One step of the decoder (N, K, ...), or all of them (N, K, T, ...)."""
-
-    hidden: Tensor  # h_t (..., H)
-    cell: Tensor  # c_t (..., H)
-    context: Tensor  # gated z_t (..., D)
-    weights: Tensor  # alpha_t (..., L)
-    chosen: Tensor  # s_t as a one-hot vector, or alpha_t where the expected context was taken (..., L)
 
 
 class AttendingLSTM(nn.Module):
@@ -115,16 +101,16 @@ class AttendingLSTM(nn.Module):
         """h_t and c_t of E y_{t-1} (N, K, E) and the context."""
         return self.lstm(torch.cat([embedded, context.to(embedded.dtype)], dim=-1), state)
 
-    def forward(self, embedded: Tensor, state: State, memory: ImageMemory, choose: Choose | None = None) -> Step:
+    def forward(self, embedded: Tensor, state: State, memory: ImageMemory, choose: Choose | None = None) -> Look:
         """One step from E y_{t-1} (N, K, E) and (h, c); without `choose` the context is the expected one."""
         weights = self.attend(state[0], memory.keys)
         chosen = weights if choose is None else choose(weights)
         context = self.context(chosen, state[0], memory.values)
         hidden, cell = self.advance(embedded, context, state)
-        return Step(hidden, cell, context, weights, chosen)
+        return Look(hidden, cell, context, weights, chosen)
 
 
-class ShowAttendTell(SelfCriticalModule[ImageMemory]):
+class ShowAttendTell(HardAttentionModule[ImageMemory]):
     """Image captioning with attention.
 
     Args:
@@ -203,10 +189,7 @@ class ShowAttendTell(SelfCriticalModule[ImageMemory]):
         self.deep_output = nn.Linear(hidden_size + channels, embedding_size)
         self.output = nn.Linear(embedding_size, vocab_size)
         self.dropout = Dropout(dropout)
-        self.word_baseline: Tensor
-        self.register_buffer("word_baseline", torch.zeros(()))  # moving average of log p of a word (hard)
-        self._rewarded: tuple[Tensor, Tensor] | None = None  # sum of log p of the last batch, and its words
-        self._lambda = (1.0 if attention == "soft" else 0.0) if doubly_stochastic is None else doubly_stochastic
+        self.doubly_stochastic = (attention == "soft") if doubly_stochastic is None else doubly_stochastic
 
     # ---- the decoder ----
 
@@ -219,13 +202,13 @@ class ShowAttendTell(SelfCriticalModule[ImageMemory]):
         joined = torch.cat([self.dropout(hidden), context.to(hidden.dtype)], dim=-1).to(embedded.dtype)
         return self.dropout(torch.tanh(self.deep_output(joined) + embedded))
 
-    def steps(self, embedded: Tensor, memory: ImageMemory, state: State, choose: Choose | None) -> Step:
+    def steps(self, embedded: Tensor, memory: ImageMemory, state: State, choose: Choose | None) -> Look:
         """Teacher forcing of the embedded inputs (N, K, T, E) from the state (N, K, H)."""
         found = []
         for y in embedded.unbind(2):
             found.append(self.decoder(y, state, memory, choose))
             state = found[-1].hidden, found[-1].cell
-        return Step(*(torch.stack(x, dim=2) for x in zip(*found, strict=True)))
+        return Look(*(torch.stack(x, dim=2) for x in zip(*found, strict=True)))
 
     def forward(self, images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
         """Teacher forcing, with the context that decoding uses.
@@ -239,128 +222,22 @@ class ShowAttendTell(SelfCriticalModule[ImageMemory]):
         """
         memory, state = self.encode(images)
         embedded = self.dropout(self.embedding(captions))
-        found = self.steps(embedded, memory, _for_each(state, captions.size(1)), self._chooser())
+        found = self.steps(embedded, memory, for_each(state, captions.size(1)), self.chooser())
         return self.output(self.read(found.hidden, found.context, embedded)), found.weights
 
     def step(self, tokens: Tensor, state: State, memory: ImageMemory, t: int) -> tuple[Tensor, State, Tensor]:
-        logits, found = self._step(tokens, state, memory, self._chooser())
+        logits, found = self.look_and_write(tokens, state, memory, self.chooser())
         return logits, (found.hidden, found.cell), found.weights
 
-    def _step(self, tokens: Tensor, state: State, memory: ImageMemory, choose: Choose | None) -> tuple[Tensor, Step]:
-        """Last words (N, K) -> logits (N, K, V) and the step."""
+    def look_and_write(
+        self, tokens: Tensor, state: State, memory: ImageMemory, choose: Choose | None
+    ) -> tuple[Tensor, Look]:
         embedded = self.embedding(tokens)
         found = self.decoder(embedded, state, memory, choose)
         return self.output(self.read(found.hidden, found.context, embedded)), found
 
-    def _chooser(self) -> Choose | None:
+    def chooser(self) -> Choose | None:
         """How a context is chosen after training; None: by the weights themselves."""
         decoding = self.config["decoding"] if self.config["attention"] == "hard" else "expectation"
         choices = {"expectation": None, "argmax": lambda weights: one_hot(weights.argmax(-1), weights), "sample": draw}
         return choices[decoding]
-
-    # ---- training ----
-
-    def likelihood_loss(self, batch: CaptionBatch) -> tuple[Tensor, int]:
-        hard, training = self.config["attention"] == "hard", self.training
-        memory, state = self.encode(batch.images)
-        tokens, labels = batch.captions[..., :-1], batch.captions[..., 1:]
-        real = lengths_to_mask(batch.lengths, labels.size(-1))  # (N, K, T)
-        words = int(batch.lengths.sum())
-        if hard and training:
-            samples = self.config["samples"]
-            tokens, labels, real = (x.repeat_interleave(samples, dim=1) for x in (tokens, labels, real))
-            loss, reward = self.hard_loss(memory, state, tokens, labels, real)
-            self._rewarded = reward.detach(), real.sum()
-            return loss / samples, words
-        embedded = self.dropout(self.embedding(tokens))
-        found = self.steps(embedded, memory, _for_each(state, tokens.size(1)), self._chooser())
-        nll, _ = self.word_losses(self.read(found.hidden[real], found.context[real], embedded[real]), labels[real])
-        return nll + self._doubly_stochastic(found.weights, real) if training else nll, words
-
-    def _doubly_stochastic(self, weights: Tensor, real: Tensor) -> Tensor | float:
-        """lambda sum_i (1 - sum_t alpha_ti)^2 of Eq. 14, summed over the captions that are not missing."""
-        if not self._lambda:
-            return 0.0
-        seen = (weights * real.unsqueeze(-1)).sum(2)  # (N, K, L)
-        return self._lambda * ((1 - seen).square().sum(-1) * real[..., 0]).sum()
-
-    def hard_loss(
-        self, memory: ImageMemory, state: State, tokens: Tensor, labels: Tensor, real: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Surrogate whose gradient is that of Eq. 12-13 for one sample of each caption, and the sum of log p of all
-        words.
-
-        Args:
-            memory, state: from `encode`.
-            tokens, labels: (N, K, T) inputs and next words.
-            real: (N, K, T) bool.
-        """
-        c = self.config
-        takes_expected, choose = self._semi_sampling(tokens.shape[:2])
-        embedded, start = self.dropout(self.embedding(tokens)), _for_each(state, tokens.size(1))
-        found = self.steps(embedded, memory, start, choose)
-        nll, words = self.word_losses(self.read(found.hidden[real], found.context[real], embedded[real]), labels[real])
-        log_probs = torch.zeros_like(real, dtype=words.dtype).masked_scatter_(real, -words)  # log p(y_t | s, y_<t)
-        if c["baseline"] == "soft_context":
-            soft = self._expected_losses(embedded, memory, start, found, labels, real)
-            advantage = torch.zeros_like(log_probs).masked_scatter_(real, soft - words)
-        else:  # one for all steps of a caption
-            advantage = (log_probs.sum(-1) - self.word_baseline * real.sum(-1)).unsqueeze(-1)
-        credited = real & ~takes_expected.unsqueeze(-1)
-        reinforce = (advantage * choice_log_prob(found.weights, found.chosen))[credited].sum()
-        spread = entropy(found.weights)[real].sum()
-        loss = nll - c["reinforce"] * reinforce - c["entropy"] * spread + self._doubly_stochastic(found.weights, real)
-        return loss, log_probs.sum()
-
-    @torch.no_grad()
-    def _expected_losses(
-        self, embedded: Tensor, memory: ImageMemory, start: State, found: Step, labels: Tensor, real: Tensor
-    ) -> Tensor:
-        """-log p of the real words, had each taken the expected context at its own step only."""
-        before = tuple(torch.cat([x.unsqueeze(2), y[:, :, :-1]], dim=2) for x, y in zip(start, found[:2], strict=True))
-        steps = embedded.shape[1:3]
-        context = self.decoder.context(found.weights.flatten(1, 2), before[0].flatten(1, 2), memory.values)
-        hidden, _ = self.decoder.advance(embedded, context.unflatten(1, steps), before)
-        return self.word_losses(
-            self.read(hidden[real], context.unflatten(1, steps)[real], embedded[real]), labels[real]
-        )[1]
-
-    def _semi_sampling(self, shape: torch.Size) -> tuple[Tensor, Choose]:
-        """Which captions (N, K) take the expected context throughout, and the choice of where all of them look."""
-        takes_expected = torch.rand(shape, device=self.device) < self.config["expected_share"]
-        return takes_expected, lambda weights: torch.where(takes_expected.unsqueeze(-1), weights, draw(weights))
-
-    def drawing_step(self, images: Tensor, captions: int) -> tuple[State, DrawingStep]:
-        memory, state = self.encode(images)
-        takes_expected, choose = None, None
-        if self.config["attention"] == "hard":
-            takes_expected, choose = self._semi_sampling(torch.Size([len(images), captions]))
-
-        def step(tokens: Tensor, state: State) -> tuple[Tensor, State, Tensor | float]:
-            logits, found = self._step(tokens, state, memory, choose)
-            looked = 0.0
-            if takes_expected is not None:
-                looked = self.config["reinforce"] * choice_log_prob(found.weights, found.chosen) * ~takes_expected
-            return logits, (found.hidden, found.cell), looked
-
-        return _for_each(state, captions), step
-
-    def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
-        loss = super().training_step(batch, batch_idx)
-        self.update_baseline()  # here and not in the loss, which may be computed twice (activation checkpointing)
-        return loss
-
-    def update_baseline(self) -> None:
-        """b <- 0.9 b + 0.1 (mean log p of a word of the last batch), over all processes; hard attention only."""
-        if self._rewarded is None:
-            return
-        reward, words = self._rewarded
-        total, self._rewarded = torch.stack([reward, words.to(reward.dtype)]), None
-        if self._trainer is not None and self.trainer.world_size > 1:
-            total = self.trainer.strategy.reduce(total, reduce_op="sum")
-        self.word_baseline.mul_(0.9).add_(0.1 * total[0] / total[1].clamp(min=1))
-
-
-def _for_each(state: State, captions: int) -> State:
-    """The state of an image (N, H) for each of its captions, (N, K, H)."""
-    return tuple(x.unsqueeze(1).expand(-1, captions, -1) for x in state)
