@@ -244,7 +244,7 @@ def test_meteor_says_what_is_missing(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     monkeypatch.setitem(sys.modules, "pycocoevalcap", None)
     with pytest.raises(
-        ValueError, match=r'METEOR needs pycocoevalcap; install with: pip install "attention-zoo\[meteor\]"'
+        ValueError, match=r'METEOR needs pycocoevalcap; install with: pip install "pycocoevalcap>=1.2"'
     ):
         meteor(["a"], [["a"]])
 
