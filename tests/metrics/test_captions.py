@@ -243,9 +243,7 @@ def test_meteor_says_what_is_missing(monkeypatch):
         meteor(["a"], [["a"]])
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     monkeypatch.setitem(sys.modules, "pycocoevalcap", None)
-    with pytest.raises(
-        ValueError, match=r'METEOR needs pycocoevalcap; install with: pip install "pycocoevalcap>=1.2"'
-    ):
+    with pytest.raises(ValueError, match=r'METEOR needs pycocoevalcap; install with: pip install "pycocoevalcap>=1.2"'):
         meteor(["a"], [["a"]])
 
 

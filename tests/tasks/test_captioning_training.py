@@ -25,7 +25,7 @@ def recipe(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     captions_fakes.flickr8k_archives(tmp_path / "data", {}, captions_fakes.sample((24, 6, 6)))
 
-    def write(folder, trainer, model=None, data=None):
+    def write(folder, trainer, model=None, data=None, **others):
         quiet = {
             "accelerator": "cpu",
             "enable_progress_bar": False,
@@ -49,6 +49,7 @@ def recipe(tmp_path, monkeypatch):
             "seed_everything": 3,
             "trainer": {**quiet, "max_epochs": 2, **trainer},
             **settings(warmup_steps=2),
+            **others,
             "model": {
                 "class_path": "zoo.models.show_attend_tell.ShowAttendTell",
                 "init_args": {**sizes, **options, **(model or {})},
@@ -97,20 +98,13 @@ def test_a_training_goes_on_exactly_where_the_encoder_is_freed(recipe, attention
 
 
 def test_two_processes_compute_what_one_computes(recipe, tmp_path):
+    # not Adam, which enlarges the rounding of gradients near 0; with this rate most weights change by 1e-4 to 1
+    plain = {"optimizer": {"class_path": "torch.optim.SGD", "init_args": {"lr": 1.0}}}
     exact = {"dropout": 0.0}
-    recipe("one", {}, exact)
+    recipe("one", {}, exact, **plain)
     assert main(["fit", "--config", "tiny.yaml"]) == 0
-    recipe("two", {"devices": 2, "strategy": "ddp_find_unused_parameters_true"}, exact, {"batch_size": 4})
+    recipe("two", {"devices": 2, "strategy": "ddp_find_unused_parameters_true"}, exact, {"batch_size": 4}, **plain)
     torchrun(2, command, "fit", "--config", "tiny.yaml")
     one, two = (weights(tmp_path / folder / LAST) for folder in ("one", "two"))
     for name, tensor in one.items():
-        tolerance = (
-            5e-4 if name.startswith(("decoder.w_", "decoder.v")) else 1e-6
-        )  # gradients near 0, which Adam enlarges with their noise
-        torch.testing.assert_close(two[name], tensor, rtol=0, atol=tolerance * tensor.abs().max().item(), msg=name)
-
-
-def test_features_need_new_loaders_when_the_encoder_is_freed(recipe, capsys):
-    recipe("run", {"reload_dataloaders_every_n_epochs": 0})
-    assert main(["fit", "--config", "tiny.yaml"]) == 2
-    assert "set trainer.reload_dataloaders_every_n_epochs to 1" in capsys.readouterr().err
+        torch.testing.assert_close(two[name], tensor, rtol=0, atol=1e-6 * tensor.abs().max().item(), msg=name)

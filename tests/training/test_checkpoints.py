@@ -303,6 +303,16 @@ def test_settings_of_the_trainer(setting, place, capsys):
 # ---- the end ----
 
 
+@pytest.fixture
+def heeded():
+    """Python's own handlers: a shell that starts pytest in the background has it ignore SIGINT, and so would `zoo`."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize(
     ("hook", "name"),
     [
@@ -314,7 +324,7 @@ def test_settings_of_the_trainer(setting, place, capsys):
         pytest.param("on_validation_end", "SIGHUP", marks=pytest.mark.slow),
     ],
 )
-def test_signals(name, hook, place, capsys):
+def test_signals(name, hook, place, capsys, heeded):
     recipe = {**RECIPE, "trainer": {**RECIPE["trainer"], "max_epochs": 3}}
     cut = {"class_path": "fakes.CutAt", "init_args": {"place": hook, "count": 2, "by": name}}
     (place / "tiny.yaml").write_text(yaml.safe_dump({**recipe, "trainer": {**recipe["trainer"], "callbacks": [cut]}}))
