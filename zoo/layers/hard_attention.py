@@ -1,4 +1,4 @@
-"""Hard attention: one position drawn from the weights, and the terms of REINFORCE (Xu et al. 2015, section 4.1)."""
+"""Hard attention: one position drawn from the weights (Xu et al. 2015, section 4.1)."""
 
 import torch
 from torch import Tensor
@@ -20,13 +20,3 @@ def one_hot(index: Tensor, like: Tensor) -> Tensor:
 def log_weights(weights: Tensor) -> Tensor:
     """log alpha, finite where a weight is 0."""
     return weights.clamp(min=torch.finfo(torch.float32).tiny).log()
-
-
-def choice_log_prob(weights: Tensor, chosen: Tensor) -> Tensor:
-    """log alpha of the chosen position: weights (..., L), one-hot choice (..., L) -> (...)."""
-    return (log_weights(weights) * chosen.detach()).sum(-1)
-
-
-def entropy(weights: Tensor) -> Tensor:
-    """Entropy of the weights in nats: (..., L) -> (...)."""
-    return -(weights * log_weights(weights)).sum(-1)

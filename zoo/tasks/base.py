@@ -86,7 +86,7 @@ class ZooModule(Foundation):
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
-        _check_choices(cls, self.config)
+        _check_choices(bound.signature, self.config)
         _check_sizes(self.config, cls.may_be_zero)
         return self
 
@@ -483,9 +483,9 @@ def check_assets(assets: dict[str, str], *names: str) -> None:
         )
 
 
-def _check_choices(cls: type, config: Mapping[str, Any]) -> None:
+def _check_choices(signature: inspect.Signature, config: Mapping[str, Any]) -> None:
     """Raises ValueError for a value that is none of those that the signature names, as in `Literal["post", "pre"]`."""
-    for name, parameter in inspect.signature(cls.__init__).parameters.items():
+    for name, parameter in signature.parameters.items():
         choices = get_args(parameter.annotation) if get_origin(parameter.annotation) is Literal else ()
         if choices and config[name] not in choices:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {config[name]!r}")

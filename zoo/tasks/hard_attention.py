@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zoo.batches.captioning import CaptionBatch
-from zoo.layers.hard_attention import choice_log_prob, draw, entropy
+from zoo.layers.hard_attention import draw, log_weights
 from zoo.layers.masking import lengths_to_mask
 from zoo.tasks.captioning import Memory
 from zoo.tasks.self_critical import DrawingStep, SelfCriticalModule, State
@@ -119,9 +119,11 @@ class HardAttentionModule(SelfCriticalModule[Memory], Generic[Memory]):
         else:  # one for all steps of a caption
             advantage = (log_probs.sum(-1) - self.word_baseline * real.sum(-1)).unsqueeze(-1)
         credited = real & ~takes_expected.unsqueeze(-1)
-        reinforce = (advantage * choice_log_prob(found.weights, found.chosen))[credited].sum()
-        spread = entropy(found.weights)[real].sum()
-        loss = nll - c["reinforce"] * reinforce - c["entropy"] * spread + self._doubly_stochastic(found.weights, real)
+        log_alpha = log_weights(found.weights)
+        log_choice = (log_alpha * found.chosen.detach()).sum(-1)  # log alpha of the position chosen
+        reinforce = (advantage * log_choice)[credited].sum()
+        entropy = -(found.weights * log_alpha).sum(-1)[real].sum()
+        loss = nll - c["reinforce"] * reinforce - c["entropy"] * entropy + self._doubly_stochastic(found.weights, real)
         return loss, log_probs.sum()
 
     @torch.no_grad()
@@ -152,7 +154,8 @@ class HardAttentionModule(SelfCriticalModule[Memory], Generic[Memory]):
             logits, found = self.look_and_write(tokens, state, memory, choose)
             looked = 0.0
             if takes_expected is not None:
-                looked = self.config["reinforce"] * choice_log_prob(found.weights, found.chosen) * ~takes_expected
+                log_choice = (log_weights(found.weights) * found.chosen.detach()).sum(-1)
+                looked = self.config["reinforce"] * log_choice * ~takes_expected
             return logits, (found.hidden, found.cell), looked
 
         return for_each(state, captions), step
