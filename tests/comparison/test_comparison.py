@@ -27,7 +27,7 @@ from zoo.comparison import jobs as comparison
 from zoo.comparison import measures as comparison_measures
 from zoo.comparison import report as comparison_report
 from zoo.comparison.measures import attention_measures, length_bins, mean_attention_measures
-from zoo.tasks.translation import Translation
+from zoo.results.translation import Translation
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "recipes" / "comparison"

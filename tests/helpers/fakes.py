@@ -13,9 +13,10 @@ from lightning.pytorch import Callback, LightningDataModule
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from zoo.results.translation import Translation
 from zoo.tasks.base import ZooModule
 from zoo.tasks.optimizer import AdamW, WarmupCosine
-from zoo.tasks.translation import Translation, TranslationModule
+from zoo.tasks.translation import TranslationModule
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

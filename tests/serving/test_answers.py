@@ -9,10 +9,10 @@ from captions_fakes import picture
 from serving_fakes import IMAGES, QUESTIONS, TEXTS, build, in_base64, loaded, near, serving, without
 
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
+from zoo.results.captioning import Caption
+from zoo.results.translation import Translation
 from zoo.serving.base import Form
 from zoo.serving.images import Decoder
-from zoo.tasks.captioning import Caption
-from zoo.tasks.translation import Translation
 
 
 def test_translations_are_those_of_the_model(translator):

@@ -12,7 +12,7 @@ from zoo.models.bahdanau import BahdanauNMT
 from zoo.models.luong import LuongNMT
 from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.models.tutorial_attention import TutorialAttentionNMT
-from zoo.tasks.alignment import Alignment
+from zoo.results.alignment import Alignment
 from zoo.text import Tokenizer
 
 TEXT = ["a black dog runs in the snow .", "two men play in the park ."]

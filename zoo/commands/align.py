@@ -10,7 +10,7 @@ from zoo.commands.predict import Faults
 from zoo.data.common.files import read_pairs
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.plots.style import check_file
-from zoo.tasks.alignment import Alignment
+from zoo.results.alignment import Alignment
 from zoo.tasks.translation import TranslationModule
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.extras import require

@@ -30,7 +30,8 @@ except ImportError:  # Windows
 from zoo.batches.translation import PairBatch
 from zoo.data.common.files import write_atomically
 from zoo.metrics import CorpusScore
-from zoo.tasks.translation import Translation, TranslationModule
+from zoo.results.translation import Translation
+from zoo.tasks.translation import TranslationModule
 from zoo.training.checkpoints import is_fast_dev_run, model_of
 from zoo.utils.allocator import keep_freed_memory
 

@@ -31,7 +31,8 @@ from zoo.layers.module_list import ModuleList
 from zoo.layers.packed import pack, step_major, to_padded
 from zoo.layers.recurrent import LSTMCell, run_layer
 from zoo.layers.window import window_mask, window_score, window_sum
-from zoo.tasks.language_modelling import LanguageModelModule, State, Words
+from zoo.tasks.language_modelling import LanguageModelModule, State
+from zoo.tasks.words import Words
 
 
 class _Plain(nn.Module):

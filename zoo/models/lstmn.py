@@ -30,7 +30,8 @@ from zoo.layers.module_list import ModuleList
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
 from zoo.layers.window import window_mask
-from zoo.tasks.language_modelling import LanguageModelModule, State, Words
+from zoo.tasks.language_modelling import LanguageModelModule, State
+from zoo.tasks.words import Words
 
 
 class IntraAttentionLSTM(nn.Module):

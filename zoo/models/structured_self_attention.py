@@ -27,8 +27,8 @@ from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
-from zoo.tasks.base import evaluated
 from zoo.tasks.classification import TextClassifier
+from zoo.tasks.evaluation import evaluated
 from zoo.text import PAD
 
 MIDDLE = 3.0  # of the relatedness scale, 1 to 5

@@ -5,24 +5,21 @@ configuration: its arguments, including defaults, are recorded in `self.config`,
 back by `from_pretrained`. Loading is strict.
 """
 
-import functools
 import inspect
 import logging
-import math
 import os
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Literal, ParamSpec, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 from typing_extensions import Self
 
 from zoo.bundles.files import CONFIG, GOLDEN, WEIGHTS, Bundle, MisfitError, config_text, file_hashes, replaceable
@@ -38,6 +35,8 @@ from zoo.bundles.skeleton import (
     shape_mismatches,
     skeleton,
 )
+from zoo.tasks.checks import check_choices, check_sizes, present
+from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
 from zoo.tasks.task import Task
@@ -86,8 +85,8 @@ class ZooModule(Foundation):
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
-        _check_choices(bound.signature, self.config)
-        _check_sizes(self.config, cls.may_be_zero)
+        check_choices(bound.signature, self.config)
+        check_sizes(self.config, cls.may_be_zero)
         return self
 
     def check_ready(self, *parts: Any) -> None:
@@ -330,8 +329,8 @@ class ZooModule(Foundation):
         So no mode is switched, and one thread may train or evaluate while another translates. Inside, torch's defaults
         for new tensors are the ones that the models assume.
         """
-        with _usual_defaults():
-            yield _without_dropout(self)
+        with usual_defaults():
+            yield without_dropout(self)
 
     def push_to_hub(
         self,
@@ -366,137 +365,9 @@ def score_prefix(name: str) -> str:
     return "test/" if name == "test" else f"test/{name}/"
 
 
-def evaluated(verb: Callable[Concatenate[Z, P], T]) -> Callable[Concatenate[Z, P], T]:
-    """Decorator that runs a method of a model in eval mode, whatever the model's mode, and without gradients."""
-
-    @functools.wraps(verb)
-    def run(self: Z, *args: P.args, **kwargs: P.kwargs) -> T:
-        with torch.no_grad(), self.evaluating() as model:
-            return verb(model, *args, **kwargs)
-
-    return run
-
-
-def _without_dropout(model: M) -> M:
-    """A copy in eval mode that shares parameters, buffers and all other attributes."""
-    copies: dict[nn.Module, nn.Module] = {}
-    for module in model.modules():
-        copies[module] = copied = object.__new__(type(module))
-        copied.__dict__.update(module.__dict__, training=False)
-    for copied in copies.values():
-        children = {name: child if child is None else copies[child] for name, child in copied._modules.items()}
-        copied.__dict__["_modules"] = children
-    return cast(M, copies[model])
-
-
-class _AsUsual(TorchFunctionMode):
-    """Context: in this thread, new floating-point tensors are in single precision unless a dtype is given."""
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        double = isinstance(found, Tensor) and found.dtype == torch.float64
-        wanted = double and (func is Tensor.double or _asks_for_double([*args, *(kwargs or {}).values()]))
-        return found.float() if double and not wanted else found
-
-
-def _asks_for_double(values: Sequence[Any]) -> bool:
-    return any(
-        value is torch.float64
-        or isinstance(value, Tensor)
-        and value.dtype == torch.float64
-        or isinstance(value, (list, tuple))
-        and _asks_for_double(value)
-        for value in values
-    )
-
-
-@contextmanager
-def _usual_defaults() -> Iterator[None]:
-    """Context: torch's own defaults, float32 and the CPU, in this thread."""
-    with ExitStack() as stack:
-        if torch.get_default_device().type != "cpu":
-            stack.enter_context(torch.device("cpu"))
-        if torch.get_default_dtype() != torch.float32:
-            stack.enter_context(_AsUsual())
-        yield
-
-
 def _generator(device: str) -> Any:
     """The module with the default random generator of a device type."""
     return torch.random if device == "cpu" else torch.get_device_module(device)
-
-
-def check_finite(scores: Tensor) -> Tensor:
-    """Raises ValueError if an output is NaN or infinite, which is meaningless and cannot be written as JSON."""
-    if not scores.isfinite().all():
-        raise ValueError(
-            "the model computes NaN or infinite scores: its weights are too large, or its training diverged"
-        )
-    return scores
-
-
-def finite(score: float) -> float | None:
-    """The score, or None (for JSON) if it is not finite: that of a hypothesis that does not exist."""
-    return score if math.isfinite(score) else None
-
-
-def existing(hypotheses: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """The (text, score) pairs that have a score: there may be fewer than requested."""
-    return [(text, score) for text, score in hypotheses if math.isfinite(score)]
-
-
-def as_list(values: Any, verb: str, what: str = "a string or a list of strings") -> list[Any]:
-    """The inputs of a verb, as a list.
-
-    Raises:
-        TypeError: not a collection; the message says that `verb` takes `what`.
-    """
-    if not isinstance(values, Iterable):
-        raise TypeError(f"{verb} takes {what}; got {type(values).__name__}")
-    return list(values)
-
-
-def present(part: T | None) -> T:
-    """Returns a part that raw input needs, such as a tokenizer.
-
-    Raises:
-        ValueError: it is None.
-    """
-    if part is None:
-        raise ValueError(
-            "this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module"
-        )
-    return part
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Raises ValueError for a `batch_size` below 1."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
-
-
-def check_assets(assets: dict[str, str], *names: str) -> None:
-    """Raises ValueError unless the assets of a model are exactly those named."""
-    if sorted(assets) != sorted(names):
-        raise ValueError(
-            f"next to the weights there must be {', '.join(names)}; the bundle lists {', '.join(sorted(assets)[:5])}"
-        )
-
-
-def _check_choices(signature: inspect.Signature, config: Mapping[str, Any]) -> None:
-    """Raises ValueError for a value that is none of those that the signature names, as in `Literal["post", "pre"]`."""
-    for name, parameter in signature.parameters.items():
-        choices = get_args(parameter.annotation) if get_origin(parameter.annotation) is Literal else ()
-        if choices and config[name] not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {config[name]!r}")
-
-
-def _check_sizes(config: dict[str, Any], may_be_zero: Sequence[str]) -> None:
-    """Raises ValueError for sizes and numbers of layers that are too small."""
-    for name, value in config.items():
-        least = 0 if name in may_be_zero else 1
-        if name.endswith(("_size", "_layers")) and isinstance(value, int) and value < least:
-            raise ValueError(f"{name} must be at least {least}; got {value}")
 
 
 def _class_path(cls: type) -> str:

@@ -13,9 +13,8 @@ image, T words.
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overload
 
 import torch
@@ -25,12 +24,13 @@ from torch import Tensor
 from zoo.batches.captioning import CaptionBatch
 from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
-from zoo.tasks.base import check_assets, check_batch_size, evaluated, existing, finite, present
+from zoo.results.captioning import Caption
+from zoo.tasks.checks import check_assets, check_batch_size, present
+from zoo.tasks.evaluation import evaluated
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
-from zoo.utils.atomic import write_text
 from zoo.vision.backbones import load_backbone, make_backbone, statistics
 from zoo.vision.images import ImageTransform, open_image
 
@@ -46,54 +46,6 @@ MAX_ROWS = 64  # of positions to attend to
 
 Source = str | os.PathLike | bytes | Image
 S = TypeVar("S", bound=Source)
-
-
-@dataclass(frozen=True)
-class Caption:
-    """The caption of one image."""
-
-    text: str
-    score: float  # length-normalised log-probability
-    tokens: list[str]  # words, the end of the caption included
-    attention: Tensor  # (len(tokens), rows, columns) weights; the square covers what the model saw of the image
-    n_best: list[tuple[str, float]] = field(default_factory=list)  # (text, score), best first
-    image: Image | None = field(default=None, repr=False)  # what the model saw, for the picture
-
-    def line(self) -> str:
-        """The answer as one line."""
-        return self.text
-
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the photo once for each word, bright where the model looked; returns the path of the image file.
-
-        Raises:
-            ValueError: this caption was kept without its photo.
-        """
-        from zoo.plots import caption_picture
-
-        return caption_picture(path, self._photo(), self.tokens, self.attention)
-
-    def to_html(self, path: str | os.PathLike) -> Path:
-        """Writes an HTML file that shows where the model looked for the word under the pointer; returns its path.
-
-        Raises:
-            ValueError: this caption was kept without its photo.
-        """
-        from zoo.plots import caption_html
-
-        write_text(path, caption_html(self._photo(), self.tokens, self.attention, self.text))
-        return Path(path)
-
-    def _photo(self) -> Image:
-        if self.image is None:
-            raise ValueError("this caption has no photo to draw; make it with model.caption")
-        return self.image
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON-able values; `n_best` only if there are several."""
-        attention = [[[round(w, 4) for w in row] for row in step] for step in self.attention.tolist()]
-        found = {"text": self.text, "score": finite(self.score), "tokens": self.tokens, "attention": attention}
-        return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in existing(self.n_best)]}
 
 
 class CaptioningModule(ScoredModule, Generic[Memory]):

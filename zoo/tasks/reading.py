@@ -6,11 +6,8 @@ Shapes: B examples, W distinct words of all examples, C candidates of all exampl
 queries.
 """
 
-import os
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -22,67 +19,13 @@ from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
-from zoo.tasks.base import as_list, check_assets, check_finite, evaluated, present
+from zoo.results.reading import Reading
+from zoo.tasks.checks import as_list, check_assets, check_finite, present
+from zoo.tasks.evaluation import evaluated
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.text import EOS, UNK, Tokenizer
 from zoo.text.words import BLANK, split_words, word_id
-from zoo.utils.atomic import write_text
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The missing word of a query, and where in the document the model looked for it."""
-
-    answer: str
-    # of the candidates in their order; without candidates of all words, most probable first
-    probabilities: dict[str, float]
-    document: list[str]  # words
-    weights: Tensor  # (document words,) sums to 1
-    query: list[str]
-    query_weights: Tensor | None  # (query words,) sums to 1; None for the attention-sum reader
-
-    @property
-    def tokens(self) -> list[list[str]]:
-        """Document and query: the common name of the input in all results of this package."""
-        return [self.document, self.query]
-
-    def line(self) -> str:
-        """The answer as one line."""
-        return f"{self.answer} {self.probabilities[self.answer]:.4f}"
-
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Plots query, candidates and document into an image file (format by extension) and returns the path."""
-        from zoo.plots import reading_picture
-
-        return reading_picture(
-            path, self.document, self.weights, self.query, self.query_weights, self.probabilities, self.answer
-        )
-
-    def to_html(self, path: str | os.PathLike) -> Path:
-        """Writes the plot as one HTML file and returns the path."""
-        from zoo.plots import reading_html
-
-        html = reading_html(
-            self.document, self.weights, self.query, self.query_weights, self.probabilities, self.answer
-        )
-        write_text(path, html)
-        return Path(path)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON-able values."""
-        return {
-            "answer": self.answer,
-            "probabilities": {word: round(p, 6) for word, p in self.probabilities.items()},
-            "document": self.document,
-            "weights": _rounded(self.weights),
-            "query": self.query,
-            "query_weights": None if self.query_weights is None else _rounded(self.query_weights),
-        }
-
-
-def _rounded(weights: Tensor) -> list[float]:
-    return (weights.double() * 1e5).round().div(1e5).tolist()
 
 
 class Accuracy:

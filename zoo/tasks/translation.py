@@ -11,11 +11,8 @@ and owns `embeddings` (Embeddings), whose output layer turns readouts into score
 Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size, V target vocabulary.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import torch
@@ -25,9 +22,12 @@ from torch.nn.functional import cross_entropy
 from zoo.batches.translation import PairBatch, pad_batch
 from zoo.layers.kernels import wide
 from zoo.layers.search import SearchResult, check_search, search
-from zoo.tasks.alignment import PAIRS, Alignment, Pair, pair_words, word_alignment, word_pieces
-from zoo.tasks.base import as_list, check_assets, check_batch_size, evaluated, existing, finite, present
+from zoo.results.alignment import Alignment
+from zoo.results.translation import Translation
+from zoo.tasks.alignment import PAIRS, Pair, pair_words, word_alignment, word_pieces
+from zoo.tasks.checks import as_list, check_assets, check_batch_size, present
 from zoo.tasks.embeddings import Embeddings
+from zoo.tasks.evaluation import evaluated
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.text import EOS, PAD, UNK, Tokenizer
@@ -39,47 +39,6 @@ if TYPE_CHECKING:
 Memory = TypeVar("Memory", bound=NamedTuple)
 
 MAX_SOURCE_TOKENS = 1000  # of one sentence; a longer text has several sentences
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translated sentence."""
-
-    text: str
-    score: float  # length-normalised log-probability
-    source_tokens: list[str]
-    tokens: list[str]  # target tokens, including EOS
-    attention: Tensor | None  # (len(tokens), len(source_tokens)) weights; None for a model without attention
-    # (text, score), best first; random samples in the order drawn
-    n_best: list[tuple[str, float]] = field(default_factory=list)
-
-    def line(self) -> str:
-        """The answer as one line."""
-        return self.text
-
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the alignment heat map into an image file (format by extension) and returns the path."""
-        from zoo.plots import alignment_heatmap
-
-        if not self.tokens:
-            raise ValueError("an empty translation has no attention to plot; translate a sentence first")
-        if self.attention is None:
-            raise ValueError("this model has no attention to plot; load one that has, e.g. a bahdanau or luong model")
-        return alignment_heatmap(path, self.source_tokens, self.tokens, self.attention)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON-able values; `n_best` only if there are several."""
-        attention = self.attention
-        found = {
-            "text": self.text,
-            "score": finite(self.score),
-            "source_tokens": self.source_tokens,
-            "tokens": self.tokens,
-            "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
-        }
-        if len(self.n_best) > 1:
-            found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
-        return found
 
 
 class TranslationModule(ScoredModule, Generic[Memory]):

@@ -1,0 +1,1 @@
+"""What the verbs of the models answer: the text or label, and where the model looked."""
