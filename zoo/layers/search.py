@@ -11,9 +11,9 @@ from the batch, and beam search first calls `step` with one hypothesis per sente
 
 Scores are length-normalised log-probabilities, Wu et al. 2016 (arXiv:1609.08144), Eq. 14 without its coverage term:
 
-    score(Y) = log p(Y) / lp(|Y|),    lp(n) = ((5 + n) / 6) ** alpha
+    score(Y) = log p(Y) / lp(n),    lp(n) = ((5 + n) / 6) ** alpha
 
-where |Y| counts EOS. `log p` is always the model's own: forbidden tokens, temperature and top-k restrict the choice but
+where n is the length of Y, EOS included. `log p` is always the model's own: forbidden tokens, temperature and top-k restrict the choice but
 never renormalise the reported value.
 
 Shapes: B sentences, K hypotheses per sentence, N hypotheses returned, V vocabulary, S source positions, T output

@@ -1,4 +1,4 @@
-"""What the README shows works: its Python runs, its commands run on small data, its pictures, links and names exist."""
+"""What README and docs/ show works: Python prints what it says, commands run on small data, pictures, links and names exist."""
 
 import json
 import os
@@ -28,23 +28,26 @@ from zoo.cli import main
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+# page -> its text; the cards are copied there by the build (docs/conf.py) and have tests of their own
+PAGES = {"README": TEXT} | {
+    path.relative_to(DOCS).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(DOCS.rglob("*.md"))
+    if path.parent.name != "cards"
+}
 
 # ---- which commands there are ----
 
 PROGRAMS = ("zoo", "python", "pytest", "pip", "curl", "torchrun", "srun")
-SYNOPSIS = "Command line"  # chapter whose block says what there is; nothing in it is a whole command
+SYNOPSIS = "command_line"  # the page whose block says what there is; nothing in it is a whole command
 NOT_RUN = {  # beginning of commands -> why
     "pip install": "needs a registry; .ci/run does it",
     "pytest": "would run this file again",
     "python benchmarks/": "measures the machine for minutes",
 }
-SLOW = {
-    "Compare all attention mechanisms",
-    "Train on several GPUs",
-    "Export to ONNX",
-    "Serve",
-}  # chapters that start processes, or export large models
-AFTER = {"Publish": "Train"}  # chapters that use what another one wrote
+# pages that start processes, or export large models
+SLOW = {"guides/compare", "guides/several_gpus", "guides/onnx", "guides/serving"}
+AFTER = {"guides/publish": "guides/train"}  # pages that use what another one wrote
 WORDS = {
     "NAME": "luong_dot.dates",
     "DATA": "data",
@@ -55,9 +58,9 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Command:
-    """One command of the README, and the chapter it stands in."""
+    """One command, and the page it stands on."""
 
-    chapter: str
+    page: str
     args: tuple[str, ...]
 
     def __str__(self):
@@ -68,28 +71,26 @@ class Command:
         return next((why for beginning, why in NOT_RUN.items() if str(self).startswith(beginning)), None)
 
 
-def commands(text):
+def commands(text, page):
     """The commands in blocks without a language or of bash, on indented lines, and between backquotes."""
-    found, chapter, fence = [], "Introduction", None
+    found, fence = [], None
     for line in text.replace("\\\n", " ").splitlines():
         shown = []
         if line.startswith("```"):
             fence = line[3:] if fence is None else None
-        elif fence is None and line.startswith("## "):
-            chapter = line[3:]
         elif fence is None and not line.startswith("    "):
             shown = [code for code in re.findall("`([^`]+)`", line) if " " in code]
-        elif fence in (None, "", "bash") and chapter != SYNOPSIS:
+        elif fence in (None, "", "bash") and page != SYNOPSIS:
             shown = [line]
         found += [
-            Command(chapter, tuple(shlex.split(part, comments=True)))
+            Command(page, tuple(shlex.split(part, comments=True)))
             for part in shown
             if part.split()[:1] and part.split()[0] in PROGRAMS
         ]
     return list(dict.fromkeys(found))
 
 
-COMMANDS = commands(TEXT)
+COMMANDS = [command for page, text in PAGES.items() for command in commands(text, page)]
 
 
 def blocks(text, language):
@@ -97,16 +98,21 @@ def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
-def missing_files(text, root):
-    """Pictures, relative links, recipes and Python files that the text names and that do not exist."""
+def missing_files(text, folder):
+    """Pictures, relative links, recipes and Python files that a text in `folder` names and that do not exist."""
     links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    named = re.findall(r"\b(?:recipes/[\w.]+\.yaml|(?:zoo|tests|benchmarks|examples)/[\w/]+\.py)\b", text)
-    return sorted({path for path in [*links, *named] if path and not (root / path).exists()})
+    links = [re.sub(r"^(\.\./)?cards/", f"{ROOT}/model_cards/", link) for link in links]
+    named = re.findall(r"\b(?:recipes/[\w./]+\.yaml|(?:zoo|tests|benchmarks|examples)/[\w/]+\.py)\b", text)
+    return sorted(
+        {link for link in links if link and not (folder / link).exists()}
+        | {path for path in named if not (ROOT / path).exists()}
+    )
 
 
 def unknown_names(text, names):
     """Words that look like the name of a weight, and are none."""
     heads = "|".join(sorted({re.escape(re.split(r"[._]", name)[0]) for name in names}))
+    text = re.sub(r"\]\([^)]*\)", "", text)
     found = re.findall(rf"(?<![\w./])(?:{heads})\w*\.\w+(?!\w*\.(?:py|yaml|png|md))\b", text)
     return sorted(set(found) - set(names))
 
@@ -115,7 +121,7 @@ def unknown_names(text, names):
 
 
 def write_files(folder):
-    """What the commands find: the repository's recipes, and a user's small files under the names that the README gives
+    """What the commands find: the repository's recipes, and a user's small files under the names that the pages give
     them.
     """
     for name in ("recipes", "model_cards", "examples"):
@@ -156,7 +162,7 @@ def free_port():
 
 
 class User:
-    """Somebody who types the commands of a chapter, one after the other, in a folder of their own."""
+    """Somebody who types the commands of a page, one after the other, in a folder of their own."""
 
     def __init__(self, folder, remote):
         self.folder, self.remote = folder, remote
@@ -323,46 +329,46 @@ def steps(run):
 
 @pytest.fixture(scope="module")
 def users(tmp_path_factory):
-    """Chapter -> who has worked through it."""
+    """Page -> who has worked through it."""
     found = {}
     with Hub() as remote:
         found[None] = remote
         yield found
 
 
-def _worked_through(chapter, users, tmp_path_factory, patch, capfd):
-    if chapter not in users:
-        if chapter in AFTER:
-            user = _worked_through(AFTER[chapter], users, tmp_path_factory, patch, capfd)
+def _worked_through(page, users, tmp_path_factory, patch, capfd):
+    if page not in users:
+        if page in AFTER:
+            user = _worked_through(AFTER[page], users, tmp_path_factory, patch, capfd)
         else:
-            folder = tmp_path_factory.mktemp(re.sub(r"\W+", "-", chapter))
+            folder = tmp_path_factory.mktemp(re.sub(r"\W+", "-", page))
             write_files(folder)
             user = User(folder, users[None])
         patch.chdir(user.folder)
-        patch.setenv("ZOO_DATA", str(user.folder / "data") if chapter == "Train on several GPUs" else "")
+        patch.setenv("ZOO_DATA", str(user.folder / "data") if page == "guides/several_gpus" else "")
         patch.setenv("ZOO_CACHE", str(user.folder / "cache"))
         try:
             for command in COMMANDS:
-                if command.chapter == chapter and command.why_not is None:
+                if command.page == page and command.why_not is None:
                     user.run(command, capfd)
         finally:
             user.stop()
-        users[chapter] = user
-    return users[chapter]
+        users[page] = user
+    return users[page]
 
 
-TO_RUN = list(dict.fromkeys(command.chapter for command in COMMANDS if command.why_not is None))
+TO_RUN = list(dict.fromkeys(command.page for command in COMMANDS if command.why_not is None))
 
 
 @pytest.mark.parametrize(
-    "chapter", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TO_RUN]
+    "page", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TO_RUN]
 )
-def test_commands(chapter, users, tmp_path_factory, monkeypatch, capfd):
-    """All of a chapter, in its order, in one folder."""
+def test_commands(page, users, tmp_path_factory, monkeypatch, capfd):
+    """All of a page, in its order, in one folder."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr("zoo.tasks.captioning.load_backbone", lambda *arguments: None)  # a download
-    _worked_through(chapter, users, tmp_path_factory, monkeypatch, capfd)
+    _worked_through(page, users, tmp_path_factory, monkeypatch, capfd)
 
 
 def test_commands_are_found():
@@ -379,14 +385,10 @@ zoo/layers/   text
 ```python
 zoo list
 ```
-## Command line
-```
-zoo fit | test
-```
 """
-    found = [str(command) for command in commands(text)]
+    found = [str(command) for command in commands(text, "page")]
     assert found == ["zoo list", "zoo fit --config a.yaml --data.x 1", "srun zoo fit", "curl -d '{\"a\": 1}' b"]
-    assert [command.chapter for command in commands(text)] == ["Introduction", *["Train it"] * 3]
+    assert [str(command) for command in commands(text, SYNOPSIS)] == ["zoo list"]
 
 
 def test_no_command_is_forgotten():
@@ -399,37 +401,68 @@ def test_no_command_is_forgotten():
 
 
 def test_the_synopsis_names_every_verb():
-    block = TEXT.split(f"\n## {SYNOPSIS}\n")[1].split("\n## ")[0]
-    lines = [line for line in blocks(block, "")[0].splitlines() if line.startswith("zoo ")]
+    lines = [line for line in blocks(PAGES[SYNOPSIS], "")[0].splitlines() if line.startswith("zoo ")]
     named = {verb for line in lines for verb in re.match(r"zoo ((?:\w+ \| )*\w+)", line)[1].split(" | ")}
     actions = cli._parser()._subparsers._group_actions[0]
     assert named | {"validate"} == set(actions.choices)
 
 
-@pytest.mark.parametrize("code", blocks(TEXT, "python"))
+def code_blocks(language):
+    return [
+        pytest.param(code, id=f"{page}-{n}")
+        for page, text in PAGES.items()
+        for n, code in enumerate(blocks(text, language))
+    ]
+
+
+@pytest.mark.parametrize("code", code_blocks("python"))
 def test_python_prints_what_stands_beside_it(code, tmp_path, monkeypatch, capsys):
     """What a block prints is its lines that begin with `# `."""
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, str(README), "exec"), {"__name__": "__main__"})
+    exec(compile(code, "page", "exec"), {"__name__": "__main__"})
     stated = [line[2:] for line in code.splitlines() if line.startswith("# ")]
-    assert capsys.readouterr().out.splitlines() == stated and stated
+    assert capsys.readouterr().out.splitlines() == stated
 
 
-@pytest.mark.parametrize("code", blocks(TEXT, "yaml"))
+@pytest.mark.parametrize("code", code_blocks("yaml"))
 def test_yaml_names_a_class_with_such_arguments(code):
     (part,) = yaml.safe_load(code)
     module, _, name = part["class_path"].rpartition(".")
     assert getattr(sys.modules.get(module) or __import__(module, fromlist=[name]), name)(**part["init_args"])
 
 
-def test_the_table_is_that_of_the_cards(capsys):
+@pytest.mark.parametrize("page", ["README", "weights"])
+def test_the_table_is_that_of_the_cards(page, capsys):
     assert main(["list", "--markdown"]) == 0
-    assert capsys.readouterr().out in TEXT, "put the output of `zoo list --markdown` under Weights"
+    table = capsys.readouterr().out
+    if page == "weights":
+        table = table.replace("](model_cards/", "](cards/")
+    assert table in PAGES[page], "put the output of `zoo list --markdown` there"
 
 
-def test_what_it_names_exists():
-    assert missing_files(TEXT, ROOT) == []
-    assert unknown_names(TEXT, registry.list_models()) == []
+@pytest.mark.parametrize("page", PAGES)
+def test_what_it_names_exists(page):
+    folder = ROOT if page == "README" else (DOCS / page).parent
+    assert missing_files(PAGES[page], folder) == []
+    assert unknown_names(PAGES[page], registry.list_models()) == []
+
+
+def test_every_paper_has_a_page_with_its_weights():
+    models = {path.stem for path in (ROOT / "zoo/models").glob("*.py")} - {"__init__"}
+    assert {page.split("/")[1] for page in PAGES if page.startswith("papers/")} == models | {"index"}
+    for name in registry.list_models():
+        paper = registry.entry(name)
+        module = registry.open_bundle(name).class_path.split(".")[2]
+        assert f"cards/{paper.name}.md" in PAGES[f"papers/{module}"], name
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", str(DOCS), str(tmp_path / "site")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr
+    pages = {path.relative_to(DOCS).with_suffix(".html") for path in DOCS.rglob("*.md")}
+    assert all((tmp_path / "site" / page).is_file() for page in pages)
 
 
 def test_it_opens_with_a_picture_and_has_both_commands():
@@ -437,4 +470,4 @@ def test_it_opens_with_a_picture_and_has_both_commands():
     first, second = blocks(TEXT, "bash")[:2]  # .ci/run runs the second
     assert "pip install" in first and "zoo predict" in first
     assert "pip install" in second and "pytest" in second
-    assert blocks(TEXT, "python")
+    assert blocks(TEXT, "python") and len(TEXT.splitlines()) <= 135
