@@ -13,8 +13,8 @@ Scores are length-normalised log-probabilities, Wu et al. 2016 (arXiv:1609.08144
 
     score(Y) = log p(Y) / lp(n),    lp(n) = ((5 + n) / 6) ** alpha
 
-where n is the length of Y, EOS included. `log p` is always the model's own: forbidden tokens, temperature and top-k restrict the choice but
-never renormalise the reported value.
+where n is the length of Y, EOS included. `log p` is always the model's own: forbidden tokens, temperature and top-k
+restrict the choice but never renormalise the reported value.
 
 Shapes: B sentences, K hypotheses per sentence, N hypotheses returned, V vocabulary, S source positions, T output
 length.
