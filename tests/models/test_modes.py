@@ -26,6 +26,13 @@ from zoo.layers import kernels
 
 CLASSES = [case for case in MAIN if not case.values[1]]
 every_case = pytest.mark.parametrize("cls, options", MAIN)
+# what depends on the kind of layers and not on the options: the options when there is time
+every_class = pytest.mark.parametrize(
+    "cls, options",
+    [case if case in CLASSES else pytest.param(*case.values, id=case.id, marks=pytest.mark.slow) for case in MAIN],
+)
+# a class of each way to be traced: a decoder's loop, attention alone, documents, images, a carried state, a reader
+TRACED = {"LuongNMT", "TransformerNMT", "HAN", "ShowAttendTell", "KeyValuePredictLM", "AttentionOverAttentionReader"}
 # what hard attention minimises is an estimate whose gradient is that of Eq. 12-13, by design not the slope of its value
 differentiable = pytest.mark.parametrize(
     "cls, options", [case for case in MAIN if case.values[1].get("attention") != "hard"]
@@ -122,7 +129,13 @@ def test_without_a_gradient_the_loss_is_the_same(cls, options):
 
 
 @pytest.mark.usefixtures("guards_without_a_clock")
-@pytest.mark.parametrize("cls, options", CLASSES)
+@pytest.mark.parametrize(
+    "cls, options",
+    [
+        case if case.values[0].__name__ in TRACED else pytest.param(*case.values, id=case.id, marks=pytest.mark.slow)
+        for case in CLASSES
+    ],
+)
 def test_compile(cls, options):
     """Of two items and without a compiler behind it: the time goes into tracing, which is where Python's side effects
     get lost.
@@ -216,7 +229,7 @@ def test_parts_that_are_frozen(cls, options):
         same(found, Found(expected.loss, {name: expected.gradients[name] for name in found.gradients}))
 
 
-@every_case
+@every_class
 def test_weights_that_change_before_the_backward_pass(cls, options):
     """As everywhere in torch: an error, or the gradient at the old weights."""
     expected = reference(cls, options)
@@ -426,7 +439,7 @@ class _Adapter(nn.Module):
             return getattr(self.base, name)
 
 
-@every_case
+@every_class
 def test_low_rank_adapters(cls, options):
     """Around each linear layer and embedding in turn; the model is then the one whose matrix is the sum."""
     wrong = []
@@ -465,7 +478,7 @@ def _saved(module):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, _pickled, _saved], ids=["deepcopy", "pickle", "save"])
-@every_case
+@every_class
 def test_copies(cls, options, copied):
     """Of a model that was used; training the copy leaves the original as it is."""
     module, batch = make(cls, options)

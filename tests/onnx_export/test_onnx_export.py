@@ -396,8 +396,12 @@ def test_captioner(tmp_path):
 
 CLASSIFIERS = [
     (HAN, {}),
-    (StructuredSelfAttention, {"pair": True}),
-    (AttentionClassifier, {"attention": "local_p_star", "cell": "gru", "multi_label": True}),
+    pytest.param(StructuredSelfAttention, {"pair": True}, marks=pytest.mark.slow),
+    pytest.param(
+        AttentionClassifier,
+        {"attention": "local_p_star", "cell": "gru", "multi_label": True},
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
@@ -507,7 +511,8 @@ def test_reader(reader):
     onnx.checker.check_model(onnx.load_model(folder / "reader.onnx"), full_check=True)
 
 
-@pytest.mark.parametrize("exclude", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("exclude", [False, True])
 def test_attention_sum_reader(exclude, tmp_path):
     options = dict(shared_encoder=False, num_unknown=4, exclude_query_words=exclude)
     model = loud(build(AttentionOverAttentionReader, attention="sum", **options))

@@ -80,7 +80,8 @@ def _same(a, b):
 
 @pytest.mark.parametrize("count", FEW_AND_MANY)
 @pytest.mark.parametrize(
-    ("by", "by_epochs"), [("moment", True), ("time", False), pytest.param("time", True, marks=pytest.mark.slow)]
+    ("by", "by_epochs"),
+    [("moment", True), *(pytest.param("time", each, marks=pytest.mark.slow) for each in (False, True))],
 )
 def test_killed_trainings(by, by_epochs, count, tmp_path, monkeypatch):
     """One training after the other, each killed again and again; all end with the same bits."""

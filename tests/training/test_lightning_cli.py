@@ -94,7 +94,9 @@ def test_a_training_that_ends_before_the_average_begins_keeps_what_it_learnt(rec
     assert _differences(one["state_dict"], two["state_dict"]) == []
 
 
-@pytest.mark.parametrize("callbacks", [[SAVING], [AVERAGING, SAVING]], ids=["plain", "averaged"])
+@pytest.mark.parametrize(
+    "callbacks", [pytest.param([SAVING], marks=pytest.mark.slow), [AVERAGING, SAVING]], ids=["plain", "averaged"]
+)
 def test_a_killed_training_goes_on_as_if_nothing_had_happened(recipe, callbacks, tmp_path):
     trainer = {"max_steps": STEPS, "max_epochs": -1, "callbacks": callbacks}
     model, steps = {"dropout": 0.3}, {"total_steps": STEPS}

@@ -107,7 +107,7 @@ KILLS = [
     ("on_validation_start", 1),
     ("on_train_batch_start", 4),
 ]
-OFTEN = ("recipes", "early stopping", "val_check_interval", "each step")
+OFTEN = ("recipes", "each step")
 
 
 @pytest.mark.parametrize(
