@@ -14,11 +14,25 @@ from zoo.utils.version import __version__
 
 if TYPE_CHECKING:
     from zoo.bundles.files import BundleError, DamagedError, FetchError, MisfitError
-    from zoo.registry import list_models, load
+    from zoo.extensions import register_attention, register_normalization, register_score
+    from zoo.registry import list_models, load, register
 
-__all__ = ["BundleError", "DamagedError", "FetchError", "MisfitError", "__version__", "list_models", "load"]
+__all__ = [
+    "BundleError",
+    "DamagedError",
+    "FetchError",
+    "MisfitError",
+    "__version__",
+    "list_models",
+    "load",
+    "register",
+    "register_attention",
+    "register_normalization",
+    "register_score",
+]
 
-_HOME = {"list_models": "zoo.registry", "load": "zoo.registry"}
+_HOME = dict.fromkeys(["list_models", "load", "register"], "zoo.registry")
+_HOME |= dict.fromkeys(["register_attention", "register_normalization", "register_score"], "zoo.extensions")
 _HOME |= dict.fromkeys(["BundleError", "DamagedError", "FetchError", "MisfitError"], "zoo.bundles.files")
 
 

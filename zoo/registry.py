@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zoo.bundles import hub
 from zoo.bundles.files import Bundle, MisfitError, local_dir
@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # importing torch here would make `zoo list` slow
     from zoo.tasks.base import ZooModule
 
 BUNDLED = Path(__file__).parent / "weights"
+M = TypeVar("M", bound="ZooModule")
+_REGISTERED: dict[str, type["ZooModule"]] = {}  # classes of users, by their dotted path
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,39 @@ def _most_weights(bundle: Bundle) -> int:
     return most_bytes(model_class(bundle.class_path).without_memory(bundle))
 
 
+def register(cls: type[M]) -> type[M]:
+    """Makes a model class of your own known, so that its checkpoints and folders can be exported and loaded.
+
+    Usable as a decorator. Without it only classes of `zoo.models` are ever built from a file.
+
+    Args:
+        cls: A subclass of a task's base class, e.g. `zoo.tasks.translation.TranslationModule`, at the top level of
+            its module.
+
+    Raises:
+        ValueError: not such a class.
+    """
+    from zoo.tasks.base import ZooModule
+
+    if not (isinstance(cls, type) and issubclass(cls, ZooModule)):
+        raise ValueError(f"zoo.register takes a subclass of zoo.tasks.base.ZooModule; got {cls!r}")
+    if "." in cls.__qualname__:
+        raise ValueError(f"{cls.__qualname__} must be at the top level of its module, so that it can be found again")
+    _REGISTERED[f"{cls.__module__}.{cls.__qualname__}"] = cls
+    return cls
+
+
 def model_class(class_path: str) -> type["ZooModule"]:
-    """The class of a dotted path, which must lie in `zoo.models`: a downloaded file never chooses other code."""
+    """The class of a dotted path, which must lie in `zoo.models` or be registered: a downloaded file never chooses
+    other code.
+    """
+    if class_path in _REGISTERED:
+        return _REGISTERED[class_path]
     if not (class_path.startswith("zoo.models.") and re.fullmatch(r"[a-zA-Z0-9_.]{1,200}", class_path)):
-        raise MisfitError(f"class_path must lie in zoo.models; got {reprlib.repr(class_path)}")
+        raise MisfitError(
+            "class_path must lie in zoo.models, or be your own class, made known by zoo.register (command line: "
+            f"--import MODULE); got {reprlib.repr(class_path)}"
+        )
     module, _, name = class_path.rpartition(".")
     try:
         cls = getattr(importlib.import_module(module), name)

@@ -13,6 +13,7 @@ Finished work is not repeated: a job with a result is skipped, an interrupted tr
 """
 
 import argparse
+import inspect
 import json
 import os
 import signal
@@ -30,8 +31,10 @@ from typing import Any
 import yaml
 from filelock import FileLock
 
-from zoo.comparison.measures import BASE, JOB, PACKAGE, RECIPES, RESULT, TRAINING
+from zoo.comparison.measures import BASE, JOB, PACKAGE, RECIPES, RESULT, TRAINING, load_class, load_data
 from zoo.data.common.files import fingerprint, write_atomically
+from zoo.registry import register
+from zoo.tasks.checks import check_arguments, check_choices
 from zoo.utils.extras import require
 from zoo.utils.regular import check_regular
 
@@ -75,6 +78,33 @@ class Job:
         recipe = fingerprint(*(_read(self.plan.recipe(name)) for name in (BASE, self.name)))
         return {"epochs": self.plan.epochs, "recipe": recipe}
 
+    @property
+    def model(self) -> dict[str, Any]:
+        """`model:` of the recipe, with the arguments of base.yaml if it is of the same class."""
+        base, own = (_read(self.plan.recipe(name))["model"] for name in (BASE, self.name))
+        arguments = own.get("init_args") or {}
+        if own.get("class_path", base["class_path"]) == base["class_path"]:
+            arguments = {**(base.get("init_args") or {}), **arguments}
+        return {"class_path": own.get("class_path", base["class_path"]), "init_args": arguments}
+
+    def check_model(self) -> None:
+        """Raises ValueError if the recipe's class is no translator, or does not take the recipe's arguments."""
+        from zoo.tasks.translation import TranslationModule
+
+        where, model = self.plan.recipe(self.name), self.model
+        cls = load_class(model["class_path"])
+        if not (isinstance(cls, type) and issubclass(cls, TranslationModule)):
+            raise ValueError(f"{where}: `zoo compare` compares translators, and {model['class_path']} is none")
+        signature = inspect.signature(cls.__init__)
+        check_arguments(cls, signature, cls.required)
+        defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+        if unknown := sorted(model["init_args"].keys() - defaults.keys()):
+            raise ValueError(
+                f"{where}: {cls.__name__} has no argument {unknown[0]}; it has {', '.join([*defaults][1:])}"
+            )
+        check_choices(signature, {**defaults, **model["init_args"]})
+        register(cls)
+
     def check(self) -> None:
         """Raises ValueError if the recipe cannot be read, or the folder has the same job with other settings."""
         new = self.settings  # always, so that every recipe is read
@@ -103,7 +133,13 @@ class Job:
         data = _read(self.plan.recipe(BASE))["data"]
         data["init_args"] = {**(data.get("init_args") or {}), **({"root": self.plan.root} if self.plan.root else {})}
         return dict(
-            name=self.name, seed=self.seed, settings=self.settings, device=self.plan.device, run=BASE, data=data
+            name=self.name,
+            seed=self.seed,
+            settings=self.settings,
+            device=self.plan.device,
+            run=BASE,
+            data=data,
+            model=self.model["class_path"],
         )
 
     def fit_arguments(self) -> list[str]:
@@ -358,6 +394,10 @@ def plan(options: argparse.Namespace) -> tuple[Plan, list[Job]]:
     jobs = [Job(found, name, seed) for seed in dict.fromkeys(options.seeds) for name in names]
     for job in jobs:
         job.check()
+        job.check_model()
+    data = load_data(jobs[0].describe()["data"])
+    data.val_pairs()
+    data.test_sets()  # what is missing is missed before the trainings
     for file in sorted(out.glob(f"*/seed*/{JOB}")):  # also of jobs not selected now: all appear in one table
         name, seed = file.parent.parent.name, file.parent.name.removeprefix("seed")
         if seed.isdecimal() and found.recipe(name).is_file():

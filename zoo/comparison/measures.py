@@ -14,7 +14,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ except ImportError:  # Windows
 from zoo.batches.translation import PairBatch
 from zoo.data.common.files import write_atomically
 from zoo.metrics import CorpusScore
+from zoo.registry import register
 from zoo.results.translation import Translation
 from zoo.tasks.translation import TranslationModule
 from zoo.training.checkpoints import is_fast_dev_run, model_of
@@ -210,6 +211,32 @@ def _translated(model: TranslationModule, sources: list[str]) -> tuple[list[Tran
     return found, len(sources) / (now() - start)
 
 
+def load_class(class_path: str) -> Any:
+    """The class of a dotted path in a recipe.
+
+    Raises:
+        ValueError: there is none.
+    """
+    module, _, name = class_path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"there is no class {class_path}: {error}") from error
+
+
+def load_data(settings: Mapping[str, Any]) -> Any:
+    """The data module of a recipe's `data:`, with its files in place.
+
+    Raises:
+        ValueError: it is no data module of translations, or files are missing.
+    """
+    data = load_class(settings["class_path"])(**(settings.get("init_args") or {}))
+    if not hasattr(data, "test_sets"):
+        raise ValueError(f"`zoo compare` compares translators, and {settings['class_path']} has no sentence pairs")
+    data.fetch()
+    return data
+
+
 def evaluate(folder: str | Path) -> dict[str, Any]:
     """Evaluates a folder's best checkpoint on the validation set, and once on the first test set.
 
@@ -223,12 +250,11 @@ def evaluate(folder: str | Path) -> dict[str, Any]:
     job = json.loads((folder / JOB).read_text(encoding="utf-8"))
     training = json.loads((folder / TRAINING).read_text(encoding="utf-8"))
     best = folder / job["run"] / "checkpoints" / "best.ckpt"
+    register(load_class(job["model"]))  # the recipe's class, which may be the user's
     model = model_of(best).to(job["device"])
     if not isinstance(model, TranslationModule):
         raise ValueError(f"{best} holds a {type(model).__name__}; `zoo compare` compares translators")
-    module, _, name = job["data"]["class_path"].rpartition(".")
-    data = getattr(importlib.import_module(module), name)(**job["data"].get("init_args", {}))
-    data.fetch()
+    data = load_data(job["data"])
     sources, references = map(list, zip(*data.val_pairs(), strict=True))
     validation, _ = _translated(model, sources)
     test_sources, test_references = map(list, zip(*data.test_sets()[0], strict=True))

@@ -35,7 +35,7 @@ from zoo.bundles.skeleton import (
     shape_mismatches,
     skeleton,
 )
-from zoo.tasks.checks import check_choices, check_sizes, present
+from zoo.tasks.checks import check_arguments, check_choices, check_sizes, present
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
@@ -62,12 +62,14 @@ class ZooModule(Foundation):
         task: Name, method, input and result of its task (zoo/tasks/task.py); set by the base class of each task.
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
         may_be_zero: Sizes among the `__init__` arguments for which 0 means that the part does not exist.
+        required: `__init__` arguments that every model of the task takes; set by the base class of each task.
         tiny: The smallest sensible `__init__` arguments; used by the common tests.
     """
 
     task: Task
     heads: ClassVar[tuple[str, ...]] = ()
     may_be_zero: ClassVar[tuple[str, ...]] = ()
+    required: ClassVar[tuple[str, ...]] = ()
     tiny: ClassVar[dict[str, Any]] = {}
     config: dict[str, Any]
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = AdamW  # of parameter groups
@@ -85,6 +87,7 @@ class ZooModule(Foundation):
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
+        check_arguments(cls, bound.signature, cls.required)
         check_choices(bound.signature, self.config)
         check_sizes(self.config, cls.may_be_zero)
         return self

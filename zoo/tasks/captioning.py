@@ -51,13 +51,16 @@ S = TypeVar("S", bound=Source)
 class CaptioningModule(ScoredModule, Generic[Memory]):
     """Base class of the captioners.
 
-    Every subclass takes these among its `__init__` arguments (read from `self.config`): vocab_size, backbone, layer,
-    backbone_weights, encoder_epoch, image_size, resize, label_smoothing, beam_size, length_penalty; and has
-    `embedding`, an nn.Embedding, and `output`, an nn.Linear.
+    Every subclass has the `__init__` arguments of `required`, which are read from `self.config`; and `embedding`, an
+    nn.Embedding, and `output`, an nn.Linear.
     """
 
     task = Task(
         "captioning", "caption", "image", Caption, "image-to-text", 'model.caption("photo.jpg").text', searches=True
+    )
+    required = (
+        *("vocab_size", "backbone", "layer", "backbone_weights", "encoder_epoch", "image_size", "resize"),
+        *("label_smoothing", "beam_size", "length_penalty"),
     )
     embedding: torch.nn.Embedding
     output: torch.nn.Linear

@@ -56,6 +56,14 @@ def check_assets(assets: dict[str, str], *names: str) -> None:
         )
 
 
+def check_arguments(cls: type, signature: inspect.Signature, required: Sequence[str]) -> None:
+    """Raises ValueError if a model class lacks an argument that all models of its task take."""
+    if missing := [name for name in required if name not in signature.parameters]:
+        raise ValueError(
+            f"{cls.__name__}.__init__ must take {', '.join(missing)}, as all models of its task do; see zoo/models"
+        )
+
+
 def check_choices(signature: inspect.Signature, config: Mapping[str, Any]) -> None:
     """Raises ValueError for a value that is none of those that the signature names, as in `Literal["post", "pre"]`."""
     for name, parameter in signature.parameters.items():

@@ -44,14 +44,14 @@ log = logging.getLogger(__name__)
 class ClassificationModule(ScoredModule, Generic[Batch, Result]):
     """Base class of the classifiers, by what they read and what they answer.
 
-    Every subclass has these `__init__` arguments (read from `self.config`): vocab_size, num_classes, multi_label,
-    embedding_size, word_dropout, label_smoothing; and has `embedding`, an nn.Embedding, and `classifier`, an nn.Linear
-    that gives the logits.
+    Every subclass has the `__init__` arguments of `required`, which are read from `self.config`; and `embedding`, an
+    nn.Embedding, and `classifier`, an nn.Linear that gives the logits.
     """
 
     task = Task(
         "classification", "classify", "document", Classification, "text-classification", 'model.classify("...").label'
     )
+    required = ("vocab_size", "num_classes", "multi_label", "embedding_size", "word_dropout", "label_smoothing")
     measures: ClassVar[tuple[str, ...]] = ()  # names of the values of `measure`
     structure: ClassVar[Literal["document", "text"]]  # its input, as in data modules
     embedding: nn.Embedding

@@ -45,13 +45,14 @@ class Accuracy:
 class ReadingModule(ScoredModule):
     """Base class of the readers.
 
-    Every subclass has these `__init__` arguments (read from `self.config`): vocab_size, embedding_size; and has
-    `embedding`, an nn.Embedding whose first rows are the vocabulary's.
+    Every subclass has the `__init__` arguments of `required`, which are read from `self.config`; and `embedding`, an
+    nn.Embedding whose first rows are the vocabulary's.
     """
 
     task = Task(
         "reading", "answer", "question", Reading, "question-answering", 'model.answer("...", "... XXXXX ...").answer'
     )
+    required = ("vocab_size", "embedding_size")
     embedding: nn.Embedding
     tokenizer: Tokenizer | None = None
 

@@ -45,13 +45,13 @@ class TranslationModule(ScoredModule, Generic[Memory]):
     """Base class of the translation models, by what their decoders read of the source, e.g.
     `TranslationModule[AttentionMemory]`.
 
-    Every subclass has these `__init__` arguments (read from `self.config`): src_vocab_size, tgt_vocab_size,
-    label_smoothing, beam_size, length_penalty.
+    Every subclass has the `__init__` arguments of `required`, which are read from `self.config`.
     """
 
     task = Task(
         "translation", "translate", "text", Translation, "translation", 'model.translate("...").text', searches=True
     )
+    required = ("src_vocab_size", "tgt_vocab_size", "label_smoothing", "beam_size", "length_penalty")
     embeddings: Embeddings
     max_source_tokens: int = MAX_SOURCE_TOKENS  # of one sentence, without EOS
     src_tokenizer: Tokenizer | None = None

@@ -26,7 +26,7 @@ from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins.io import CheckpointIO
 from lightning.pytorch.utilities import rank_zero_info
 
-from zoo.registry import load
+from zoo.registry import load, register
 from zoo.tasks.base import ZooModule
 from zoo.tasks.optimizer import AdamW, WarmupCosine
 from zoo.training import precision
@@ -168,6 +168,7 @@ class TrainingCLI(LightningCLI):
         before the data is read.
         """
         super().instantiate_classes()
+        register(type(self.model))  # a recipe may name a class of the user, whose checkpoints are then the user's too
         if self.checkpoint:
             self.model.restore_assets(self.checkpoint)
             self.datamodule.changes_model = False
