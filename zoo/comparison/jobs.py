@@ -30,10 +30,11 @@ from typing import Any
 import yaml
 from filelock import FileLock
 
-from zoo.comparison.measures import BASE, JOB, PACKAGE, RECIPES, RESULT, TRAINING
+from zoo.comparison.measures import BASE, JOB, RECIPES, RESULT, TRAINING
 from zoo.data.common.files import fingerprint, write_atomically
 from zoo.utils.extras import require
 from zoo.utils.regular import check_regular
+from zoo.utils.shipped import PACKAGE
 
 try:
     import fcntl
@@ -163,8 +164,7 @@ def mechanisms(recipes: Path, only: Sequence[str] = ()) -> list[str]:
     """
     if not (recipes / f"{BASE}.yaml").is_file():
         raise ValueError(
-            f"{recipes} has no {BASE}.yaml: give the folder of recipes with --recipes (a checkout has "
-            "recipes/comparison)"
+            f"{recipes} has no {BASE}.yaml: give the folder of recipes with --recipes (the shipped ones: {RECIPES})"
         )
     names = sorted(path.stem for path in recipes.glob("*.yaml") if path.stem != BASE)
     for name in only:

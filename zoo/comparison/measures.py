@@ -33,14 +33,9 @@ from zoo.metrics import CorpusScore
 from zoo.tasks.translation import Translation, TranslationModule
 from zoo.training.checkpoints import is_fast_dev_run, model_of
 from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.shipped import shipped
 
-PACKAGE = Path(__file__).parents[1]
-# Next to the package in a checkout, inside it in an installed wheel.
-RECIPES = (
-    PACKAGE / "comparison_recipes"
-    if (PACKAGE / "comparison_recipes").is_dir()
-    else PACKAGE.parent / "recipes" / "comparison"
-)
+RECIPES = shipped("recipes") / "comparison"
 BASE = "base"  # recipe with the common settings
 TRAINING, RESULT, JOB = "training.json", "result.json", "job.json"
 WARM_UP = 20  # first steps of a process that are not timed
