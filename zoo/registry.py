@@ -117,7 +117,7 @@ def pin(name: str) -> pins.Pin:
     if found is None:
         raise FetchError(
             f"{name} is neither in this installation nor on the Hub yet; clone the repository of attention-zoo and "
-            f"load local-dir:CLONE/zoo/weights/{name}"
+            f"`pip install -e .` there, or load local-dir:CLONE/zoo/weights/{name}"
         )
     return found
 

@@ -4,14 +4,17 @@ server on the loopback device.
 
 import json
 import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 
 import pytest
 import torch
-from hub_server import READER, Client, Hub
+from hub_server import Client, Hub, sha256
 
 import zoo
 from zoo import registry
-from zoo.bundles import hub, pins
+from zoo.bundles import pins
+from zoo.cli import main, package
 
 SMALL, LARGE = "toy.v2", "toy.v10"  # in the order of `zoo list`
 
@@ -38,24 +41,61 @@ def client(remote, tmp_path, toy_registry):
 @pytest.fixture
 def fetching(client):
     """The same, with both weights on the Hub and none in the installation."""
-    result = client.zoo("publish", "--all", "me")
-    assert result.code == 0, result.err
-    shutil.rmtree(client.cache)
+    found = {}
+    for name in (SMALL, LARGE):
+        tree = package(name, f"me/{name}").files
+        repo = client.hub.add(f"me/{name}")
+        found[name] = pins.Pin(f"me/{name}", repo.commit(tree))
+        client.hub.lfs |= {sha256(data): data for data in tree.values()}
+    pins.write(registry.PINS, found)
     shutil.move(registry.BUNDLED, registry.BUNDLED.parent / "clone")
-    client.hub.requests.clear()
     return client
 
 
-def fails(result):
+def typed(client, *steps, **environment):
+    """Runs command lines in one process, one after the other; a step may also be a function.
+
+    Returns:
+        For each command line its exit code, and the lines of its two outputs.
+    """
+
+    def run():
+        found = []
+        for step in steps:
+            if callable(step):
+                step()
+                continue
+            with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+                code = main(step.split(" "))
+            found.append((code, out.getvalue().splitlines(), err.getvalue().splitlines()))
+        return found
+
+    result = client(run, **environment)
+    assert result.code == 0, result.err
+    return result.value
+
+
+def prints(ended):
+    """The output of a command that succeeded, and said nothing else."""
+    code, out, err = ended
+    assert code == 0 and err == [], ended
+    return out
+
+
+def fails(ended):
     """The last line on standard error of a command that ended with exit code 2; the earlier ones."""
-    assert result.code == 2, (result.code, result.out, result.err)
-    *earlier, line = result.err.splitlines()
-    assert line.startswith("zoo: error: ") and "Traceback" not in result.err
+    code, _, (*earlier, line) = ended
+    assert code == 2 and line.startswith("zoo: error: "), ended
     return line.removeprefix("zoo: error: "), earlier
 
 
 def pinned():
     return json.loads(registry.PINS.read_text())
+
+
+def clone(name):
+    """Where the weights are that the installation lacks."""
+    return registry.BUNDLED.parent / "clone" / name
 
 
 def commits(remote):
@@ -66,70 +106,61 @@ def commits(remote):
 
 
 def test_publish_all_writes_the_pins(remote, client):
-    result = client.zoo("publish", "--all", "me")
-    assert result.code == 0, result.err
+    first, again = typed(client, "publish --all me", "publish --all me")
     sources = {name: f"me/{name}@{remote.repos[f'me/{name}'].main}" for name in (SMALL, LARGE)}
+    ending = ["", f"2 of 2 weights are on the Hub; their pins are in {registry.PINS}"]
     assert pinned() == sources
-    assert result.out.splitlines() == [
-        *(f"{name}: published as hf-hub:{source}" for name, source in sources.items()),
-        "",
-        f"2 of 2 weights are on the Hub; their pins are in {registry.PINS}",
-    ]
+    assert prints(first) == [*(f"{name}: published as hf-hub:{sources[name]}" for name in sources), *ending]
+    assert prints(again) == [*(f"{name}: unchanged at hf-hub:{sources[name]}" for name in sources), *ending]
+    assert commits(remote) == {f"me/{SMALL}": 2, f"me/{LARGE}": 2}  # that of the creation, and ours
     card = remote.repos[f"me/{SMALL}"].tree["README.md"].decode()
     assert "model-index:\n- name: toy.v2\n" in card and "type: accuracy\n" in card and "# Toy ß" in card
 
-    again = client.zoo("publish", "--all", "me")
-    assert again.code == 0 and again.out.count("unchanged at hf-hub:me/toy.v") == 2 and pinned() == sources
-    assert commits(remote) == {f"me/{SMALL}": 2, f"me/{LARGE}": 2}  # that of the creation, and ours
 
-
-@pytest.mark.parametrize("way", ["killed", "cut off"])
+@pytest.mark.parametrize("way", ["cut off", pytest.param("killed", marks=pytest.mark.slow)])
 def test_publish_all_resumes(remote, client, way):
-    on_way = {"before": client.kill} if way == "killed" else {"status": 500, "times": 1000}
-    remote.fault(f"POST .*/{LARGE}/commit/", **on_way)
-    result = client.zoo("publish", "--all", "me", HF_HUB_ETAG_TIMEOUT="1", HF_HUB_DOWNLOAD_TIMEOUT="1")
     if way == "killed":
-        assert result.code == -9
+        remote.fault(f"POST .*/{LARGE}/commit/", before=client.kill)
+        assert client.zoo("publish", "--all", "me").code == -9
     else:
-        line, earlier = fails(result)
-        assert line.startswith(f"cannot publish to me/{LARGE}: ") and earlier == []
+        remote.fault(f"GET .*/{LARGE}", status=500, times=1000)
+        (ended,) = typed(client, "publish --all me", HF_HUB_ETAG_TIMEOUT="1")
+        line, earlier = fails(ended)
+        assert line.startswith(f"cannot publish to me/{LARGE}: the Hub answered 500") and earlier == []
     assert list(pinned()) == [SMALL]
     remote.faults.clear()
-    again = client.zoo("publish", "--all", "me")
-    assert again.code == 0, again.err
-    first, second = again.out.splitlines()[:2]
-    assert first.startswith(f"{SMALL}: unchanged at ") and second.startswith(f"{LARGE}: published as ")
+    (again,) = typed(client, "publish --all me")
+    first, second, *_ = prints(again)
+    assert first.startswith(f"{SMALL}: unchanged at ")
+    # whether the killed one had gone through, or not
+    assert second.startswith((f"{LARGE}: published as ", *[f"{LARGE}: unchanged at "] * (way == "killed")))
     assert commits(remote) == {f"me/{SMALL}": 2, f"me/{LARGE}": 2} and pinned().keys() == {SMALL, LARGE}
 
 
-def test_one_bad_weight_does_not_lose_the_others(remote, client):
+def test_one_bad_weight_does_not_lose_the_others(remote, client, tmp_path):
     pins.write(registry.PINS, {SMALL: pins.Pin("me/earlier", "a" * 40)})
     (registry.BUNDLED / SMALL / "words.json").write_text("other words")
-    line, earlier = fails(client.zoo("publish", "--all", "me"))
+    mine = tmp_path / "mine.json"
+    for_me, for_all = typed(client, f"publish --all me --pins {mine}", "publish --all me")
+    line, earlier = fails(for_all)
     assert line == "1 of 2 weights could not be published; see above; run it again to resume"
     assert len(earlier) == 1 and earlier[0].startswith(f"zoo: {SMALL}: ") and "words.json is damaged" in earlier[0]
+    assert for_me[0] == 2 and [*json.loads(mine.read_text())] == [LARGE]  # another file knows nothing of an earlier pin
     assert pinned() == {SMALL: f"me/earlier@{'a' * 40}", LARGE: f"me/{LARGE}@{remote.repos[f'me/{LARGE}'].main}"}
 
 
-def test_pins_of_another_file(client, tmp_path):
-    assert client.zoo("publish", "--all", "me", "--pins", str(tmp_path / "mine.json")).code == 0
-    assert not registry.PINS.exists() and len(json.loads((tmp_path / "mine.json").read_text())) == 2
-
-
 def test_publish_all_shows_first(remote, client):
-    result = client.zoo("publish", "--all", "me", "--dry-run")
-    assert result.code == 0 and remote.requests == [] and not registry.PINS.exists()
-    first, second, _, last = result.out.splitlines()
+    first, second, _, last = prints(*typed(client, "publish --all me --dry-run"))
+    assert remote.requests == [] and not registry.PINS.exists()
     assert first.startswith(f"{SMALL}: ") and first.endswith(f" bytes for me/{SMALL}") and LARGE in second
     assert last == "nothing was uploaded (--dry-run)"
 
 
 def test_publish_all_needs_a_token_and_a_network(remote, client):
-    line, earlier = fails(client.zoo("publish", "--all", "me", HF_TOKEN=""))
+    line, earlier = fails(*typed(client, "publish --all me", HF_TOKEN=""))
     assert line.startswith("cannot publish: the token is missing or not valid; log in with") and earlier == []
-    line, earlier = fails(client.zoo("publish", "--all", "me", HF_HUB_OFFLINE="1"))
+    line, earlier = fails(*typed(client, "publish --all me", HF_HUB_OFFLINE="1"))
     assert line == "cannot publish: HF_HUB_OFFLINE is set; unset it" and earlier == []
-    line, earlier = fails(client.zoo("publish", "--all", "me", HF_TOKEN=READER))
     assert remote.repos == {} and not registry.PINS.exists()
 
 
@@ -143,9 +174,9 @@ def test_publish_all_needs_a_token_and_a_network(remote, client):
         (["toy.v2", "me/x", "--pins", "x.json"], "--pins is for --all"),
     ],
 )
-def test_what_to_publish(client, remote, arguments, message):
-    assert fails(client.zoo("publish", *arguments)) == (message, [])
-    assert remote.requests == []
+def test_what_to_publish(arguments, message, capsys):
+    assert main(["publish", *arguments]) == 2
+    assert capsys.readouterr().err == f"zoo: error: {message}\n"
 
 
 # ---- zoo.load ----
@@ -159,7 +190,7 @@ def test_a_weight_is_fetched_at_its_pin(fetching, remote):
     repo.commit(repo.tree | {"config.json": b"{}"})  # later, on main
     result = fetching(load)
     assert result.code == 0, result.err
-    want = zoo.load(f"local-dir:{registry.BUNDLED.parent / 'clone' / LARGE}").state_dict()
+    want = zoo.load(f"local-dir:{clone(LARGE)}").state_dict()
     assert all(torch.equal(torch.from_numpy(result.value[key]), tensor) for key, tensor in want.items())
     before = len(remote.requests)
     assert fetching(load, HF_HUB_OFFLINE="1").code == 0 and len(remote.requests) == before
@@ -168,79 +199,68 @@ def test_a_weight_is_fetched_at_its_pin(fetching, remote):
 def test_the_registry_says_what_the_commit_must_hold(fetching, remote):
     """Whoever controls the repository or the pin cannot change the weights of a name."""
     pins.write(registry.PINS, {LARGE: pins.Pin(f"me/{SMALL}", remote.repos[f"me/{SMALL}"].main)})
-    line, _ = fails(fetching.zoo("predict", LARGE, "a"))
-    assert "config.json is damaged or was changed: its sha256 is" in line
+    *_, line = fails(*typed(fetching, f"predict {LARGE} a"))[0].split(": ", 1)
+    assert "its sha256 is" in line and "it was fetched twice, so the repository itself is damaged" in line
 
 
-def test_the_list_says_where_weights_are(fetching):
-    shutil.copytree(registry.BUNDLED.parent / "clone" / LARGE, registry.BUNDLED / LARGE)
-    pins.write(registry.PINS, {})
-    sizes = [line.split("  ")[-2].strip() for line in fetching.zoo("list").out.splitlines()[1:]]
-    assert sizes == ["not here", "0.0 MB"]
-    pins.write(registry.PINS, {SMALL: pins.Pin("me/x", "a" * 40), LARGE: pins.Pin("me/x", "a" * 40)})
-    sizes = [line.split("  ")[-2].strip() for line in fetching.zoo("list").out.splitlines()[1:]]
-    assert sizes == ["on the Hub", "0.0 MB"]
+def test_the_list_says_where_weights_are(fetching, capsys):
+    shutil.copytree(clone(LARGE), registry.BUNDLED / LARGE)
+    for found, said in [({}, "not here"), ({SMALL: pins.Pin("me/x", "a" * 40)}, "on the Hub")]:
+        pins.write(registry.PINS, found)
+        assert main(["list"]) == 0
+        assert [line.split("  ")[-2].strip() for line in capsys.readouterr().out.splitlines()[1:]] == [said, "0.0 MB"]
 
 
 # ---- zoo download ----
 
 
 def test_download(fetching, remote):
-    shutil.copytree(registry.BUNDLED.parent / "clone" / SMALL, registry.BUNDLED / SMALL)
-    first, again = fetching.zoo("download", "all"), fetching.zoo("download", LARGE, LARGE, SMALL)
-    assert first.code == again.code == 0, first.err + again.err
+    shutil.copytree(clone(SMALL), registry.BUNDLED / SMALL)
+    first, again = typed(fetching, "download all", f"download {LARGE} {LARGE} {SMALL}")
     commit = remote.repos[f"me/{LARGE}"].main
-    cached = fetching.cache / f"models--me--{LARGE}" / "snapshots" / commit
-    assert first.out.splitlines() == [
-        f"{SMALL}     0.0 MB  already here  {registry.BUNDLED / SMALL}",
-        f"{LARGE}    0.0 MB  fetched       {cached}",
-    ]
-    assert again.out.splitlines() == [
-        f"{LARGE}    0.0 MB  already here  {cached}",
-        f"{SMALL}     0.0 MB  already here  {registry.BUNDLED / SMALL}",
-    ]
-    by_source = fetching.zoo("download", f"hf-hub:me/{LARGE}@{commit}", HF_HUB_OFFLINE="1")
-    assert by_source.code == 0 and "already here" in by_source.out
+    here = f"{SMALL}     0.0 MB  already here  {registry.BUNDLED / SMALL}"
+    fetched = f"{LARGE}    0.0 MB  fetched       {fetching.cache}/models--me--{LARGE}/snapshots/{commit}"
+    assert prints(first) == [here, fetched]
+    assert prints(again) == [fetched.replace("fetched     ", "already here"), here]
+    offline = prints(*typed(fetching, f"download hf-hub:me/{LARGE}@{commit}", HF_HUB_OFFLINE="1"))
+    assert len(offline) == 1 and "already here" in offline[0]
 
 
 def test_download_verifies(fetching, remote):
-    shutil.copytree(registry.BUNDLED.parent / "clone" / SMALL, registry.BUNDLED / SMALL)
+    shutil.copytree(clone(SMALL), registry.BUNDLED / SMALL)
     weights = registry.BUNDLED / SMALL / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
-    line, earlier = fails(fetching.zoo("download", SMALL))
+    one, both = typed(fetching, f"download {SMALL}", f"download {SMALL} {LARGE}")
+    line, earlier = fails(one)
     assert "model.safetensors is damaged or was changed" in line and earlier == []
-    result = fetching.zoo("download", SMALL, LARGE)
-    line, earlier = fails(result)
+    line, earlier = fails(both)
     assert line == "1 of 2 weights could not be fetched; see above" and "model.safetensors is damaged" in earlier[0]
-    assert result.out.split()[0] == LARGE and "fetched" in result.out
-
-
-def test_download_of_what_is_not_published(fetching):
-    pins.write(registry.PINS, {})
-    line, earlier = fails(fetching.zoo("download", LARGE))
-    assert line.startswith(f"{LARGE} is neither in this installation nor on the Hub yet; clone") and earlier == []
+    assert both[1][0].startswith(f"{LARGE}    0.0 MB  fetched ")
 
 
 def test_download_mistakes_fetch_nothing(fetching, remote):
-    assert fails(fetching.zoo("download", LARGE, "toy.v3"))[0] == "unknown model 'toy.v3'; nearest: toy.v2, toy.v10"
-    assert "expected hf-hub:ORG/REPO@REVISION" in fails(fetching.zoo("download", LARGE, "hf-hub:me/x"))[0]
+    unknown, form, nowhere = typed(
+        fetching,
+        f"download {LARGE} toy.v3",
+        f"download {LARGE} hf-hub:me/x",
+        lambda: pins.write(registry.PINS, {}),
+        f"download {LARGE}",
+    )
+    assert fails(unknown) == ("unknown model 'toy.v3'; nearest: toy.v2, toy.v10", [])
+    assert "expected hf-hub:ORG/REPO@REVISION" in fails(form)[0]
+    assert fails(nowhere)[0].startswith(f"{LARGE} is neither in this installation nor on the Hub yet; clone")
     assert remote.requests == []
 
 
 def test_download_without_a_network(fetching, remote):
-    line, earlier = fails(fetching.zoo("download", "all", HF_HUB_OFFLINE="1"))
+    line, earlier = fails(*typed(fetching, "download all", HF_HUB_OFFLINE="1"))
     assert line.startswith(f"me/{SMALL} at revision ") and "not in the cache and HF_HUB_OFFLINE is set" in line
     assert earlier == [] and remote.requests == []
-    line, earlier = fails(fetching.zoo("download", "all", HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_ETAG_TIMEOUT="1"))
+    line, earlier = fails(*typed(fetching, "download all", HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_ETAG_TIMEOUT="1"))
     assert "http://127.0.0.1:9 cannot be reached" in line and earlier == []
 
 
 # ---- zoo cache ----
-
-
-def sizes(cached, name, commit):
-    folder = cached / f"models--me--{name}" / "snapshots" / commit
-    return sum(file.stat().st_size for file in folder.iterdir())
 
 
 def table(*rows):
@@ -249,64 +269,73 @@ def table(*rows):
 
 
 def test_cache(fetching, remote):
-    empty = fetching.zoo("cache")
-    assert empty.code == 0 and empty.out.splitlines() == [f"{fetching.cache}", "holds no weights of attention-zoo"]
-    assert (
-        fetching.zoo("cache", "clear").out
-        == f"{fetching.cache} holds no weights of attention-zoo; nothing was removed\n"
+    folders = {name: fetching.cache / f"models--me--{name}" for name in (LARGE, SMALL)}
+    there = []
+    empty, nothing, _, full, removed, rest, absent, unknown = typed(
+        fetching,
+        "cache",
+        "cache clear",
+        "download all",
+        "cache",
+        lambda: there.append(folders[LARGE].exists() and folders[SMALL].exists()),
+        f"cache clear {SMALL}",
+        "cache",
+        f"cache clear {SMALL}",
+        f"cache clear {LARGE} toy.v3",
     )
-    assert fetching.zoo("download", "all").code == 0
-    found = [(name, sizes(fetching.cache, name, remote.repos[f"me/{name}"].main)) for name in (LARGE, SMALL)]
-    total = sum(size for _, size in found)
-    assert fetching.zoo("cache").out.splitlines() == [f"{fetching.cache}", *table(*found, ("total", total))]
-
-    removed = fetching.zoo("cache", "clear", SMALL)
-    assert removed.code == 0 and removed.out.splitlines() == table(
-        (f"removed {SMALL}", found[1][1]), ("freed", found[1][1])
-    )
-    assert not (fetching.cache / f"models--me--{SMALL}").exists()
-    assert fetching.zoo("cache").out.splitlines()[1:] == table(found[0], ("total", found[0][1]))
-    assert fetching.zoo("cache", "clear", SMALL).out == f"{SMALL} is not in the cache\n"
-    assert "unknown model 'toy.v3'" in fails(fetching.zoo("cache", "clear", LARGE, "toy.v3"))[0]
-    assert (fetching.cache / f"models--me--{LARGE}").exists()
+    assert prints(empty) == [f"{fetching.cache}", "holds no weights of attention-zoo"]
+    assert prints(nothing) == [f"{fetching.cache} holds no weights of attention-zoo; nothing was removed"]
+    size = {name: sum(file.stat().st_size for file in clone(name).iterdir()) for name in folders}
+    assert prints(full) == [f"{fetching.cache}", *table(*size.items(), ("total", sum(size.values())))]
+    assert prints(removed) == table((f"removed {SMALL}", size[SMALL]), ("freed", size[SMALL]))
+    assert prints(rest) == [f"{fetching.cache}", *table((LARGE, size[LARGE]), ("total", size[LARGE]))]
+    assert prints(absent) == [f"{SMALL} is not in the cache"]
+    assert fails(unknown) == ("unknown model 'toy.v3'; nearest: toy.v2, toy.v10", [])
+    assert folders[LARGE].exists() and not folders[SMALL].exists()
 
 
 def test_the_cache_of_others_stays(fetching, remote):
     """Other models and data sets, one with a config.json, and what somebody else put into the folder."""
-    assert fetching.zoo("download", "all").code == 0
-    other = {"config.json": b'{"model_type": "bert"}', "model.safetensors": b"x" * 99}
-    remote.add("me/bert").commit(other)
-    remote.lfs["".join(hub.hashlib.sha256(b"x" * 99).hexdigest())] = b"x" * 99
+    remote.add("me/bert").commit({"config.json": b'{"model_type": "bert"}', "model.safetensors": b"x" * 99})
+    remote.lfs[sha256(b"x" * 99)] = b"x" * 99
+    (fetching.cache / "datasets--me--data" / "snapshots" / ("a" * 40)).mkdir(parents=True)
+    (fetching.cache / "notes.txt").write_text("mine")
+
+    def there():
+        return {path for path in fetching.cache.rglob("*") if ".locks" not in path.parts}
 
     def fetch():
         from huggingface_hub import snapshot_download
 
         snapshot_download("me/bert")
 
-    fetched = fetching(fetch)
-    assert fetched.code == 0, fetched.err
-    (fetching.cache / "datasets--me--data" / "snapshots" / ("a" * 40)).mkdir(parents=True)
-    (fetching.cache / "notes.txt").write_text("mine")
-    before = {path for path in fetching.cache.rglob("*") if "toy" not in str(path)}
-    cleared = fetching.zoo("cache", "clear")
-    assert cleared.code == 0 and "bert" not in fetching.zoo("cache").out, cleared.err
-    assert {path for path in fetching.cache.rglob("*") if ".locks" not in path.parts} == {
-        path for path in before if ".locks" not in path.parts
-    }
+    typed(fetching, fetch)
+    before = there()
+    assert any(path.name == "model.safetensors" for path in before)
+    _, full, cleared, empty = typed(fetching, "download all", "cache", "cache clear", "cache")
+    assert len(prints(full)) == 4 and len(prints(cleared)) == 3
+    assert prints(empty)[1:] == ["holds no weights of attention-zoo"] and there() == before
 
 
-def test_a_bundle_of_another_commit_is_named_by_its_source(fetching, remote):
+def test_weights_of_another_commit_and_damaged_ones_can_be_cleared(fetching, remote):
     source = f"hf-hub:me/{SMALL}@{remote.repos[f'me/{SMALL}'].main}"
-    assert fetching.zoo("download", SMALL).code == 0
-    pins.write(registry.PINS, {})  # as a later version, which has another pin
-    assert fetching.zoo("cache").out.splitlines()[1].split()[0] == source
-    assert fetching.zoo("cache", "clear", source).out.startswith(f"removed {source} ")
-    assert "holds no weights" in fetching.zoo("cache").out
 
+    def damage():
+        (config,) = fetching.cache.glob(f"models--me--{LARGE}/snapshots/*/config.json")
+        config.resolve().write_text("{")
 
-def test_a_damaged_weight_can_be_cleared(fetching, remote):
-    assert fetching.zoo("download", SMALL).code == 0
-    (config,) = fetching.cache.glob("models--me--toy.v2/snapshots/*/config.json")
-    config.resolve().write_text("{")
-    assert fetching.zoo("cache", "clear").out.startswith(f"removed {SMALL} ")
-    assert not (fetching.cache / f"models--me--{SMALL}").exists()
+    _, full, cleared, rest, empty = typed(
+        fetching,
+        "download all",
+        damage,
+        lambda: pins.write(registry.PINS, {LARGE: pins.Pin(f"me/{LARGE}", "a" * 40)}),  # as in a later version
+        "cache",
+        f"cache clear {source}",
+        "cache clear",
+        "cache",
+    )
+    other = f"hf-hub:me/{LARGE}@{remote.repos[f'me/{LARGE}'].main}"
+    assert [line.split()[0] for line in prints(full)[1:]] == [other, source, "total"]
+    assert prints(cleared)[0].startswith(f"removed {source} ")
+    assert prints(rest)[0].startswith(f"removed {other} ")
+    assert prints(empty)[1:] == ["holds no weights of attention-zoo"]

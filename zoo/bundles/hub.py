@@ -407,16 +407,18 @@ def commit(
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     api, transfer = HfApi(token=token), _Transfer()
-    operations = [CommitOperationAdd(name, _Watched(content, transfer)) for name, content in files.items()]
-    operations += [CommitOperationDelete(name) for name in delete]
     with _explained(f"cannot publish to {repo_id}", repo_id):
+        there = _tree(api, repo_id, parent)
+        changed = {name: content for name, content in files.items() if not _same(content, there.get(name))}
+        operations = [CommitOperationAdd(name, _Watched(content, transfer)) for name, content in changed.items()]
+        operations += [CommitOperationDelete(name) for name in delete]
+        if not operations:
+            return parent
         call = partial(api.create_commit, repo_id, operations, commit_message=message, parent_commit=parent)
         done = transfer.run(call).oid
     with _explained(f"published {repo_id} as commit {done}, but cannot check it", repo_id):
-        there = {
-            file.path: file for file in _ask(lambda: [*api.list_repo_tree(repo_id, revision=done, recursive=True)])
-        }
-    wrong = sorted(name for name, content in files.items() if name not in there or not _same(content, there[name]))
+        there = _tree(api, repo_id, done)
+    wrong = sorted(name for name, content in files.items() if not _same(content, there.get(name)))
     if wrong:
         raise FetchError(
             f"commit {done} of {repo_id} lacks or alters {', '.join(wrong)}; a .gitignore there may leave files out"
@@ -424,7 +426,14 @@ def commit(
     return done
 
 
+def _tree(api: Any, repo_id: str, revision: str) -> dict[str, Any]:
+    """Name -> what the Hub says of each file of a revision."""
+    return {file.path: file for file in _ask(lambda: [*api.list_repo_tree(repo_id, revision=revision, recursive=True)])}
+
+
 def _same(data: bytes, remote: Any) -> bool:
+    if remote is None or not hasattr(remote, "blob_id"):  # a folder
+        return False
     if remote.lfs:
         return remote.lfs.sha256 == hashlib.sha256(data).hexdigest()
     return remote.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # as git names it

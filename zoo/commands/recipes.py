@@ -85,7 +85,7 @@ def located(args: list[str]) -> list[str]:
 
 def _located(config: str) -> str:
     is_file = os.path.exists(config) and not os.path.isdir(config)
-    if is_file or not re.fullmatch(r"[\w.-]+(/[\w.-]+)*", config):  # other paths: the training says what is wrong
+    if is_file or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)*", config):  # other paths: the training says what is wrong
         return config
     try:
         return str(find(config))
