@@ -7,6 +7,7 @@ set of a weight are in its card, model_cards/<name>.md.
 import importlib
 import re
 import reprlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -115,11 +116,18 @@ def pin(name: str) -> pins.Pin:
     """
     found = all_pins().get(name)
     if found is None:
-        raise FetchError(
-            f"{name} is neither in this installation nor on the Hub yet; clone the repository of attention-zoo and "
-            f"`pip install -e .` there, or load local-dir:CLONE/zoo/weights/{name}"
-        )
+        raise nowhere([name])
     return found
+
+
+def nowhere(names: Sequence[str]) -> FetchError:
+    """The error for weights that are neither here nor on the Hub."""
+    what = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} neither in this installation nor on the Hub yet"
+    folder = names[0] if len(names) == 1 else "NAME"
+    return FetchError(
+        f"{what}; clone the repository of attention-zoo and `pip install -e .` there, or load "
+        f"local-dir:CLONE/zoo/weights/{folder}"
+    )
 
 
 def unknown(name: str) -> ValueError:

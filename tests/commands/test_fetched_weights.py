@@ -252,6 +252,22 @@ def test_download_mistakes_fetch_nothing(fetching, remote):
     assert remote.requests == []
 
 
+def test_download_of_what_is_not_published(fetching, remote):
+    pins.write(registry.PINS, {})
+    one, both = typed(
+        fetching,
+        lambda: shutil.copytree(clone(SMALL), registry.BUNDLED / SMALL),
+        "download all",
+        lambda: shutil.rmtree(registry.BUNDLED),
+        "download all",
+    )
+    line, (earlier,) = fails(one)
+    assert line == "1 of 2 weights could not be fetched; see above" and len(one[1]) == 1
+    assert earlier.startswith(f"zoo: {LARGE} is neither in this installation nor on the Hub yet; clone")
+    assert fails(both)[0].startswith(f"{SMALL}, {LARGE} are neither in this installation nor on the Hub yet; clone")
+    assert remote.requests == []
+
+
 def test_download_without_a_network(fetching, remote):
     line, earlier = fails(*typed(fetching, "download all", HF_HUB_OFFLINE="1"))
     assert line.startswith(f"me/{SMALL} at revision ") and "not in the cache and HF_HUB_OFFLINE is set" in line

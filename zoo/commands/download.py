@@ -26,8 +26,16 @@ def run(options: argparse.Namespace) -> None:
             hub.split_source(name.removeprefix("hf-hub:"))
         else:
             registry.entry(name)
-    width, failed = max(map(len, names)), 0
+    width, pins = max(map(len, names)), registry.all_pins()
+    missing = [n for n in names if not (n.startswith("hf-hub:") or n in pins or registry.is_bundled(n))]
+    if missing:
+        if len(missing) == len(names):
+            raise registry.nowhere(missing)
+        print(f"zoo: {registry.nowhere(missing)}", file=sys.stderr)
+    failed = len(missing)
     for name in names:
+        if name in missing:
+            continue
         try:
             print(f"{name:{width}}  {_fetched(name)}", flush=True)
         except BundleError as error:
