@@ -1,6 +1,7 @@
 """Names, `load`, and a package that imports in no time."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -161,5 +162,9 @@ def test_unreadable_pins(toy_registry):
         registry.all_pins()
     registry.PINS.unlink()
     registry.PINS.mkdir()
-    with pytest.raises(zoo.DamagedError, match="pins.json cannot be read: Is a directory"):
+    with pytest.raises(zoo.DamagedError, match="pins.json cannot be read: .* is a folder"):
+        registry.all_pins()
+    registry.PINS.rmdir()
+    os.mkfifo(registry.PINS)
+    with pytest.raises(zoo.DamagedError, match="pins.json cannot be read: .* is not a regular file"):
         registry.all_pins()

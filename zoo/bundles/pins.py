@@ -13,6 +13,7 @@ from zoo.bundles import hub
 from zoo.bundles.files import DamagedError
 from zoo.utils import strict_json
 from zoo.utils.atomic import write_text
+from zoo.utils.regular import check_regular
 
 MAX_PINS = 4096
 
@@ -40,10 +41,11 @@ def read(path: Path, names: Collection[str]) -> dict[str, Pin]:
         DamagedError: It is not of the form above, or names another weight.
     """
     try:
+        check_regular(path)  # a pipe would block
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise DamagedError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         found = strict_json.loads(text, MAX_PINS)
