@@ -59,6 +59,7 @@ def toy_in_zoo(monkeypatch):
 def toy_registry(tmp_path, monkeypatch, toy_in_zoo):
     """A registry of two weights, `toy.v2` and `toy.v10`, with cards."""
     monkeypatch.setattr(registry, "BUNDLED", tmp_path / "weights")
+    monkeypatch.setattr(registry, "PINS", tmp_path / "pins.json")
     monkeypatch.setattr(cli, "CARDS", tmp_path / "cards")
     cli.CARDS.mkdir()
     entries = []

@@ -170,7 +170,10 @@ def test_a_closed_pipe_is_no_error():
     assert run.stdout == "x" * 99 + "\n" and run.stderr == ""
 
 
-@pytest.mark.parametrize("command", ["", "list", "info", "predict", "align", "export", "fit", "validate", "test"])
+VERBS = "list info predict align export recipes download cache fit validate test".split()
+
+
+@pytest.mark.parametrize("command", ["", *VERBS])
 def test_help_has_an_example(command, capsys):
     try:
         assert main([*command.split(), "--help"]) == 0
@@ -270,7 +273,7 @@ def test_weights_take_the_place_of_the_model(recipe, toy_registry, monkeypatch):
 @pytest.mark.parametrize("verb", ["fit", "validate", "test"])
 def test_without_a_recipe(verb, capsys):
     end = {"fit": "", "validate": " --ckpt_path best", "test": " --weights luong_dot.dates"}[verb]
-    example = f"zoo {verb} --config recipes/luong_dot.dates.yaml{end}"
+    example = f"zoo {verb} --config luong_dot.dates{end}"
     for options in ([], ["--trainer.max_epochs", "1"], ["--model", "zoo.models.luong.LuongNMT"]):
         assert fails(capsys, verb, *options) == f"zoo {verb} needs --config RECIPE, e.g. {example}"
 

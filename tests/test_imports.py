@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "onnx_export": {"batches", "bundles", "layers", "models", "tasks", "text"},
     "serving": {"registry", "text", "vision"},
     "comparison": {"batches", "data", "metrics", "plots", "registry", "results", "tasks", "training"},
-    "commands": {"data", "metrics", "plots", "registry", "results", "tasks", "vision"},
+    "commands": {"bundles", "data", "metrics", "plots", "registry", "results", "tasks", "vision"},
     "cli": {"bundles", "commands", "comparison", "onnx_export", "registry", "serving", "training"},
     "__init__": {"bundles", "extensions", "registry"},
     "__main__": {"cli"},

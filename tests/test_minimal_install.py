@@ -15,7 +15,6 @@ from packaging.requirements import Requirement
 from PIL import Image
 
 from zoo import plots
-from zoo.cli import main
 from zoo.data import Dates
 from zoo.metrics import CorpusScore, moses_lowercase
 from zoo.models.luong import LuongNMT
@@ -322,39 +321,3 @@ def test_it_works_without_extras(minimal):
     assert [line for line in run.stderr.splitlines() if line.startswith("zoo: ")] == LINES
     assert "Traceback" not in run.stderr
     assert "<html" in (folder / "hops.html").read_text(encoding="utf-8")
-
-
-# ---- the wheel ----
-
-
-@pytest.mark.slow
-def test_the_wheel_is_whole(tmp_path):
-    """Built, installed somewhere else, used without the checkout."""
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, ROOT], check=True)
-    (wheel,) = tmp_path.glob("attention_zoo-*.whl")
-    site = tmp_path / "site"
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", site, wheel], check=True)
-    start = (
-        f"import sys; sys.path[:] = [{str(site)!r}] + [p for p in sys.path if p not in ('', {str(ROOT)!r})]\n"
-        f"import zoo; assert zoo.__file__.startswith({str(site)!r}), zoo.__file__\n"
-    )
-
-    def python(code, *args):
-        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        command = [sys.executable, "-c", start + code, *args]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, cwd=tmp_path, env=env, timeout=300
-        ).stdout
-
-    def command(*args):
-        return python("from zoo.cli import main; sys.exit(main(sys.argv[1:]))", *args)
-
-    python("[zoo.load(name) for name in zoo.list_models()]")
-    assert command("predict", "luong_dot.dates", "tuesday july 8 2008") == "2008-07-08\n"
-    listed = command("list")
-    assert len(listed.splitlines()) > 10 and "on the Hub" not in listed
-    assert command("info", "han.imdb").startswith("---\n")
-    assert command("publish", "luong_dot.dates", "org/x", "--dry-run").endswith("nothing was uploaded (--dry-run)\n")
-    assert main(["list"]) == 0  # the same as from the checkout
-    assert sorted(path.name for path in site.iterdir() if path.suffix != ".dist-info") == ["bin", "zoo"]

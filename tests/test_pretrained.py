@@ -18,7 +18,7 @@ from zoo.cli import main
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 NAMES = registry.list_models()
-BUNDLED = [name for name in NAMES if registry.entry(name).repo_id is None]
+BUNDLED = [name for name in NAMES if registry.is_bundled(name)]
 SENTENCES = {"en": "A dog runs in the snow.", "de": "Ein Hund läuft im Schnee.", "fr": "Un chien court dans la neige."}
 
 

@@ -1,5 +1,7 @@
 """Names, `load`, and a package that imports in no time."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -31,6 +33,10 @@ def test_public_names():
         "__version__",
         "list_models",
         "load",
+        "register",
+        "register_attention",
+        "register_normalization",
+        "register_score",
     ]
     assert zoo.BundleError is BundleError and issubclass(zoo.DamagedError, zoo.BundleError)
     with pytest.raises(AttributeError, match="module 'zoo' has no attribute 'laod'"):
@@ -61,9 +67,19 @@ def test_the_hash_of_config_json_stands_for_all_files(toy_registry):
     Toy(hidden=2).save_pretrained(folder, half=True)
     with pytest.raises(zoo.DamagedError, match="config.json is damaged or was changed: its sha256 is"):
         zoo.load("toy.v2")
+    (registry.BUNDLED / "toy.v2" / "config.json").unlink()
+    with pytest.raises(zoo.DamagedError, match="toy.v2 is incomplete: config.json missing"):
+        zoo.load("toy.v2")
+
+
+def test_a_weight_that_is_nowhere(toy_registry):
     shutil.rmtree(registry.BUNDLED / "toy.v10")
-    with pytest.raises(zoo.DamagedError, match="toy.v10 is missing"):
+    with pytest.raises(zoo.FetchError) as caught:
         zoo.load("toy.v10")
+    assert str(caught.value) == (
+        "toy.v10 is neither in this installation nor on the Hub yet; clone the repository of attention-zoo and `pip "
+        "install -e .` there, or load local-dir:CLONE/zoo/weights/toy.v10"
+    )
 
 
 def test_files_that_do_not_belong_there(toy_registry):
@@ -83,8 +99,9 @@ def test_load_from_the_hub(toy_registry, monkeypatch):
     assert zoo.load("hf-hub:me/toy@main").config["hidden"] == 2
 
     pinned = Bundle(registry.BUNDLED / "toy.v2").config_sha256
-    entry = registry.Entry("toy.hub", pinned, repo_id="me/toy", revision="a" * 40)
-    monkeypatch.setitem(registry.TABLE, "toy.hub", entry)
+    monkeypatch.setitem(registry.TABLE, "toy.hub", registry.Entry("toy.hub", pinned))
+    registry.PINS.write_text(json.dumps({"toy.hub": f"me/toy@{'a' * 40}", "toy.v10": f"me/toy@{'b' * 40}"}))
+    assert zoo.load("toy.v10").config["hidden"] == 10 and len(calls) == 1  # it is here
     assert zoo.load("toy.hub").config["hidden"] == 2
     assert [call[:2] for call in calls] == [("me/toy", "main"), ("me/toy", "a" * 40)] and calls[1][3] == pinned
     assert 2**20 < calls[0][2](Bundle(registry.BUNDLED / "toy.v2")) < 2**21  # bytes that its weights may have
@@ -116,7 +133,42 @@ def test_entries_are_checked():
         registry._table(registry.Entry("a.b", "0" * 64), registry.Entry("a.b", "1" * 64))
     with pytest.raises(ValueError, match="sha256 must be 64 hex digits; got 'abc'"):
         registry.Entry("a.b", "abc")
-    with pytest.raises(ValueError, match="revision must be a full commit id of 40 hex digits; got 'main'"):
-        registry.Entry("a.b", "0" * 64, repo_id="me/x", revision="main")
-    with pytest.raises(ValueError, match="a revision needs a repo_id"):
-        registry.Entry("a.b", "0" * 64, revision="main")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "damaged: Expecting property name"),
+        ("[]", r'damaged: it must be an object \{name: "ORG/REPO@COMMIT"\}'),
+        ('{"toy.v10": "me/x@1", "toy.v10": "me/x@2"}', "damaged: a key occurs twice"),
+        (json.dumps({"toy.v3": "me/x@" + "a" * 40}), "damaged: there is no weight 'toy.v3'"),
+        *(
+            (
+                json.dumps({"toy.v10": wrong}),
+                "damaged: toy.v10 must have ORG/REPO@COMMIT with a full commit id of 40 hex",
+            )
+            for wrong in ("me/x@main", "me/x", "x@" + "a" * 40, "me/../x@" + "a" * 40, None, ["me/x", "a" * 40])
+        ),
+        ("\x00", "damaged: "),
+    ],
+)
+def test_pins_are_checked(toy_registry, text, message):
+    shutil.rmtree(registry.BUNDLED / "toy.v10")
+    registry.PINS.write_text(text)
+    with pytest.raises(zoo.DamagedError, match=rf"^.*pins.json is {message}"):
+        zoo.load("toy.v10")
+    assert zoo.load("toy.v2").config["hidden"] == 2  # needs none
+
+
+def test_unreadable_pins(toy_registry):
+    registry.PINS.write_bytes(b"\xff")
+    with pytest.raises(zoo.DamagedError, match="pins.json cannot be read: 'utf-8' codec"):
+        registry.all_pins()
+    registry.PINS.unlink()
+    registry.PINS.mkdir()
+    with pytest.raises(zoo.DamagedError, match="pins.json cannot be read: .* is a folder"):
+        registry.all_pins()
+    registry.PINS.rmdir()
+    os.mkfifo(registry.PINS)
+    with pytest.raises(zoo.DamagedError, match="pins.json cannot be read: .* is not a regular file"):
+        registry.all_pins()

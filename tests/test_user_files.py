@@ -131,7 +131,7 @@ READ = {
             "folder": "x.yaml is a folder; give a file",
             "pipe": "x.yaml is not a regular file; give a file",
             "rights": f"x.yaml: {DENIED}",
-            "missing": "--config x.yaml: there is no such file; give a recipe",
+            "missing": "--config x.yaml: there is no such file, and there is no recipe 'x'; `zoo recipes` lists them",
         },
     ),
     "a recipe of a comparison": Place(

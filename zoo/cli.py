@@ -5,11 +5,15 @@
     zoo predict NAME "A dog runs."                      translate, classify, complete or caption; lines on standard input work too
     zoo serve NAME --port 8000                          the same over HTTP
     zoo align NAME de.txt en.txt                        word alignments of given translations
-    zoo fit|validate|test --config recipes/NAME.yaml    train or evaluate by a recipe
+    zoo recipes                                         the recipes; with a name, prints it
+    zoo fit|validate|test --config NAME                 train or evaluate by a recipe
     zoo compare --out FOLDER                            train all attention mechanisms with the same budget and compare them
     zoo publish NAME|FOLDER ORG/REPO                    upload weights and card to the Hugging Face Hub
+    zoo download NAME ...|all                           fetch weights ahead of time
+    zoo cache                                           the fetched weights; `zoo cache clear` removes them
 
 A recipe is code: it may name any class of any installed package, with any arguments. A folder of weights is not code.
+Each command takes --import MODULE, a module of your own with scores, kinds of attention or models.
 
 Every mistake of a user ends as one line on standard error and exit code 2. A signal ends a command with exit code
 128 + its number; training then prints how to resume it.
@@ -32,12 +36,12 @@ from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.atomic import target_folder
 from zoo.utils.ending import cleaning_up, say_stopped
 from zoo.utils.extras import require
+from zoo.utils.modules import find_local_modules, imported, split_imports
 from zoo.utils.purpose import predict_only
+from zoo.utils.shipped import shipped
 from zoo.utils.version import __version__
 
-PACKAGE = Path(__file__).parent
-# Next to the package in a checkout, inside it in an installed wheel.
-CARDS = (PACKAGE if (PACKAGE / "model_cards").is_dir() else PACKAGE.parent) / "model_cards"
+CARDS = shipped("model_cards")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # the device takes no more data
 ADVICE = {
     errno.ENOENT: "no such file or folder",
@@ -46,12 +50,14 @@ ADVICE = {
     errno.EISDIR: "it is a folder; give a file",
 }
 TRAINING_HELP = """\
-usage: zoo {verb} --config RECIPE.yaml [--SETTING VALUE ...]
+usage: zoo {verb} --config RECIPE [--SETTING VALUE ...]
 
 {what}
 
-  --config FILE         recipe; several are merged, later ones win. A recipe is code: it may name any class of any installed
-                        package with any arguments, so use only recipes that you have read or whose author you trust
+  --config RECIPE       a file, or a name of `zoo recipes`; several are merged, later ones win. A recipe is code: it may name
+                        any class of any installed package with any arguments, so use only recipes that you have read or
+                        whose author you trust
+  --import MODULE       first import a module of your own, e.g. one with scores and models (docs/guides/own_mechanism.md)
   --weights NAME        start from a pretrained weight (zoo list) instead of the recipe's untrained model
   --ckpt_path PATH      {ckpt}
   --seed_everything N   seed (default 0)
@@ -72,18 +78,18 @@ TRAINING = {
     "fit": dict(
         what="Train the model of a recipe, with validation after each epoch.",
         ckpt="checkpoint to resume from; `last`: the latest of this recipe",
-        example="zoo fit --config recipes/luong_dot.dates.yaml\n"
-        "  zoo fit --config recipes/luong_dot.dates.yaml --ckpt_path last     # resume after an interruption",
+        example="zoo fit --config luong_dot.dates\n"
+        "  zoo fit --config luong_dot.dates --ckpt_path last     # resume after an interruption",
     ),
     "validate": dict(
         what="Compute the validation metrics.",
         ckpt="checkpoint to evaluate; `best` or `last` of this recipe",
-        example="zoo validate --config recipes/luong_dot.dates.yaml --ckpt_path best",
+        example="zoo validate --config luong_dot.dates --ckpt_path best",
     ),
     "test": dict(
         what="Compute the test metrics, e.g. those on a card.",
         ckpt="checkpoint to evaluate; `best` or `last` of this recipe",
-        example="zoo test --config recipes/luong_dot.dates.yaml --weights luong_dot.dates",
+        example="zoo test --config luong_dot.dates --weights luong_dot.dates",
     ),
 }
 
@@ -97,15 +103,18 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit code: 0, or 2 after a mistake of the user, which one line on standard error explains.
     """
-    args = sys.argv[1:] if argv is None else argv
     try:
+        args, modules = split_imports(sys.argv[1:] if argv is None else argv)
         if args and args[0] in TRAINING:
-            _train(args)
+            find_local_modules()
+            with imported(modules):
+                _train(args)
         else:
             options = _parsed(args)
             if argv is None and options.run is _predict:  # given arguments, the caller may train later
                 predict_only()
-            with nullcontext() if options.run is _serve else cleaning_up():  # a server handles signals itself
+            # a server handles signals itself
+            with imported(modules), nullcontext() if options.run is _serve else cleaning_up():
                 options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()  # so that a full disk still sets the exit code
@@ -314,8 +323,8 @@ def _parser() -> argparse.ArgumentParser:
         "align",
         _align,
         "align the words of given translations, or compute the alignment error rate",
-        "zoo align luong_general.multi30k_de_en de.txt en.txt > links.txt\n"
-        "  zoo align luong_general.multi30k_de_en de.txt en.txt --gold gold.talp",
+        "zoo align luong_general.tatoeba_de_en de.txt en.txt > links.txt\n"
+        "  zoo align luong_general.tatoeba_de_en de.txt en.txt --gold gold.talp",
     )
     command.add_argument("name", help="a translator: a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION")
     command.add_argument(
@@ -331,6 +340,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--json", action="store_true", help="one JSON object per line, with the attention")
     command.add_argument("--plot", metavar="FILE", help="plot the attention of the first pair that is not empty")
+
+    command = add(
+        "recipes",
+        _recipes,
+        "list the recipes for training, or print one",
+        "zoo recipes 'luong*'\n"
+        "  zoo recipes han.imdb > mine.yaml                   # a copy to change\n"
+        "  zoo recipes 'comparison/*'                         # those of zoo compare",
+    )
+    command.add_argument("name", nargs="?", help="print this recipe; with a shell pattern, list those that match")
 
     for name, texts in TRAINING.items():  # only for the list of commands: main() sends these to LightningCLI
         commands.add_parser(name, help=texts["what"][0].lower() + texts["what"][1:-1])
@@ -411,10 +430,22 @@ def _parser() -> argparse.ArgumentParser:
         "publish",
         _publish,
         "upload weights and their card to the Hugging Face Hub, in one commit",
-        "zoo publish my_weights my-name/my-model --dry-run\n  zoo publish my_weights my-name/my-model --private",
+        "zoo publish my_weights my-name/my-model --dry-run\n"
+        "  zoo publish my_weights my-name/my-model --private\n"
+        "  zoo publish --all my-name                          # every weight of `zoo list`; resumes where it stopped",
     )
-    command.add_argument("source", help="a folder of weights (or local-dir:FOLDER), or a name of `zoo list`")
-    command.add_argument("repo", metavar="ORG/REPO", help="repository on the Hub; created if it does not exist")
+    command.add_argument("source", nargs="?", help="a folder of weights (or local-dir:FOLDER), or a name of `zoo list`")
+    command.add_argument(
+        "repo", nargs="?", metavar="ORG/REPO", help="repository on the Hub; created if it does not exist"
+    )
+    command.add_argument(
+        "--all", metavar="ORG", help="publish every weight of `zoo list` as ORG/NAME instead, and write their pins"
+    )
+    command.add_argument(
+        "--pins",
+        metavar="FILE",
+        help="with --all: file of the commits, from which zoo.load fetches (default: zoo/pins.json of this package)",
+    )
     command.add_argument("--private", action="store_true", help="create it as a private repository")
     command.add_argument(
         "--dry-run", action="store_true", help="check everything and show what would be uploaded, without network"
@@ -422,6 +453,24 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--replace-card", action="store_true", help="replace the README.md on the Hub even if a person wrote it"
     )
+
+    command = add(
+        "download",
+        _download,
+        "fetch and verify pretrained weights ahead of time",
+        "zoo download han.reuters bahdanau.multi30k_en_de\n  zoo download all",
+    )
+    command.add_argument("name", nargs="+", help="names of `zoo list`, hf-hub:ORG/REPO@REVISION, or all")
+
+    command = add(
+        "cache",
+        _cache,
+        "show the weights that were fetched from the Hub, or remove them",
+        "zoo cache\n  zoo cache clear                                    # removes all weights of this package, nothing else\n"
+        "  zoo cache clear han.reuters",
+    )
+    command.add_argument("action", nargs="?", choices=("clear",), help="remove the weights")
+    command.add_argument("name", nargs="*", help="only these, as `zoo cache` names them (default: all)")
     return parser
 
 
@@ -436,7 +485,7 @@ def _list(options: argparse.Namespace) -> None:
     if not names and options.pattern != "*":
         raise ValueError(f"no model matches '{options.pattern}'; `zoo list` shows all")
     cards = _filtered({name: read_card(name)[0] for name in names}, options)
-    rows = [("NAME", "TASK", "PARAMETERS", "SIZE", "SCORE")]
+    rows, pins = [("NAME", "TASK", "PARAMETERS", "SIZE", "SCORE")], registry.all_pins()
     for name, card in cards.items():
         folder = registry.BUNDLED / name
         size = sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else None
@@ -446,7 +495,7 @@ def _list(options: argparse.Namespace) -> None:
                 name,
                 card["task"],
                 _in_millions(card["parameters"]),
-                "on the Hub" if size is None else f"{size / 1e6:.1f} MB",
+                f"{size / 1e6:.1f} MB" if size is not None else "on the Hub" if name in pins else "not here",
                 f"{main_score['metric']} {main_score['value']} ({main_score['split']})",
             )
         )
@@ -576,11 +625,39 @@ def package(source: str, repo_id: str) -> Package:
 
 
 def _publish(options: argparse.Namespace) -> None:
+    given = [word for word in (options.source, options.repo) if word is not None]
+    if len(given) != (0 if options.all else 2):
+        raise ValueError("zoo publish needs either SOURCE and ORG/REPO, or --all ORG")
+    if options.pins and not options.all:
+        raise ValueError("--pins is for --all")
+    if options.all:
+        from zoo.commands.publish import run_all
+
+        run_all(options, package)
+        return
     found = package(options.source, options.repo)
     if options.dry_run:
         print(f"{found.table()}\n\nnothing was uploaded (--dry-run)")
     else:
         print(publish(found, private=options.private, replace_card=options.replace_card))
+
+
+def _download(options: argparse.Namespace) -> None:
+    from zoo.commands.download import run
+
+    run(options)
+
+
+def _cache(options: argparse.Namespace) -> None:
+    from zoo.commands.cache import run
+
+    run(options)
+
+
+def _recipes(options: argparse.Namespace) -> None:
+    from zoo.commands.recipes import run
+
+    run(options)
 
 
 def _train(args: list[str]) -> None:
@@ -600,10 +677,13 @@ def _train(args: list[str]) -> None:
                     f"--config {file}: a recipe is code and is read from this machine only; download it and read it "
                     "first"
                 )
+    from zoo.commands.recipes import located
+
+    args = located(["--help" if arg == "--help-all" else arg for arg in args])
     from zoo.training.lightning_cli import run
 
     keep_freed_memory()
-    run(["--help" if arg == "--help-all" else arg for arg in args])
+    run(args)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Afterwards `score: cosine` works in recipes and in Python as the built-in names 
 import importlib
 import inspect
 import pkgutil
-import sys
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -64,24 +63,6 @@ def register_normalization(name: str) -> Callable[[T], T]:
         ValueError: the name is taken, or not an identifier.
     """
     return _adder("normalize", NORMALIZATIONS, name)
-
-
-def import_modules(names: str) -> None:
-    """Imports a user's modules, also from the current folder.
-
-    Args:
-        names: Dotted names, joined by commas.
-
-    Raises:
-        ValueError: one cannot be imported.
-    """
-    if "" not in sys.path:
-        sys.path.append("")  # after everything else, so that a local file hides no package
-    for name in filter(None, names.split(",")):
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise ValueError(f"--import {name}: {error}") from error
 
 
 def _adder(argument: str, table: dict[str, Any], name: str) -> Callable[[T], T]:

@@ -7,19 +7,21 @@ set of a weight are in its card, model_cards/<name>.md.
 import importlib
 import re
 import reprlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zoo.bundles import hub
-from zoo.bundles.files import Bundle, MisfitError, local_dir
+from zoo.bundles import hub, pins
+from zoo.bundles.files import Bundle, FetchError, MisfitError, local_dir
 
 if TYPE_CHECKING:  # importing torch here would make `zoo list` slow
     from zoo.tasks.base import ZooModule
 
-BUNDLED = Path(__file__).parent / "weights"
+BUNDLED = Path(__file__).parent / "weights"  # a clone has all weights here, the wheel those that pyproject.toml lists
+PINS = Path(__file__).parent / "pins.json"  # where the others are fetched from; written by `zoo publish --all`
 M = TypeVar("M", bound="ZooModule")
 _REGISTERED: dict[str, type["ZooModule"]] = {}  # classes of users, by their dotted path
 
@@ -32,22 +34,14 @@ class Entry:
         name: The name for `zoo.load`.
         sha256: Hash of its config.json (`zoo export` prints it), which names the class and the hashes of all other
             files.
-        repo_id: `ORG/REPO` on the Hugging Face Hub; None: bundled in zoo/weights/<name>/.
-        revision: Full commit id in that repository.
     """
 
     name: str
     sha256: str
-    repo_id: str | None = None
-    revision: str | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{64}", self.sha256):
             raise ValueError(f"{self.name}: sha256 must be 64 hex digits; got '{self.sha256}'")
-        if self.repo_id is None and self.revision is not None:
-            raise ValueError(f"{self.name}: a revision needs a repo_id")
-        if self.repo_id is not None and not re.fullmatch("[0-9a-f]{40}", self.revision or ""):
-            raise ValueError(f"{self.name}: revision must be a full commit id of 40 hex digits; got '{self.revision}'")
 
 
 def _table(*entries: Entry) -> dict[str, Entry]:
@@ -101,6 +95,43 @@ def entry(name: str) -> Entry:
     return TABLE[name]
 
 
+def is_bundled(name: str) -> bool:
+    """Whether the weights of a name are in this installation, so that nothing need be fetched."""
+    return (BUNDLED / name).is_dir()
+
+
+def all_pins() -> dict[str, pins.Pin]:
+    """Name -> where it is on the Hub, for the weights that were published.
+
+    Raises:
+        DamagedError: zoo/pins.json is not as `zoo publish --all` wrote it.
+    """
+    return pins.read(PINS, TABLE)
+
+
+def pin(name: str) -> pins.Pin:
+    """Where on the Hub a weight is that this installation lacks.
+
+    Raises:
+        DamagedError: zoo/pins.json is not as `zoo publish --all` wrote it.
+        FetchError: The weight was not published.
+    """
+    found = all_pins().get(name)
+    if found is None:
+        raise nowhere([name])
+    return found
+
+
+def nowhere(names: Sequence[str]) -> FetchError:
+    """The error for weights that are neither here nor on the Hub."""
+    what = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} neither in this installation nor on the Hub yet"
+    folder = names[0] if len(names) == 1 else "NAME"
+    return FetchError(
+        f"{what}; clone the repository of attention-zoo and `pip install -e .` there, or load "
+        f"local-dir:CLONE/zoo/weights/{folder}"
+    )
+
+
 def unknown(name: str) -> ValueError:
     """The error for an unknown name, with the three nearest names."""
     nearest = get_close_matches(name, TABLE, n=3, cutoff=0)
@@ -110,6 +141,8 @@ def unknown(name: str) -> ValueError:
 
 def load(name: str, overrides: dict[str, Any] | None = None) -> "ZooModule":
     """Loads a pretrained model, on the CPU and in eval mode, after checking every file.
+
+    A weight that this installation lacks is fetched from the Hub at its pinned commit, once.
 
     Args:
         name: A name of `list_models()`, or `local-dir:PATH`, or `hf-hub:ORG/REPO@REVISION`.
@@ -132,7 +165,7 @@ def open_bundle(name: str, golden: bool = False) -> Bundle:
         golden: Also fetch the golden output, if the weight is on the Hub.
 
     Raises:
-        BundleError: config.json is missing or damaged; for the Hub, any file.
+        BundleError: config.json is missing or damaged; for the Hub, any file; or the weight is nowhere to be had.
         ValueError: Unknown name.
     """
     if name.startswith("local-dir:"):
@@ -140,8 +173,8 @@ def open_bundle(name: str, golden: bool = False) -> Bundle:
     if name.startswith("hf-hub:"):
         return hub.download(*hub.split_source(name.removeprefix("hf-hub:")), _most_weights, golden=golden)
     found = entry(name)
-    if found.repo_id is not None and found.revision is not None:  # it has both, or neither
-        return hub.download(found.repo_id, found.revision, _most_weights, found.sha256, golden)
+    if not is_bundled(name):
+        return hub.download(*pin(name), _most_weights, found.sha256, golden)
     bundle = Bundle(BUNDLED / name, found.sha256)
     if others := bundle.others():
         raise MisfitError(f"{bundle.folder} holds unexpected files: {', '.join(others)}")

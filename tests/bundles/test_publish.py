@@ -16,7 +16,7 @@ from hub_server import READER, Client, Fault, Hub, git_oid, sha256
 
 import zoo
 from zoo import cli, registry
-from zoo.bundles import hub
+from zoo.bundles import hub, pins
 from zoo.bundles.card import is_marked, split_card
 from zoo.bundles.publish import publish
 from zoo.cli import package
@@ -888,11 +888,11 @@ def test_links_stay_inside_the_cache(remote, client, published, tmp_path):
     assert client(lambda: state(published)).code == 0
 
 
-def test_registered_weight_on_the_hub(remote, client, published, monkeypatch):
+def test_registered_weight_on_the_hub(remote, client, published, monkeypatch, tmp_path):
     """What the table does with a weight that is too large to be bundled."""
-    found = registry.entry(NAME)
-    entry = registry.Entry("far.away", found.sha256, REPO, published[-40:])
-    monkeypatch.setitem(registry.TABLE, "far.away", entry)
+    monkeypatch.setitem(registry.TABLE, "far.away", registry.Entry("far.away", registry.entry(NAME).sha256))
+    monkeypatch.setattr(registry, "PINS", tmp_path / "pins.json")
+    pins.write(registry.PINS, {"far.away": pins.Pin(REPO, published[-40:])})
     assert same(client(lambda: state("far.away")).value, zoo.load(NAME))
     assert client.zoo("publish", NAME, "me/copy").code == 0
 

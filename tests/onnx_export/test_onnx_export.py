@@ -704,7 +704,7 @@ def test_the_same_weights_give_the_same_files(cls, options, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in registry.list_models() if registry.entry(name).repo_id is None])
+@pytest.mark.parametrize("name", [name for name in registry.list_models() if registry.is_bundled(name)])
 def test_bundled_weights(name, tmp_path):
     """The same translations, captions, labels, texts and answers as by torch."""
     model = zoo.load(name)

@@ -14,7 +14,7 @@ from zoo import registry
 from zoo.bundles.files import local_dir
 from zoo.bundles.publish import check_golden
 
-BUNDLED = [name for name in registry.list_models() if registry.entry(name).repo_id is None]
+BUNDLED = [name for name in registry.list_models() if registry.is_bundled(name)]
 
 
 @pytest.fixture(scope="module")

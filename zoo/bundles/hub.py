@@ -12,10 +12,11 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -110,7 +111,7 @@ def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
 
     folder = cached() if constants.HF_HUB_OFFLINE or _COMMIT.fullmatch(revision) else None
     if folder is None and constants.HF_HUB_OFFLINE:
-        raise FetchError(
+        raise UnreachableError(
             f"{what} is not in the cache and HF_HUB_OFFLINE is set; unset it, or load a folder with local-dir:PATH"
         )
     if folder is None:
@@ -127,7 +128,7 @@ def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
                 folder = _fetched(repo_id, first, revision, limits[first]).parent
                 for name in others:
                     _fetched(repo_id, name, folder.name, limits[name])  # of the commit that a branch was at first
-        except _Unreachable as error:
+        except UnreachableError as error:
             folder = cached()
             if folder is None:
                 raise
@@ -248,7 +249,110 @@ def read_manifest(folder: Path) -> dict[str, str]:
         raise DamagedError(f'{path} must hold {{"files": {{name: {{"sha256": ..., "size": ...}}}}}}') from error
 
 
+# ---- the cache ----
+
+
+@dataclass(frozen=True)
+class Cached:
+    """A bundle in the cache of the Hub client, which also holds what other programs fetched.
+
+    Attributes:
+        repo_id: `ORG/REPO`.
+        revision: Full commit id.
+        sizes: File -> bytes on the disk; commits of one repository share files.
+    """
+
+    repo_id: str
+    revision: str
+    sizes: Mapping[Path, int]
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes.values())
+
+
+def cache_folder() -> Path:
+    """Where the Hub client keeps what it fetched."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def is_cached(repo_id: str, revision: str) -> bool:
+    """Whether the files of a commit that `download` needs are in the cache; they are not verified."""
+    from huggingface_hub import try_to_load_from_cache
+
+    path = try_to_load_from_cache(repo_id, CONFIG, revision=revision)
+    if not isinstance(path, str):
+        return False
+    folder = Path(path).parent
+    try:
+        return all((folder / name).is_file() for name in Bundle(folder).sha256 if name != GOLDEN)
+    except BundleError:
+        return False
+
+
+def cached_bundles(known: Collection[str] = ()) -> list[Cached]:
+    """The weights of this package in the cache.
+
+    Args:
+        known: Repositories that are of this package even if their config.json is damaged.
+    """
+    found = [
+        Cached(repo.repo_id, revision.commit_hash, {file.blob_path: file.size_on_disk for file in revision.files})
+        for repo in _scanned()
+        for revision in repo.revisions
+        if repo.repo_type == "model" and (repo.repo_id in known or _is_ours(revision.snapshot_path))
+    ]
+    return sorted(found, key=lambda cached: (cached.repo_id, cached.revision))
+
+
+def remove_cached(bundles: Collection[Cached]) -> int:
+    """Removes bundles from the cache, and nothing else.
+
+    Returns:
+        How many bytes that frees: files that other commits share stay.
+    """
+    from huggingface_hub import scan_cache_dir
+
+    if not bundles:
+        return 0
+    chosen = {(cached.repo_id, cached.revision) for cached in bundles}
+    scanned, freed = scan_cache_dir(), 0
+    for repo in scanned.repos:  # one by one: two repositories may have a commit of the same id
+        revisions = [r.commit_hash for r in repo.revisions if (repo.repo_id, r.commit_hash) in chosen]
+        if repo.repo_type == "model" and revisions:
+            strategy = replace(scanned, repos=frozenset([repo])).delete_revisions(*revisions)
+            strategy.execute()
+            freed += strategy.expected_freed_size
+    return freed
+
+
+def _scanned() -> Collection[Any]:
+    """The repositories in the cache; none if there is no cache yet."""
+    from huggingface_hub import scan_cache_dir
+
+    return scan_cache_dir().repos if cache_folder().is_dir() else ()
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        return Bundle(folder).class_path.startswith("zoo.models.")
+    except BundleError:
+        return False
+
+
 # ---- publishing ----
+
+
+def check_login(token: str | None = None) -> None:
+    """Raises FetchError if nobody could publish: there is no network, or no valid token."""
+    from huggingface_hub import HfApi, constants
+
+    if constants.HF_HUB_OFFLINE:
+        raise UnreachableError("cannot publish: HF_HUB_OFFLINE is set; unset it")
+    with _explained("cannot publish", "the owner"):
+        _ask(HfApi(token=token).whoami)
 
 
 def open_repository(repo_id: str, private: bool, token: str | None) -> tuple[str, set[str]]:
@@ -261,7 +365,7 @@ def open_repository(repo_id: str, private: bool, token: str | None) -> tuple[str
     from huggingface_hub.errors import RepositoryNotFoundError
 
     if constants.HF_HUB_OFFLINE:
-        raise FetchError(f"cannot publish to {repo_id}: HF_HUB_OFFLINE is set; unset it")
+        raise UnreachableError(f"cannot publish to {repo_id}: HF_HUB_OFFLINE is set; unset it")
     api = HfApi(token=token)
     with _explained(f"cannot publish to {repo_id}", repo_id):
         try:
@@ -303,16 +407,18 @@ def commit(
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     api, transfer = HfApi(token=token), _Transfer()
-    operations = [CommitOperationAdd(name, _Watched(content, transfer)) for name, content in files.items()]
-    operations += [CommitOperationDelete(name) for name in delete]
     with _explained(f"cannot publish to {repo_id}", repo_id):
+        there = _tree(api, repo_id, parent)
+        changed = {name: content for name, content in files.items() if not _same(content, there.get(name))}
+        operations = [CommitOperationAdd(name, _Watched(content, transfer)) for name, content in changed.items()]
+        operations += [CommitOperationDelete(name) for name in delete]
+        if not operations:
+            return parent
         call = partial(api.create_commit, repo_id, operations, commit_message=message, parent_commit=parent)
         done = transfer.run(call).oid
     with _explained(f"published {repo_id} as commit {done}, but cannot check it", repo_id):
-        there = {
-            file.path: file for file in _ask(lambda: [*api.list_repo_tree(repo_id, revision=done, recursive=True)])
-        }
-    wrong = sorted(name for name, content in files.items() if name not in there or not _same(content, there[name]))
+        there = _tree(api, repo_id, done)
+    wrong = sorted(name for name, content in files.items() if not _same(content, there.get(name)))
     if wrong:
         raise FetchError(
             f"commit {done} of {repo_id} lacks or alters {', '.join(wrong)}; a .gitignore there may leave files out"
@@ -320,7 +426,14 @@ def commit(
     return done
 
 
+def _tree(api: Any, repo_id: str, revision: str) -> dict[str, Any]:
+    """Name -> what the Hub says of each file of a revision."""
+    return {file.path: file for file in _ask(lambda: [*api.list_repo_tree(repo_id, revision=revision, recursive=True)])}
+
+
 def _same(data: bytes, remote: Any) -> bool:
+    if remote is None or not hasattr(remote, "blob_id"):  # a folder
+        return False
     if remote.lfs:
         return remote.lfs.sha256 == hashlib.sha256(data).hexdigest()
     return remote.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()  # as git names it
@@ -329,7 +442,7 @@ def _same(data: bytes, remote: Any) -> bool:
 # ---- timeouts ----
 
 
-class _Unreachable(FetchError):
+class UnreachableError(FetchError):
     """The Hub gives no answer, or only a temporary failure."""
 
 
@@ -492,7 +605,7 @@ def _explained(doing: str, repo_id: str, revision: str | None = None) -> Iterato
             why = f"{constants.ENDPOINT} cannot be reached: {first}; check the network and HF_ENDPOINT ({hint})"
         else:
             why = first
-        raise (_Unreachable if passing else FetchError)(f"{doing}: {' '.join(why.split())}") from raised
+        raise (UnreachableError if passing else FetchError)(f"{doing}: {' '.join(why.split())}") from raised
 
 
 def split_source(source: str) -> tuple[str, str]:

@@ -81,11 +81,13 @@ class Published:
         repo_id: `ORG/REPO`.
         commit: Full id of the commit.
         kept_card: Whether an existing README.md, written by a person, was kept.
+        changed: Whether there was anything to upload.
     """
 
     repo_id: str
     commit: str
     kept_card: bool
+    changed: bool = True
 
     @property
     def source(self) -> str:
@@ -234,7 +236,8 @@ def publish(
     stale = _of_manifest(hub.read_remote(repo_id, parent, MANIFEST, token)) if MANIFEST in there else set()
     stale = (stale & there) - files.keys()
     message = message or f"{package.name}, by {LIBRARY} {__version__}"
-    return Published(repo_id, hub.commit(repo_id, parent, files, sorted(stale), message, token), kept is not None)
+    done = hub.commit(repo_id, parent, files, sorted(stale), message, token)
+    return Published(repo_id, done, kept is not None, done != parent)
 
 
 def _of_manifest(data: bytes) -> set[str]:

@@ -31,12 +31,14 @@ from typing import Any
 import yaml
 from filelock import FileLock
 
-from zoo.comparison.measures import BASE, JOB, PACKAGE, RECIPES, RESULT, TRAINING, load_class, load_data
+from zoo.comparison.measures import BASE, JOB, RECIPES, RESULT, TRAINING, load_class, load_data
 from zoo.data.common.files import fingerprint, write_atomically
 from zoo.registry import register
 from zoo.tasks.checks import check_arguments, check_choices
 from zoo.utils.extras import require
+from zoo.utils.modules import find_local_modules
 from zoo.utils.regular import check_regular
+from zoo.utils.shipped import PACKAGE
 
 try:
     import fcntl
@@ -199,8 +201,7 @@ def mechanisms(recipes: Path, only: Sequence[str] = ()) -> list[str]:
     """
     if not (recipes / f"{BASE}.yaml").is_file():
         raise ValueError(
-            f"{recipes} has no {BASE}.yaml: give the folder of recipes with --recipes (a checkout has "
-            "recipes/comparison)"
+            f"{recipes} has no {BASE}.yaml: give the folder of recipes with --recipes (the shipped ones: {RECIPES})"
         )
     names = sorted(path.stem for path in recipes.glob("*.yaml") if path.stem != BASE)
     for name in only:
@@ -366,6 +367,7 @@ def plan(options: argparse.Namespace) -> tuple[Plan, list[Job]]:
     """
     import torch
 
+    find_local_modules()  # a recipe may name a class of one
     recipes, out = Path(options.recipes or RECIPES), Path(options.out)
     names = mechanisms(recipes, options.only or ())
     for option in ("epochs", "jobs", "threads"):

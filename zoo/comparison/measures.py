@@ -35,14 +35,10 @@ from zoo.results.translation import Translation
 from zoo.tasks.translation import TranslationModule
 from zoo.training.checkpoints import is_fast_dev_run, model_of
 from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.modules import find_local_modules, imported
+from zoo.utils.shipped import shipped
 
-PACKAGE = Path(__file__).parents[1]
-# Next to the package in a checkout, inside it in an installed wheel.
-RECIPES = (
-    PACKAGE / "comparison_recipes"
-    if (PACKAGE / "comparison_recipes").is_dir()
-    else PACKAGE.parent / "recipes" / "comparison"
-)
+RECIPES = shipped("recipes") / "comparison"
 BASE = "base"  # recipe with the common settings
 TRAINING, RESULT, JOB = "training.json", "result.json", "job.json"
 WARM_UP = 20  # first steps of a process that are not timed
@@ -305,6 +301,8 @@ def _hardware(device: str) -> str:
 if __name__ == "__main__":
     keep_freed_memory()
     try:
-        evaluate(sys.argv[1])
+        find_local_modules()
+        with imported([]):
+            evaluate(sys.argv[1])
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f"zoo: error: {' '.join(str(error).split())}")

@@ -1,0 +1,56 @@
+"""`zoo cache`: the weights that were fetched from the Hub, where they are, and their removal."""
+
+import argparse
+
+from zoo import registry
+from zoo.bundles import hub
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints the folder, each weight with its size, and the total; or removes weights and prints which.
+
+    The folder is that of the Hub client, which other programs share: what is not a weight of this package is neither
+    shown nor removed.
+
+    Args:
+        options: action: None or `clear`; name (list): which weights to remove; empty for all.
+
+    Raises:
+        ValueError: an unknown name; then nothing is removed.
+    """
+    pins = registry.all_pins()
+    names = {(pin.repo_id, pin.revision): name for name, pin in pins.items()}
+    cached = {
+        names.get((bundle.repo_id, bundle.revision), f"hf-hub:{bundle.repo_id}@{bundle.revision}"): bundle
+        for bundle in hub.cached_bundles({pin.repo_id for pin in pins.values()})
+    }
+    if options.action == "clear":
+        _clear(cached, options.name)
+        return
+    print(hub.cache_folder())
+    if not cached:
+        print("holds no weights of attention-zoo")
+        return
+    files = {file: size for bundle in cached.values() for file, size in bundle.sizes.items()}
+    rows = [*((name, bundle.size) for name, bundle in cached.items()), ("total", sum(files.values()))]
+    print(_table(rows))
+
+
+def _clear(cached: dict[str, hub.Cached], names: list[str]) -> None:
+    for name in names:
+        if name not in cached and not name.startswith("hf-hub:"):
+            registry.entry(name)
+    chosen = {name: cached[name] for name in names or cached if name in cached}
+    for name in names:
+        if name not in cached:
+            print(f"{name} is not in the cache")
+    freed = hub.remove_cached(chosen.values())
+    if chosen:
+        print(_table([*((f"removed {name}", bundle.size) for name, bundle in chosen.items()), ("freed", freed)]))
+    elif not names:
+        print(f"{hub.cache_folder()} holds no weights of attention-zoo; nothing was removed")
+
+
+def _table(rows: list[tuple[str, int]]) -> str:
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:{width}}  {size / 1e6:7.1f} MB" for name, size in rows)

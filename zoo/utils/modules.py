@@ -1,0 +1,60 @@
+"""Modules of a user, with classes of their own: `--import MODULE` of each command."""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+VARIABLE = "ZOO_IMPORT"  # names, joined by commas; processes that a command starts import them too
+
+
+def split_imports(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments without `--import`, and the names given by it.
+
+    Raises:
+        ValueError: it has no value.
+    """
+    rest, names = [], []
+    words = iter(args)
+    for word in words:
+        if word == "--import":
+            names.append(next(words, ""))
+        elif word.startswith("--import="):
+            names.append(word.partition("=")[2])
+        else:
+            rest.append(word)
+    if "" in names:
+        raise ValueError("--import needs the name of a module, e.g. --import mechanisms for mechanisms.py")
+    return rest, names
+
+
+def find_local_modules() -> None:
+    """Lets modules of the current folder be imported, after all others, so that they hide none."""
+    if "" not in sys.path:
+        sys.path.append("")
+
+
+@contextmanager
+def imported(names: Sequence[str]) -> Iterator[None]:
+    """Context: modules are imported, here and in the processes that are started inside.
+
+    Args:
+        names: Dotted names, in addition to those of the environment.
+
+    Raises:
+        ValueError: one cannot be imported.
+    """
+    before = os.environ.get(VARIABLE, "")
+    wanted = list(dict.fromkeys(filter(None, [*before.split(","), *names])))
+    for name in wanted:
+        find_local_modules()
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ValueError(f"--import {name}: {error}") from error
+    os.environ[VARIABLE] = ",".join(wanted)
+    try:
+        yield
+    finally:
+        os.environ[VARIABLE] = before
