@@ -13,8 +13,9 @@ import sys
 import fakes
 import pytest
 import torch
+from model_cases import model_classes
 
-from zoo import cli, registry
+from zoo import cli, extensions, registry
 from zoo.bundles.files import Bundle
 
 
@@ -74,6 +75,25 @@ def toy_registry(tmp_path, monkeypatch, toy_in_zoo):
         )
     monkeypatch.setattr(registry, "TABLE", registry._table(*entries))
     return tmp_path
+
+
+@pytest.fixture
+def nothing_registered():
+    """What a test registers, and the modules that it imports for that, are gone afterwards."""
+    tables = extensions.SCORES, extensions.ATTENTIONS, extensions.NORMALIZATIONS, registry._REGISTERED
+    kept = [dict(table) for table in tables]
+    types = {cls: dict(cls.__init__.__annotations__) for cls in model_classes()}
+    modules, path = set(sys.modules), list(sys.path)
+    yield
+    for table, before in zip(tables, kept):
+        table.clear()
+        table.update(before)
+    for cls, before in types.items():
+        cls.__init__.__annotations__.update(before)
+    for name in set(sys.modules) - modules:
+        if not name.startswith(("zoo", "torch", "lightning")):
+            del sys.modules[name]
+    sys.path[:] = path
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ NOT_RUN = {  # beginning of commands -> why
     "python benchmarks/": "measures the machine for minutes",
 }
 # pages that start processes, or export large models
-SLOW = {"guides/compare", "guides/several_gpus", "guides/onnx", "guides/serving"}
+SLOW = {"guides/compare", "guides/own_mechanism", "guides/several_gpus", "guides/onnx", "guides/serving"}
 AFTER = {"guides/publish": "guides/train"}  # pages that use what another one wrote
 WORDS = {
     "NAME": "luong_dot.dates",
@@ -120,6 +120,12 @@ def unknown_names(text, names):
 # ---- a user ----
 
 
+def captioned(text):
+    """Files that a page shows: name -> content."""
+    found = re.findall(r"^```\{code-block\} \w+\n:caption: (\S+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return dict(found)
+
+
 def write_files(folder):
     """What the commands find: the repository's recipes, and a user's small files under the names that the pages give
     them.
@@ -180,7 +186,7 @@ class User:
             return self.fit(args)
         if verb in cli.TRAINING:
             args += self.small(args)
-        if verb == "compare" and "--report" not in args:
+        if verb == "compare" and not {"--report", "--recipes"} & {*args}:
             args += ["--only", "none", "dot", "--epochs", "1", "--device", "cpu"]
         if verb == "publish" and "--dry-run" not in args:
             return self.publish(args)
@@ -208,9 +214,9 @@ class User:
         }
         if "--model.backbone" in args:
             options["--model.image_size"] = "64"
-        if "recipes/luong_dot.dates.yaml" in args:  # its data are made, as many as it asks for; it is small
+        if {"recipes/luong_dot.dates.yaml", "luong_dot.dates"} & {*args}:  # its data are made, as many as it asks for; it is small
             options |= {"--data.train_size": "64", "--data.val_size": "9", "--data.test_size": "9"}
-        elif "fit" in args:
+        elif "fit" in args and "mean.yaml" not in args:
             options |= narrow(Path(args[args.index("--config") + 1]))
         return [word for option in options.items() for word in option]
 
@@ -218,7 +224,7 @@ class User:
         """Trains in this process, or in two as torchrun, SLURM or Lightning start them; there must be one more epoch
         then.
         """
-        run = Path("runs") / Path(args[args.index("--config") + 1]).stem
+        run = Path("runs") / args[args.index("--config") + 1].removeprefix("recipes/").removesuffix(".yaml")
         resumed = "--ckpt_path" in args and args[0] == "zoo"
         if run.exists() and not resumed:
             shutil.rmtree(run)
@@ -343,6 +349,9 @@ def _worked_through(page, users, tmp_path_factory, patch, capfd):
         else:
             folder = tmp_path_factory.mktemp(re.sub(r"\W+", "-", page))
             write_files(folder)
+            for name, content in captioned(PAGES[page]).items():
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_text(content, encoding="utf-8")
             user = User(folder, users[None])
         patch.chdir(user.folder)
         patch.setenv("ZOO_DATA", str(user.folder / "data") if page == "guides/several_gpus" else "")
@@ -363,7 +372,7 @@ TO_RUN = list(dict.fromkeys(command.page for command in COMMANDS if command.why_
 @pytest.mark.parametrize(
     "page", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TO_RUN]
 )
-def test_commands(page, users, tmp_path_factory, monkeypatch, capfd):
+def test_commands(page, users, tmp_path_factory, monkeypatch, capfd, nothing_registered):
     """All of a page, in its order, in one folder."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -226,7 +226,11 @@ def load_data(settings: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: it is no data module of translations, or files are missing.
     """
-    data = load_class(settings["class_path"])(**(settings.get("init_args") or {}))
+    cls = load_class(settings["class_path"])
+    try:
+        data = cls(**(settings.get("init_args") or {}))
+    except TypeError as error:  # an argument that it does not have
+        raise ValueError(f"data: {error}") from error
     if not hasattr(data, "test_sets"):
         raise ValueError(f"`zoo compare` compares translators, and {settings['class_path']} has no sentence pairs")
     data.fetch()

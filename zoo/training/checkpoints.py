@@ -21,6 +21,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
+from zoo.bundles.files import MisfitError
 from zoo.bundles.skeleton import check_types, skeleton
 from zoo.registry import model_class
 from zoo.tasks.base import ZooModule
@@ -78,6 +79,9 @@ def model_of(path: str | Path) -> ZooModule:
     arguments = dict(found["hyper_parameters"])
     try:
         cls = model_class(arguments.pop("_class_path"))
+    except MisfitError as error:
+        raise ValueError(f"{path}: {error}") from error
+    try:
         if unknown := arguments.keys() - inspect.signature(cls).parameters.keys():
             raise ValueError(f"{cls.__name__} has no argument {reprlib.repr(min(map(str, unknown)))}")
         check_types(cls, arguments)

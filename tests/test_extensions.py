@@ -1,0 +1,182 @@
+"""Scores, attentions, normalisations and models of users: by name everywhere, checked early, and gone for nobody else."""
+
+import inspect
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from fakes import settings
+from test_documentation import captioned
+from torch.nn.functional import cosine_similarity
+
+import zoo
+from zoo import registry
+from zoo.cli import main
+from zoo.comparison import jobs as comparison
+from zoo.models.luong import LuongNMT
+from zoo.models.show_attend_tell import ShowAttendTell
+from zoo.utils import modules
+
+PAGE = (Path(__file__).parents[1] / "docs/guides/own_mechanism.md").read_text(encoding="utf-8")
+FILES = captioned(PAGE)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, nothing_registered):
+    """A folder with the files of the guide, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    for name, content in FILES.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(content, encoding="utf-8")
+    return tmp_path
+
+
+def fails(capsys, *args):
+    assert main([str(arg) for arg in args]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("zoo: error: ")]
+    return line.removeprefix("zoo: error: ")
+
+
+def test_the_mechanisms_of_the_guide(place):
+    with modules.imported(["mechanisms"]):
+        model = LuongNMT(**{**LuongNMT.tiny, "score": "cosine", "normalize": "top3"}).eval()
+    src, lengths = torch.randint(4, 12, (2, 7)), torch.tensor([7, 2])
+    memory, state = model.encode(src, lengths)
+    query = torch.randn(2, 5, 8)
+    context, weights = model.attention(query, memory)
+    assert (weights[0] > 0).sum(-1).eq(3).all() and (weights[1] > 0).sum(-1).eq(2).all()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5))
+    score = model.attention.score
+    expected = score.g * cosine_similarity(score.w(query)[:, :, None], memory.values[:, None], dim=-1)
+    torch.testing.assert_close(score(query, memory.keys), expected)
+    assert model.config["score"] == "cosine"
+
+
+def test_only_models_with_the_choice_get_the_name(nothing_registered):
+    zoo.register_score("cosine")(torch.nn.Identity)
+    choices = inspect.signature(LuongNMT.__init__).parameters["score"].annotation.__args__
+    assert choices[-1] == "cosine" and choices[0] == "dot"
+    assert "cosine" not in inspect.signature(ShowAttendTell.__init__).parameters["score"].annotation.__args__
+
+
+def test_a_bundle_needs_what_it_was_made_with(place, capsys):
+    with modules.imported(["mechanisms"]):
+        LuongNMT(**{**LuongNMT.tiny, "score": "cosine"}).save_pretrained("saved")
+    assert registry.load("local-dir:saved").config["score"] == "cosine"
+    zoo.extensions.SCORES.pop("cosine")
+    with pytest.raises(ValueError, match="score must be one of 'dot', .*; got 'cosine'"):
+        registry.load("local-dir:saved")
+
+
+@pytest.mark.parametrize("name", ["dot", "no name", ""])
+def test_names_that_are_taken_or_none(name, nothing_registered):
+    with pytest.raises(ValueError, match="there is already a score 'dot'|must be a Python identifier; got"):
+        zoo.register_score(name)(torch.nn.Identity)
+
+
+def test_a_module_may_be_imported_again(place):
+    with modules.imported(["mechanisms"]):
+        first = zoo.extensions.SCORES["cosine"]
+    del sys.modules["mechanisms"]
+    with modules.imported(["mechanisms"]):
+        assert zoo.extensions.SCORES["cosine"] is not first
+
+
+def test_a_model_of_ones_own_is_trained_exported_and_used(place, capsys):
+    quiet = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
+    recipe = yaml.safe_load(Path("mean.yaml").read_text())
+    recipe["trainer"] |= quiet
+    recipe |= settings(warmup_steps=3, total_steps=30)
+    recipe["data"]["init_args"] |= {"train_size": 64, "val_size": 9, "test_size": 9}
+    Path("mean.yaml").write_text(yaml.safe_dump(recipe))
+    assert main(["fit", "--config", "mean.yaml"]) == 0
+    registry._REGISTERED.clear()
+    ckpt = "runs/mean/checkpoints/best.ckpt"
+    assert "be your own class, made known by zoo.register (command line: --import MODULE); got 'mean_transla" in fails(
+        capsys, "export", ckpt, "mean"
+    )
+    del sys.modules["mean_translator"]
+    assert main(["export", "--import", "mean_translator", ckpt, "mean"]) == 0
+    capsys.readouterr()
+    assert main(["predict", "--import=mean_translator", "local-dir:mean", "3 May 2020"]) == 0
+    found = zoo.load("local-dir:mean").translate("3 May 2020")
+    assert capsys.readouterr().out == found.text + "\n" and found.attention is None
+
+
+def test_strangers_classes_stay_out(place):
+    with modules.imported(["mean_translator"]):
+        cls = sys.modules["mean_translator"].MeanTranslator
+    cls(20, 20).save_pretrained("mean")
+    registry._REGISTERED.clear()
+    with pytest.raises(zoo.BundleError, match="class_path must lie in zoo.models"):
+        zoo.load("local-dir:mean")
+
+
+@pytest.mark.parametrize("what", [3, dict, torch.nn.Linear])
+def test_what_is_no_model(what):
+    with pytest.raises(ValueError, match="zoo.register takes a subclass of zoo.tasks.base.ZooModule; got"):
+        zoo.register(what)
+
+
+def test_a_class_within_a_function():
+    class Hidden(LuongNMT):
+        pass
+
+    with pytest.raises(ValueError, match="must be at the top level of its module"):
+        zoo.register(Hidden)
+
+
+def test_an_argument_that_all_models_of_the_task_take(place):
+    text = FILES["mean_translator.py"].replace("        label_smoothing: float = 0.1,\n", "")
+    Path("lacking.py").write_text(text)
+    with modules.imported(["lacking"]):
+        cls = sys.modules["lacking"].MeanTranslator
+    with pytest.raises(
+        ValueError, match="MeanTranslator.__init__ must take label_smoothing, as all models of its task"
+    ):
+        cls(20, 20)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{class_path: nowhere.Mean}", "there is no class nowhere.Mean: No module named 'nowhere'"),
+        ("{class_path: zoo.models.han.HAN}", "compares translators, and zoo.models.han.HAN is none"),
+        ("{init_args: {scores: dot}}", "LuongNMT has no argument scores; it has src_vocab_size"),
+        ("{init_args: {score: genral}}", "score must be one of 'dot', "),
+        ("{init_args: {score: cosine}}", "score must be one of 'dot', "),
+    ],
+)
+def test_the_comparison_checks_before_it_trains(text, message, place, capsys, monkeypatch):
+    monkeypatch.setattr(comparison.Runner, "run", lambda *_: pytest.fail("something was trained"))
+    for language in ("en", "de"):
+        for part in ("train", "val"):
+            Path(f"{part}.{language}").write_text("a b\nc d\n")
+    Path("mine/cosine.yaml").write_text(f"model: {text}\n")
+    assert message in fails(capsys, "compare", "--recipes", "mine", "--out", "out")
+    Path("mine/cosine.yaml").write_text(FILES["mine/cosine.yaml"])
+    Path("val.de").unlink()
+    assert "val" in fails(capsys, "compare", "--import", "mechanisms", "--recipes", "mine", "--out", "out")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--import"], "--import needs the name of a module, e.g. --import mechanisms"),
+        (["--import="], "--import needs the name of a module"),
+        (["--import", "no_such_module"], "--import no_such_module: No module named 'no_such_module'"),
+    ],
+)
+def test_modules_that_are_not_there(args, message, capsys, nothing_registered):
+    assert fails(capsys, "list", *args).startswith(message)
+
+
+def test_started_processes_import_them_too(place, monkeypatch):
+    monkeypatch.setenv(modules.VARIABLE, "")
+    with modules.imported(["mechanisms"]):
+        assert os.environ[modules.VARIABLE] == "mechanisms"
+    assert os.environ[modules.VARIABLE] == ""
