@@ -6,15 +6,14 @@ import math
 from collections.abc import Sequence
 from html import escape
 from os import PathLike
-from pathlib import Path
 
 import torch
 from PIL import Image
 from torch import Tensor
 
 from zoo.plots.html import NIGHT, NIGHT_GRID, NIGHT_INK, NIGHT_MUTED
-from zoo.plots.page import HEADING, MARGIN, Page, clean, measure, shorten
-from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, printable
+from zoo.plots.page import HEADING, MARGIN, SMALL, Page, clean, measure, shorten, wrap
+from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, Drawn, printable, rounded
 from zoo.utils.extras import require
 
 END = "</s>"  # the end of a caption is no word
@@ -26,6 +25,7 @@ DIM, GLOW = (
     0.24,
     0.25,
 )  # brightness without attention; share of the way to white that full attention adds
+OWN_SCALE = "Each word has its own scale: the number is the weight of its brightest place."
 CONTRAST = 0.5  # minimum span of a brightness scale relative to its top: nearly uniform weights look nearly uniform
 PHOTO, VEIL = 960, 64  # pixels of the longer side in a page: of the photo, and of the dark overlay
 
@@ -52,23 +52,24 @@ h1 { font-size: 1.4rem; line-height: 1.3; margin: 0 0 1rem; overflow-wrap: anywh
 
 
 def caption_picture(
-    path: str | PathLike, image: Image.Image, tokens: Sequence[str], attention: Tensor, title: str | None = None
-) -> Path:
+    path: str | PathLike | None, image: Image.Image, tokens: Sequence[str], attention: Tensor, title: str | None = None
+) -> Drawn:
     """Plots the photo, then once per word the photo lit where the word's attention is (Xu et al. 2015, Fig. 2).
 
     Attention is smoothed, and each word has its own scale: full brightness for its largest weight, darkness for its
-    smallest (unless they hardly differ: uniform attention lights the whole photo). A row has at most six tiles. The suffix
+    smallest (unless they hardly differ: uniform attention lights the whole photo). The largest weight stands next to
+    the word. A row has at most six tiles. The suffix
     of `path` gives the format (png, pdf, svg, ...). A photo more than 18 times as long as wide is drawn wider.
 
     Args:
-        path: The file to write.
+        path: The file to write; None for none.
         image: The photo, of any size and mode; the grid of attention covers all of it.
         tokens: T words; an end-of-sentence token at the end is left out.
         attention: (T, rows, columns) weights, not negative.
         title: Optional heading.
 
     Returns:
-        `path`.
+        `path`, or the figure if there is none.
 
     Raises:
         ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing
@@ -86,7 +87,9 @@ def caption_picture(
         page.heading(title)
     pixels = [max(round(side / 72 * DPI), 1) for side in (width, height)]
     photo = _pixels(image, pixels[0], pixels[1])
-    labels = ["", *clean([words])[0]]
+    for line in wrap(OWN_SCALE.split(), page.width - 2 * MARGIN, SMALL):
+        page.note(MARGIN, " ".join(word.text for word in line))
+    labels, tops = ["", *clean([words])[0]], ["", *(rounded(float(cells.max())) for cells in weights)]
     top = page.y
     for n, label in enumerate(labels):
         row, column = divmod(n, columns)
@@ -95,8 +98,11 @@ def caption_picture(
         x += (cell - width) / 2
         page.axes.imshow(shown.byte().numpy(), extent=(x, x + width, y + ABOVE + height, y + ABOVE), aspect="auto")
         page.box(x, y + ABOVE, width, height, "none", edgecolor=GRID, linewidth=0.6)
-        text = shorten(label, cell, HEADING)
-        page.text(x + width / 2 - measure(text, HEADING) / 2, y + ABOVE - 6, text, HEADING)
+        number = measure(tops[n], SMALL) + 5
+        text = shorten(label, cell - number, HEADING)
+        left = x + (width - measure(text, HEADING) - number) / 2
+        page.text(left, y + ABOVE - 6, text, HEADING)
+        page.text(left + measure(text, HEADING) + 5, y + ABOVE - 6, tops[n], SMALL, MUTED)
         page.y = y + ABOVE + height
     return page.save(path)
 

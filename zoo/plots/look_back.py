@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from zoo.plots.page import GAP, LINE, MARGIN, MAX_WIDTH, SIZE, SMALL, Page, clean, measure, most_lines, shorten
-from zoo.plots.style import MUTED, shade, text_on
+from zoo.plots.style import MUTED, Drawn, shade, text_on
 from zoo.utils.extras import require
 
 START = "</s>"  # read before the first word
@@ -17,8 +16,8 @@ ARROW = 22.0
 
 
 def look_back_picture(
-    path: str | PathLike, tokens: Sequence[str], attention: Tensor, given: int = 0, title: str | None = None
-) -> Path:
+    path: str | PathLike | None, tokens: Sequence[str], attention: Tensor, given: int = 0, title: str | None = None
+) -> Drawn:
     """Plots one line per predicted word: the words of the window, farthest first, each on the shade of its weight.
 
     Then come the word read last, which no window has, and after an arrow the predicted word (bold if the model chose
@@ -28,7 +27,7 @@ def look_back_picture(
     than about 400 words), its beginning is left out, and a line at the top says so.
 
     Args:
-        path: The file to write.
+        path: The file to write; None for none.
         tokens: T words.
         attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where there
             are none.
@@ -36,7 +35,7 @@ def look_back_picture(
         title: Optional heading.
 
     Returns:
-        `path`.
+        `path`, or the figure if there is none.
 
     Raises:
         ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing
