@@ -15,10 +15,11 @@ from zoo.utils.version import __version__
 if TYPE_CHECKING:
     from zoo.bundles.files import BundleError, DamagedError, FetchError, MisfitError
     from zoo.registry import list_models, load
+    from zoo.results.several import page
 
-__all__ = ["BundleError", "DamagedError", "FetchError", "MisfitError", "__version__", "list_models", "load"]
+__all__ = ["BundleError", "DamagedError", "FetchError", "MisfitError", "__version__", "list_models", "load", "page"]
 
-_HOME = {"list_models": "zoo.registry", "load": "zoo.registry"}
+_HOME = {"list_models": "zoo.registry", "load": "zoo.registry", "page": "zoo.results.several"}
 _HOME |= dict.fromkeys(["BundleError", "DamagedError", "FetchError", "MisfitError"], "zoo.bundles.files")
 
 

@@ -7,9 +7,12 @@ from typing import Any
 
 from torch import Tensor
 
-from zoo.plots.style import COLOURS, DPI, GRID, INK, MAX_PIXELS, MUTED, Drawn, new_figure, save
+from zoo.plots.html import Section, as_page, asking, level_of, look_rules, scale
+from zoo.plots.style import COLOURS, DPI, GRID, INK, MAX_PIXELS, MUTED, Drawn, new_figure, printable, rounded, save
+from zoo.plots.weights import tensor
 from zoo.utils.extras import require
 
+NAMED = 4  # words whose weights are shown as numbers
 CELL, GAP, COLUMNS = 0.32, 0.45, 4  # inches, inches, maps per row
 LETTER, SHORTEST = 0.095, 24  # inches of a letter of a title; letters of its shortest line
 
@@ -39,13 +42,45 @@ def alignment_heatmap(
         ValueError: The shape of `attention` does not match the labels, there is nothing to draw, or matplotlib is
             missing.
     """
-    t, s = len(target_tokens), len(source_tokens)
-    if tuple(attention.shape) != (t, s):
-        raise ValueError(
-            f"attention must have a row for each of the {t} target tokens and a column for each of the {s} source "
-            f"tokens; got shape {tuple(attention.shape)}"
-        )
+    _check_shape(source_tokens, target_tokens, attention)
     return heads_heatmap(path, source_tokens, target_tokens, attention.unsqueeze(0), [title or ""])
+
+
+def alignment_section(
+    source_tokens: Sequence[str], target_tokens: Sequence[str], attention: Tensor, title: str
+) -> Section:
+    """Two lines of words: pointing at a target word shades the source words on their weights, and the other way round.
+
+    Args:
+        source_tokens: S words.
+        target_tokens: T words.
+        attention: (T, S) weights between 0 and 1.
+        title: Heading.
+
+    Raises:
+        ValueError: The shape of `attention` does not match the words, a weight is negative or not finite, or there are
+            no words.
+    """
+    _check_shape(source_tokens, target_tokens, attention)
+    if not (source_tokens and target_tokens):
+        raise ValueError("there are no tokens to plot")
+    rows = tensor(attention, "attention")
+    lines = []
+    for name, words, weights, others in (
+        ("a", source_tokens, rows.T, target_tokens),
+        ("b", target_tokens, rows, source_tokens),
+    ):
+        seen = [{k: level_of(w, 1) for k, w in enumerate(row) if level_of(w, 1)} for row in weights.tolist()]
+        tips = [
+            f"{printable(word)}: {_heaviest(others, row)}" for word, row in zip(words, weights.tolist(), strict=True)
+        ]
+        lines += [f'<p class="n">{"source" if name == "a" else "target"}</p>', asking(name, words, seen, tips)]
+    hint = "Point at a word, or tap it: the words of the other line are shaded by their weights."
+    body = [scale("weight", 1), '<div class="look">', *lines, f'<p class="n hint">{hint}</p></div>']
+    return Section(title, "\n".join(body), look_rules(max(len(source_tokens), len(target_tokens))))
+
+
+alignment_html = as_page(alignment_section)
 
 
 def heads_heatmap(
@@ -108,6 +143,21 @@ def heads_heatmap(
             scale.ax.set_title("weight", fontsize=8, color=MUTED, loc="left", pad=6)
             scale.outline.set(edgecolor=GRID, linewidth=0.6)
     return save(figure, path, bbox_inches="tight", pad_inches=0.2)
+
+
+def _check_shape(source_tokens: Sequence[str], target_tokens: Sequence[str], attention: Tensor) -> None:
+    t, s = len(target_tokens), len(source_tokens)
+    if tuple(attention.shape) != (t, s):
+        raise ValueError(
+            f"attention must have a row for each of the {t} target tokens and a column for each of the {s} source "
+            f"tokens; got shape {tuple(attention.shape)}"
+        )
+
+
+def _heaviest(words: Sequence[str], weights: Sequence[float]) -> str:
+    """The words with the largest weights, and these."""
+    best = sorted(range(len(words)), key=lambda n: -weights[n])[:NAMED]
+    return " · ".join(f"{printable(words[n])} {rounded(weights[n])}" for n in best)
 
 
 def _draw(axes: Any, source_tokens: Sequence[str], target_tokens: Sequence[str], weights: Any) -> Any:

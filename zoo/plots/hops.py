@@ -117,6 +117,8 @@ def _heat_map(page: Page, text: Sequence[str], hops: HopWeights, cell: float) ->
     height = max(min(cell, 18.0), 10.0)
     page.y += LINE
     _columns(page, text, cell)
+    if r > 1:
+        page.text(left - 5, page.y - 4, "hop", SMALL, MUTED, ha="right")
     _rows(page, rows, [f"{n + 1}" for n in range(r)] if r > 1 else [""], cell, height, top)
     if r > 1:
         page.y += 4

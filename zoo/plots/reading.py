@@ -6,7 +6,7 @@ from os import PathLike
 import numpy as np
 from torch import Tensor
 
-from zoo.plots.html import hops_html
+from zoo.plots.html import Section, as_page, hops_section
 from zoo.plots.page import LINE, MARGIN, SMALL, Page, clean, column, heaviest_lines, measure, most_lines, shorten, wrap
 from zoo.plots.style import MUTED, Drawn, rounded, shade
 from zoo.plots.weights import HopWeights, Weights, hop_weights, largest
@@ -70,19 +70,22 @@ def reading_picture(
     return page.save(path)
 
 
-def reading_html(
+def reading_section(
     document: Sequence[str],
     weights: Weights,
     query: Sequence[str],
     query_weights: Weights | None,
     probabilities: Mapping[str, float],
     title: str,
-) -> str:
-    """The same as an HTML page, to be saved as UTF-8; see `reading_picture` for arguments and errors."""
+) -> Section:
+    """The same for a page; see `reading_picture` for arguments and errors."""
     found = _weights(document, weights, query, query_weights)
-    return hops_html(
+    return hops_section(
         [query, document], [w.hops for w in found], title, _most_probable(probabilities), ["query", "document"]
     )
+
+
+reading_html = as_page(reading_section)
 
 
 def _weights(
