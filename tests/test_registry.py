@@ -31,6 +31,7 @@ def test_public_names():
         "__version__",
         "list_models",
         "load",
+        "page",
     ]
     assert zoo.BundleError is BundleError and issubclass(zoo.DamagedError, zoo.BundleError)
     with pytest.raises(AttributeError, match="module 'zoo' has no attribute 'laod'"):

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
             elif options.json:
                 print(json.dumps({"source": source, "target": target, **alignment.to_dict()}, ensure_ascii=False))
             else:
-                print(" ".join(f"{i}-{j}" for i, j in alignment.links))
+                print(alignment.line())
     drawn = next((alignment for alignment in found if alignment.source_words and alignment.target_words), None)
     if options.plot and drawn:  # without words there is nothing to draw
         drawn.plot(options.plot, title=options.name)
