@@ -6,8 +6,9 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from matplotlib import pyplot
+from matplotlib._pylab_helpers import Gcf
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 import zoo
@@ -210,12 +211,18 @@ def test_several_results_make_one_linked_page(tmp_path):
 
 
 @each
-def test_a_figure_without_a_file(name, tmp_path):
+def test_a_figure_without_a_file(name):
+    figure = RESULTS[name].plot(title="model · $x$")
+    assert isinstance(figure, Figure) and Gcf.get_all_fig_managers() == [], "pyplot does not know it"
+    written = " ".join(text.get_text() for text in figure.findobj(Text))
+    assert "model · $x$" in written.replace(r"\$", "$").replace("model  ·", "model ·")
+
+
+@pytest.mark.parametrize("name", ["alignment", "reading"])
+def test_a_notebook_shows_what_a_file_would_have(name, tmp_path):
     result = RESULTS[name]
-    figure = result.plot(title="model · $x$")
-    content, size = figure._repr_png_()
-    assert isinstance(figure, Figure) and content.startswith(b"\x89PNG") and 100 < size["width"] < 1200
-    assert pyplot.get_fignums() == [], "pyplot does not know it"
+    content, size = result.plot(title="model · $x$")._repr_png_()
+    assert content.startswith(b"\x89PNG") and 100 < size["width"] < 1200
     assert result.plot(tmp_path / "a.png", title="model · $x$") == tmp_path / "a.png"
     assert (tmp_path / "a.png").read_bytes() == content
 

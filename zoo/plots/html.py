@@ -36,8 +36,8 @@ nav { margin-bottom: 2rem }
 nav p { overflow-wrap: anywhere; padding: .2rem 0; line-height: 1.5 }
 a { color: var(--link) }
 article { border-top: 1px solid var(--grid); padding: 2rem 0; scroll-margin-top: 1rem }
-table { border-collapse: collapse; margin: 1.75rem 0 0; width: min(100%%, 34rem); line-height: 1.5; font-size: inherit; table-layout: fixed }
-tr { background: none }
+table { border-collapse: collapse; margin: 1.75rem 0 0; width: min(100%%, 34rem); line-height: 1.5; font-size: inherit; color: inherit; table-layout: fixed }
+tr:nth-child(n) { background: none }
 :is(th, td) { border: 0; background: none; text-align: left; vertical-align: baseline; padding: .1rem 0 }
 th { font-weight: normal; padding-right: .8rem; width: 35%%; overflow-wrap: anywhere }
 td:last-child { text-align: right; padding-left: .8rem; width: 4rem }
