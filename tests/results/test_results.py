@@ -71,7 +71,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.tags, self.text, self.style, self.words = [], [], "", "", {}
+        self.open, self.tags, self.text, self.style, self.words = [], [], "", "", []
         self.feed(text)
         self.close()
         assert not self.open
@@ -80,8 +80,8 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attrs)))
         if tag not in ("meta", "img"):
             self.open.append((tag, dict(attrs)))
-        if self.line() is not None and tag == "span":
-            self.words.setdefault(self.line(), []).append(["", dict(attrs)])
+        if self.in_line() and tag == "span":
+            self.words.append(["", dict(attrs)])
 
     def handle_endtag(self, tag):
         assert self.open.pop()[0] == tag
@@ -91,23 +91,25 @@ class Page(HTMLParser):
             self.style += data
             return
         self.text += data
-        if self.line() is not None and self.open[-1][0] == "span":
-            self.words[self.line()][-1][0] += data
+        if self.in_line() and self.open[-1][0] == "span":
+            self.words[-1][0] += data
 
-    def line(self):
-        """The classes of the line of words that is open, or None; "a b" for instance, "" for a caption."""
-        classes = next((a["class"] for _, a in self.open if a.get("class", "").startswith("text ask")), None)
-        return classes and classes.removeprefix("text ask").strip()
+    def in_line(self):
+        return any(attributes.get("class") == "text ask" for _, attributes in self.open)
 
-    def levels(self, line):
-        """For each word of a line: the level of its shade, by the number of the word that is pointed at."""
-        pattern = r"--b(\d+):var\(--s(\d+)\);--c\1:var\(--t\2\)"
-        found = []
-        for _, attributes in self.words[line]:
-            style = attributes.get("style", "")
-            assert re.sub(pattern, "", style).strip(";") == ""
-            found.append({int(k): int(level) for k, level in re.findall(pattern, style)})
+    def shades(self):
+        """The levels of the shades: {(word, word that is pointed at): level}, words by the first of their classes."""
+        found = {}
+        for _, attributes in self.words:
+            word, *kinds = attributes["class"].split()
+            shades = re.findall(r"--(\w+):var\(--s(\d+)\);--on-\1:var\(--t\2\)", attributes.get("style", ""))
+            assert [kind for kind in kinds if kind != "own"] == [f"of-{place}" for place, _ in shades]
+            found |= {(word, place): int(level) for place, level in shades}
         return found
+
+    def tip(self, word):
+        (tip,) = (a["data-tip"] for _, a in self.words if a["class"].split()[0] == word)
+        return tip
 
     def ids(self):
         return [attributes["id"] for _, attributes in self.tags if "id" in attributes]
@@ -143,29 +145,33 @@ def test_a_notebook_may_show_it_twice(name):
 
 def test_pointing_at_a_word_of_a_translation_shades_by_its_weights():
     page = Page(RESULTS["translation"].to_html())
-    assert [word for word, _ in page.words["a"]] == SOURCE and [word for word, _ in page.words["b"]] == TARGET
-    for line, weights in (("a", WEIGHTS.T), ("b", WEIGHTS)):
-        levels = [{k: round(LEVELS * w) for k, w in enumerate(row) if round(LEVELS * w)} for row in weights.tolist()]
-        assert page.levels(line) == levels
-        for n, (_, attributes) in enumerate(page.words[line]):
-            assert attributes["class"] == f"w{n}" and attributes["tabindex"] == "0"
-    assert page.words["b"][1][1]["data-tip"] == f'x: {EVIL} 0.990 · "& 0.010 · the 0.000 · the 0.000'
-    for n in range(4):  # the place of a shade in a word is that of the word pointed at in the rule
-        (rule,) = re.findall(rf"^(.*\.w{n}:hover.*) {{ background: var\(--b{n}, transparent\);", page.style, re.M)
-        assert f".look:has(.a .w{n}:hover) .b span" in rule and f".look:has(.b .w{n}:hover) .a span" in rule
+    assert [word for word, _ in page.words] == SOURCE + TARGET
+    assert all(attributes["tabindex"] == "0" for _, attributes in page.words)
+    want = {}
+    for t, row in enumerate(WEIGHTS.tolist()):
+        for s, weight in enumerate(row):
+            if level := round(LEVELS * weight):
+                want |= {(f"s{s}", f"t{t}"): level, (f"t{t}", f"s{s}"): level}
+    assert page.shades() == want
+    assert page.tip("t1") == f'x: {EVIL} 0.990 · "& 0.010 · the 0.000 · the 0.000'
+    assert page.tip("s3") == '"&: </s> 0.300 · x 0.010 · der 0.000'
+    for word in ("s0", "s3", "t0", "t2"):
+        rule = f".look:has(.{word}:hover) .of-{word}, .look:not(:has(span:hover)):has(.{word}:focus) .of-{word}"
+        assert page.style.count(f"{rule} {{ background: var(--{word}); color: var(--on-{word}) }}\n") == 1
+    assert ".s4:hover" not in page.style and ".t3:hover" not in page.style
 
 
 def test_pointing_at_a_word_of_a_completion_shades_what_it_was_predicted_from():
     attention = torch.tensor([[0.0, 0.0], [0.8, 0.0], [0.3, 0.5], [0.2, 0.6]])
     page = Page(Completion("", "", 0.0, ["the", "cat", "sat", "down"], 2, attention, []).to_html())
-    assert [word for word, _ in page.words["a b"]] == ["</s>", "the", "cat", "sat", "down"]
+    assert [word for word, _ in page.words] == ["</s>", "the", "cat", "sat", "down"]
     # "cat" (2) was predicted from the output after </s> (0), "sat" (3) from 1 and 0, "down" (4) from 2 and 1
-    shaded = {(n, k): level for n, levels in enumerate(page.levels("a b")) for k, level in levels.items()}
-    weights = {(0, 2): 0.8, (1, 3): 0.3, (0, 3): 0.5, (2, 4): 0.2, (1, 4): 0.6}
-    assert shaded == {place: round(LEVELS * weight / 0.8) for place, weight in weights.items()}
-    assert [a["class"] for _, a in page.words["a b"]] == ["w0", "w1", "w2", "w3 own", "w4 own"]
-    assert page.words["a b"][4][1]["data-tip"] == "down: the 0.600 (−2) · cat 0.200 (−1); on average 1.8 steps back"
-    assert page.words["a b"][1][1]["data-tip"] == "the: looked at no earlier word"
+    weights = {("w0", "w2"): 0.8, ("w1", "w3"): 0.3, ("w0", "w3"): 0.5, ("w2", "w4"): 0.2, ("w1", "w4"): 0.6}
+    assert page.shades() == {place: round(LEVELS * weight / 0.8) for place, weight in weights.items()}
+    assert [word for word, a in page.words if "own" in a["class"].split()] == ["sat", "down"]
+    assert page.tip("w4") == "down: the 0.600 (−2) · cat 0.200 (−1); on average 1.8 steps back"
+    assert page.tip("w1") == "the: looked at no earlier word"
+    assert page.style.count(".look:has(.w4:hover) .of-w4") == 1
 
 
 def test_scales_say_their_maximum():
@@ -173,7 +179,7 @@ def test_scales_say_their_maximum():
         (scale,) = re.findall('<span class="ramp"></span>(.*?)</span>', RESULTS[name].to_html())
         assert scale == top
     tops = [f"{float(cells.max()):.3f}" for cells in RESULTS["caption"].attention[:2]]
-    assert [a["data-top"] for _, a in Page(RESULTS["caption"].to_html()).words[""]] == tops
+    assert [a["data-top"] for _, a in Page(RESULTS["caption"].to_html()).words] == tops
 
 
 @pytest.mark.parametrize(("predicted", "shown"), [(1, 5), (0, 5), (7, 7)])
@@ -203,7 +209,7 @@ def test_several_results_make_one_linked_page(tmp_path):
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
     assert links == [f"#{name}" for name in page.ids()] and len({*links}) == 2 * len(RESULTS)
     assert "All <of> it" in page.text and [tag for tag, _ in page.tags].count("h1") == 1
-    assert page.tags.count(("style", {})) == 1 and page.style.count(".look:has(.a .w0:hover)") == 1
+    assert page.tags.count(("style", {})) == 1 and page.style.count(".look:has(.s0:hover)") == 1
     one = RESULTS["reading"]
     assert zoo.page(one) == zoo.page([one]) == one.to_html() and "<nav>" not in zoo.page(one)
     with pytest.raises(ValueError, match="a page needs at least one result"):

@@ -65,19 +65,16 @@ def alignment_section(
     if not (source_tokens and target_tokens):
         raise ValueError("there are no tokens to plot")
     rows = tensor(attention, "attention")
-    lines = []
-    for name, words, weights, others in (
-        ("a", source_tokens, rows.T, target_tokens),
-        ("b", target_tokens, rows, source_tokens),
-    ):
-        seen = [{k: level_of(w, 1) for k, w in enumerate(row) if level_of(w, 1)} for row in weights.tolist()]
-        tips = [
-            f"{printable(word)}: {_heaviest(others, row)}" for word, row in zip(words, weights.tolist(), strict=True)
-        ]
-        lines += [f'<p class="n">{"source" if name == "a" else "target"}</p>', asking(name, words, seen, tips)]
+    source = _line("s", source_tokens, rows.T.tolist(), "t", target_tokens)
+    target = _line("t", target_tokens, rows.tolist(), "s", source_tokens)
     hint = "Point at a word, or tap it: the words of the other line are shaded by their weights."
-    body = [scale("weight", 1), '<div class="look">', *lines, f'<p class="n hint">{hint}</p></div>']
-    return Section(title, "\n".join(body), look_rules(max(len(source_tokens), len(target_tokens))))
+    body = [
+        scale("weight", 1),
+        f'<div class="look"><p class="n">source</p>{source}<p class="n">target</p>{target}',
+        f'<p class="n hint">{hint}</p></div>',
+    ]
+    rules = look_rules("s", len(source_tokens)) + look_rules("t", len(target_tokens))
+    return Section(title, "\n".join(body), rules)
 
 
 alignment_html = as_page(alignment_section)
@@ -152,6 +149,13 @@ def _check_shape(source_tokens: Sequence[str], target_tokens: Sequence[str], att
             f"attention must have a row for each of the {t} target tokens and a column for each of the {s} source "
             f"tokens; got shape {tuple(attention.shape)}"
         )
+
+
+def _line(name: str, words: Sequence[str], weights: list[list[float]], other: str, others: Sequence[str]) -> str:
+    """The words of one side, each with its weights for the words of the other side."""
+    seen = [{k: level for k, w in enumerate(row) if (level := level_of(w, 1))} for row in weights]
+    tips = [f"{printable(word)}: {_heaviest(others, row)}" for word, row in zip(words, weights, strict=True)]
+    return asking(name, words, {other: seen}, tips)
 
 
 def _heaviest(words: Sequence[str], weights: Sequence[float]) -> str:

@@ -257,41 +257,40 @@ document_html, hops_html = as_page(document_section), as_page(hops_section)
 
 
 def asking(
-    name: str,
+    line: str,
     words: Sequence[str],
-    seen: Sequence[Mapping[int, int]],
+    seen: Mapping[str, Sequence[Mapping[int, int]]],
     tips: Sequence[str],
     own: Collection[int] = (),
 ) -> str:
-    """A line of words that can be pointed at, and that are shaded when certain words of `look_rules` are pointed at.
+    """A line of words that can be pointed at, and that are shaded while certain words are pointed at.
 
     Args:
-        name: "a" and "b" for two lines that look at each other, "a b" for one that looks at itself.
+        line: One letter, the name of the line in `look_rules`.
         words: The words.
-        seen: For each word its level from 1 to LEVELS, by the number of the word that is pointed at.
+        seen: By the name of the line that is pointed at: for each word its level from 1 to LEVELS, by the place of the
+            word that is pointed at.
         tips: What is shown below the lines while the word is pointed at.
-        own: Numbers of words in bold letters.
+        own: Places of words in bold letters.
     """
     spans = []
-    for n, (word, levels, tip) in enumerate(zip(words, seen, tips, strict=True)):
-        shades = ";".join(f"--b{k}:var(--s{level});--c{k}:var(--t{level})" for k, level in levels.items())
+    for n, (word, tip) in enumerate(zip(words, tips, strict=True)):
+        levels = {f"{name}{k}": level for name, rows in seen.items() for k, level in rows[n].items()}
+        kinds = " ".join([f"{line}{n}", *(f"of-{place}" for place in levels), *(["own"] if n in own else [])])
+        shades = ";".join(f"--{place}:var(--s{level});--on-{place}:var(--t{level})" for place, level in levels.items())
         style = f' style="{shades}"' if shades else ""
-        kind = f"w{n} own" if n in own else f"w{n}"
-        spans.append(f'<span class="{kind}" tabindex="0" data-tip="{escaped(tip)}"{style}>{escaped(word)}</span>')
-    return f'<p class="text ask {name}" lang="" dir="auto">{" ".join(spans)}</p>'
+        spans.append(f'<span class="{kinds}" tabindex="0" data-tip="{escaped(tip)}"{style}>{escaped(word)}</span>')
+    return f'<p class="text ask" lang="" dir="auto">{" ".join(spans)}</p>'
 
 
-def look_rules(count: int) -> tuple[str, ...]:
-    """For each of `count` words: while it is pointed at, or else has the focus, the words it is about are shaded."""
+def look_rules(line: str, count: int) -> tuple[str, ...]:
+    """For each of `count` words of a line: while it is pointed at, or else has the focus, what it sees is shaded."""
 
-    def rule(n: int) -> str:
-        places = []
-        for here, there in ("ab", "ba"):
-            places.append(f".look:has(.{here} .w{n}:hover) .{there} span")
-            places.append(f".look:not(:has(span:hover)):has(.{here} .w{n}:focus) .{there} span")
-        return f"{', '.join(places)} {{ background: var(--b{n}, transparent); color: var(--c{n}, inherit) }}"
+    def rule(word: str) -> str:
+        places = f".look:has(.{word}:hover) .of-{word}, .look:not(:has(span:hover)):has(.{word}:focus) .of-{word}"
+        return f"{places} {{ background: var(--{word}); color: var(--on-{word}) }}"
 
-    return tuple(rule(n) for n in range(count))
+    return tuple(rule(f"{line}{n}") for n in range(count))
 
 
 def level_of(weight: float, top: float) -> int:

@@ -119,10 +119,10 @@ def look_back_section(tokens: Sequence[str], attention: Tensor, given: int, titl
     body = [
         scale("weight", top),
         '<div class="look">',
-        asking("a b", words, seen, tips, range(given + 1, len(words))),
+        asking("w", words, {"w": seen}, tips, range(given + 1, len(words))),
         f'<p class="n hint">{hint} Bold words were chosen by the model.</p></div>',
     ]
-    return Section(title, "\n".join(body), look_rules(len(words)))
+    return Section(title, "\n".join(body), look_rules("w", len(words)))
 
 
 look_back_html = as_page(look_back_section)
