@@ -103,6 +103,7 @@ class Page(HTMLParser):
         for _, attributes in self.words:
             word, *kinds = attributes["class"].split()
             shades = re.findall(r"--(\w+):var\(--s(\d+)\);--on-\1:var\(--t\2\)", attributes.get("style", ""))
+            assert not re.search(rf"^\.{word}\b", self.style, re.M), "no other rule acts on the word"
             assert [kind for kind in kinds if kind != "own"] == [f"of-{place}" for place, _ in shades]
             found |= {(word, place): int(level) for place, level in shades}
         return found
@@ -151,14 +152,14 @@ def test_pointing_at_a_word_of_a_translation_shades_by_its_weights():
     for t, row in enumerate(WEIGHTS.tolist()):
         for s, weight in enumerate(row):
             if level := round(LEVELS * weight):
-                want |= {(f"s{s}", f"t{t}"): level, (f"t{t}", f"s{s}"): level}
+                want |= {(f"a{s}", f"b{t}"): level, (f"b{t}", f"a{s}"): level}
     assert page.shades() == want
-    assert page.tip("t1") == f'x: {EVIL} 0.990 · "& 0.010 · the 0.000 · the 0.000'
-    assert page.tip("s3") == '"&: </s> 0.300 · x 0.010 · der 0.000'
-    for word in ("s0", "s3", "t0", "t2"):
+    assert page.tip("b1") == f'x: {EVIL} 0.990 · "& 0.010 · the 0.000 · the 0.000'
+    assert page.tip("a3") == '"&: </s> 0.300 · x 0.010 · der 0.000'
+    for word in ("a0", "a3", "b0", "b2"):
         rule = f".look:has(.{word}:hover) .of-{word}, .look:not(:has(span:hover)):has(.{word}:focus) .of-{word}"
         assert page.style.count(f"{rule} {{ background: var(--{word}); color: var(--on-{word}) }}\n") == 1
-    assert ".s4:hover" not in page.style and ".t3:hover" not in page.style
+    assert ".a4:hover" not in page.style and ".b3:hover" not in page.style
 
 
 def test_pointing_at_a_word_of_a_completion_shades_what_it_was_predicted_from():
@@ -209,7 +210,7 @@ def test_several_results_make_one_linked_page(tmp_path):
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
     assert links == [f"#{name}" for name in page.ids()] and len({*links}) == 2 * len(RESULTS)
     assert "All <of> it" in page.text and [tag for tag, _ in page.tags].count("h1") == 1
-    assert page.tags.count(("style", {})) == 1 and page.style.count(".look:has(.s0:hover)") == 1
+    assert page.tags.count(("style", {})) == 1 and page.style.count(".look:has(.a0:hover)") == 1
     one = RESULTS["reading"]
     assert zoo.page(one) == zoo.page([one]) == one.to_html() and "<nav>" not in zoo.page(one)
     with pytest.raises(ValueError, match="a page needs at least one result"):

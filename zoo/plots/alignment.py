@@ -65,15 +65,15 @@ def alignment_section(
     if not (source_tokens and target_tokens):
         raise ValueError("there are no tokens to plot")
     rows = tensor(attention, "attention")
-    source = _line("s", source_tokens, rows.T.tolist(), "t", target_tokens)
-    target = _line("t", target_tokens, rows.tolist(), "s", source_tokens)
+    source = _line("a", source_tokens, rows.T.tolist(), "b", target_tokens)
+    target = _line("b", target_tokens, rows.tolist(), "a", source_tokens)
     hint = "Point at a word, or tap it: the words of the other line are shaded by their weights."
     body = [
         scale("weight", 1),
         f'<div class="look"><p class="n">source</p>{source}<p class="n">target</p>{target}',
         f'<p class="n hint">{hint}</p></div>',
     ]
-    rules = look_rules("s", len(source_tokens)) + look_rules("t", len(target_tokens))
+    rules = look_rules("a", len(source_tokens)) + look_rules("b", len(target_tokens))
     return Section(title, "\n".join(body), rules)
 
 
