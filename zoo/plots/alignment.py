@@ -8,7 +8,19 @@ from typing import Any
 from torch import Tensor
 
 from zoo.plots.html import Section, as_page, asking, level_of, look_rules, scale
-from zoo.plots.style import COLOURS, DPI, GRID, INK, MAX_PIXELS, MUTED, Drawn, new_figure, printable, rounded, save
+from zoo.plots.style import (
+    COLOURS,
+    DPI,
+    GRID,
+    INK,
+    MAX_PIXELS,
+    MUTED,
+    Drawn,
+    new_figure,
+    printable,
+    rounded,
+    save_or_show,
+)
 from zoo.plots.weights import tensor
 from zoo.utils.extras import require
 
@@ -139,7 +151,7 @@ def heads_heatmap(
             scale.ax.tick_params(length=0, pad=4, labelsize=8, labelcolor=INK)
             scale.ax.set_title("weight", fontsize=8, color=MUTED, loc="left", pad=6)
             scale.outline.set(edgecolor=GRID, linewidth=0.6)
-    return save(figure, path, bbox_inches="tight", pad_inches=0.2)
+    return save_or_show(figure, path, bbox_inches="tight", pad_inches=0.2)
 
 
 def _check_shape(source_tokens: Sequence[str], target_tokens: Sequence[str], attention: Tensor) -> None:

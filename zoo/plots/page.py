@@ -155,7 +155,7 @@ class Page:
         self.axes.set(xlim=(0, self.width), ylim=(height, 0))
         inches = self.width / 72, height / 72
         self.figure.set_size_inches(*inches)
-        return style.save(self.figure, path, dpi=min(style.DPI, style.MAX_PIXELS / max(inches)))
+        return style.save_or_show(self.figure, path, dpi=min(style.DPI, style.MAX_PIXELS / max(inches)))
 
 
 def most_lines() -> int:

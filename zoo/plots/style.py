@@ -54,12 +54,17 @@ def new_figure(**options: Any) -> "Figure":
     return figure
 
 
-def save(figure: "Figure", path: str | PathLike | None, **options: Any) -> Drawn:
-    """Writes a figure atomically, with the format of its suffix, and returns the path; without one, the figure."""
-    if path is None:
-        # A notebook shows a figure by itself only where pyplot was imported.
-        figure._repr_png_ = _Shown(figure, options)  # pyright: ignore[reportAttributeAccessIssue]
-        return figure
+def save_or_show(figure: "Figure", path: str | PathLike | None, **options: Any) -> Drawn:
+    """Like `save`; without a path it returns the figure, which a notebook shows."""
+    if path is not None:
+        return save(figure, path, **options)
+    # A notebook shows a figure by itself only where pyplot was imported.
+    figure._repr_png_ = _Shown(figure, options)  # pyright: ignore[reportAttributeAccessIssue]
+    return figure
+
+
+def save(figure: "Figure", path: str | PathLike, **options: Any) -> Path:
+    """Writes a figure atomically, with the format of its suffix, and returns the path."""
     path, content = Path(path), io.BytesIO()
     figure.savefig(content, format=path.suffix.lower().lstrip("."), **options)
     with new_file(path) as file:
