@@ -215,7 +215,9 @@ class User:
         }
         if "--model.backbone" in args:
             options["--model.image_size"] = "64"
-        if {"recipes/luong_dot.dates.yaml", "luong_dot.dates"} & {*args}:  # its data are made, as many as it asks for; it is small
+        if {"recipes/luong_dot.dates.yaml", "luong_dot.dates"} & {
+            *args
+        }:  # its data are made, as many as it asks for; it is small
             options |= {"--data.train_size": "64", "--data.val_size": "9", "--data.test_size": "9"}
         elif "fit" in args and "mean.yaml" not in args:
             options |= narrow(Path(args[args.index("--config") + 1]))

@@ -239,6 +239,8 @@ assert main(["list"]) == main(["info", "han.imdb"]) == 0
 assert main(["predict", "structured_self_attention.trec6", "Who wrote Faust ?", "--json", "--html", "hops.html"]) == 0
 caption_html(Image.new("RGB", (8, 8)), ["a"], torch.ones(1, 2, 2), "a")
 reading_html(["a", "b"], [0.5, 0.5], ["c"], None, {"a": 1.0}, "a")
+result = zoo.load("luong_dot.dates").translate("tuesday july 8 2008")
+assert "<html" in result.to_html() and "<html" not in result._repr_html_() and "<article" in zoo.page([result] * 2)
 score = CaptionScores()
 score.update(["a dog runs here"], [["a dog runs here"]])
 assert score.compute()["bleu_4"] > 99.9

@@ -33,6 +33,7 @@ def test_public_names():
         "__version__",
         "list_models",
         "load",
+        "page",
         "register",
         "register_attention",
         "register_normalization",

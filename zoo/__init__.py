@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zoo.bundles.files import BundleError, DamagedError, FetchError, MisfitError
     from zoo.extensions import register_attention, register_normalization, register_score
     from zoo.registry import list_models, load, register
+    from zoo.results.several import page
 
 __all__ = [
     "BundleError",
@@ -25,6 +26,7 @@ __all__ = [
     "__version__",
     "list_models",
     "load",
+    "page",
     "register",
     "register_attention",
     "register_normalization",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _HOME = dict.fromkeys(["list_models", "load", "register"], "zoo.registry")
+_HOME["page"] = "zoo.results.several"
 _HOME |= dict.fromkeys(["register_attention", "register_normalization", "register_score"], "zoo.extensions")
 _HOME |= dict.fromkeys(["BundleError", "DamagedError", "FetchError", "MisfitError"], "zoo.bundles.files")
 

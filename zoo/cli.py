@@ -217,7 +217,7 @@ def _parser() -> argparse.ArgumentParser:
         "--plot", metavar="FILE", help="plot the attention (FILE-2 and so on for further texts or images)"
     )
     command.add_argument(
-        "--html", metavar="FILE", help="classifiers, captioners and readers: write the attention as a web page"
+        "--html", metavar="FILE", help="write the answers and their attention as one web page, at the end"
     )
     command.add_argument(
         "--document",
@@ -340,6 +340,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--json", action="store_true", help="one JSON object per line, with the attention")
     command.add_argument("--plot", metavar="FILE", help="plot the attention of the first pair that is not empty")
+    command.add_argument("--html", metavar="FILE", help="write the attention of all pairs as one web page")
 
     command = add(
         "recipes",

@@ -59,6 +59,12 @@ def test_json_and_picture(files, capsys):
     assert (files / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_page_of_all_pairs(files):
+    assert main(["align", NAME, str(files / "both"), "--html", str(files / "pairs.html")]) == 0
+    page = (files / "pairs.html").read_text(encoding="utf-8")
+    assert page.count("<article ") == len(PAIRS) and ">schwarzer</span>" in page and NAME in page
+
+
 def test_picture_of_the_first_pair_that_has_words(files, capsys):
     (files / "both").write_text("\tnothing\n" + "".join(f"{s}\t{t}\n" for s, t in PAIRS[:2]), encoding="utf-8")
     assert main(["align", NAME, str(files / "both"), "--plot", str(files / "picture.svg")]) == 0

@@ -5,6 +5,7 @@ refuses.
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -139,12 +140,17 @@ def test_on_a_gpu(han, capsys):
 def test_pictures_and_pages(han, tmp_path, capsys):
     args = ["--plot", str(tmp_path / "x.png"), "--html", str(tmp_path / "x.html")]
     assert main(["predict", "han", "good film.", "", "bad", *args]) == 0
-    assert sorted(f.name for f in tmp_path.iterdir()) == [
-        "x-3.html",
-        "x-3.png",
-        "x.html",
-        "x.png",
-    ]  # an empty text has none
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["x-3.png", "x.html", "x.png"]  # an empty text has no picture
+    page = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert re.findall('<article id="(.*?)">', page) == re.findall('<a href="#(.*?)">', page)
+    assert re.findall('<p class="above n">(.*?)</p>', page) == ["han · good film.", "han", "han · bad"]
+
+
+def test_a_picture_names_model_and_input(han, tmp_path, capsys):
+    text = "good  film " * 20 + "$x$"
+    assert main(["predict", "han", text, "--plot", str(tmp_path / "x.svg")]) == 0
+    drawn = re.sub(r"\s+", " ", " ".join(re.findall("<!-- (.*?) -->", (tmp_path / "x.svg").read_text())))
+    assert drawn.startswith("han · good film good film") and "…" in drawn and "→" in drawn
 
 
 def test_several_labels(zoo_of, capsys):
@@ -257,10 +263,13 @@ def test_a_text_longer_than_any_file_name(han, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_translators_write_no_page(toy_registry, capsys):
-    assert "toy.v2 is for translation, which has no HTML page; use --plot" in fails(
-        capsys, "predict", "toy.v2", "a", "--html", "x.html"
-    )
+def test_a_page_of_translations(toy_registry, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a<b\n\nc\n"))
+    assert main(["predict", "toy.v2", "--html", str(tmp_path / "x.html")]) == 0
+    assert capsys.readouterr().out == "A<B\n\nC\n"
+    page = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert page.count("<article ") == 3 and "1. A&lt;B</a>" in page and "toy.v2 · a&lt;b</p>" in page
+    assert "2. (empty)</a>" in page
 
 
 # ---- images ----
@@ -378,7 +387,7 @@ def test_queries_about_a_document(reader, capsys, tmp_path):
     assert main(args) == 0
     want = reader.answer(STORY, ["XXXXX is good", "a XXXXX"])
     assert capsys.readouterr().out.splitlines() == [f"{r.answer} {r.probabilities[r.answer]:.4f}" for r in want]
-    assert {path.name for path in tmp_path.iterdir()} == {"story.txt", "x.png", "x-2.png", "x.html", "x-2.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"story.txt", "x.png", "x-2.png", "x.html"}
     assert main(["predict", "reader", "XXXXX", "--document", STORY, "--candidates", "film|bad", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert list(found["probabilities"]) == ["film", "bad"] and found["document"] == STORY.split()

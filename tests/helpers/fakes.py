@@ -52,10 +52,10 @@ class Upper:
         self.attention = torch.eye(len(text))
         self.n_best = [(self.text + "!" * i, -0.5 - i) for i in range(n_best)]
 
-    def plot(self, path) -> None:
-        path.write_text(self.text)
+    def plot(self, path, title) -> None:
+        path.write_text(f"{title}: {self.text}")
 
-    line, to_dict = Translation.line, Translation.to_dict
+    line, to_dict, section = Translation.line, Translation.to_dict, Translation.section
 
 
 class Toy(ZooModule):

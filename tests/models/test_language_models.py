@@ -583,8 +583,8 @@ def test_the_command_line(monkeypatch, capsys, tmp_path):
     assert main(["predict", "lm", "--json", "--n-best", "2", "--beam-size", "3"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [f["source"] for f in found] == ["the cat", "a"] and all(len(f["n_best"]) == 2 for f in found)
-    assert main(["predict", "lm", "a", "--html", "a.html"]) == 2
-    assert "lm is for language modelling, which has no HTML page; use --plot" in capsys.readouterr().err
+    assert main(["predict", "lm", "a", "--html", str(tmp_path / "a.html")]) == 0
+    assert "lm · a</p>" in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
 def test_a_model_that_has_diverged_has_infinite_perplexity():

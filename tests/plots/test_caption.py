@@ -108,7 +108,7 @@ def test_everything_is_on_the_page(tmp_path, drawn, size, count):
 def test_page_shows_each_word_and_its_light():
     words, places = ["a", "<b>bold</b>", "&", '"x"'], [(0, 6), (3, 3), (6, 0), (2, 5)]
     page = caption_html(GREY, [*words, "</s>"], spots(*places, (1, 1)), "A <i> & more")
-    assert re.findall(r'<span class="t(\d)" tabindex="0">(.*?)</span>', page) == [
+    assert re.findall(r'<span class="t(\d)" tabindex="0" data-top="1.000">(.*?)</span>', page) == [
         ("0", "a"), ("1", "&lt;b&gt;bold&lt;/b&gt;"), ("2", "&amp;"), ("3", "&quot;x&quot;"),
     ]  # fmt: skip
     assert page.count("A &lt;i&gt; &amp; more") == 2  # title and heading
@@ -132,7 +132,7 @@ def test_page_stands_alone():
         assert outside not in rest
     assert rest.count("src=") == rest.count('src=""') == 4 and rest.count("</style>") == 1
     assert page.startswith("<!DOCTYPE html>") and '<meta charset="utf-8">' in page and len(page) < 50_000
-    assert "@media (prefers-color-scheme: dark)" in page
+    assert "color-scheme: light dark" in page
     assert veils_of(page)[0].size == (960, 2)
 
 

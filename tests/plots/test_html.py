@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from zoo.plots import document_html, hops_html
-from zoo.plots.html import LEVELS
+from zoo.plots.html import LEVELS, NIGHT
+from zoo.plots.style import shade
 
 VOID = {"meta", "br", "hr"}
 SENTENCES = [["Warm", "soup", "&amp;", "<script>alert(1)</script>", "'\"", "$5"], ["жизнь", "日本", "", "x\x00y"]]
@@ -90,11 +91,12 @@ def test_pages_stand_alone(name):
     ):
         assert outside not in text.lower()
     assert ("meta", {"charset": "utf-8"}) in page.attributes
-    assert "@media (prefers-color-scheme: dark)" in text and "%(" not in text
+    assert "color-scheme: light dark" in text and "%(" not in text
     for level in range(1, LEVELS + 1):
-        assert (
-            len(re.findall(rf"^\.s{level} {{ background: #\w{{6}}; color: #\w{{6}} }}$", text, re.M)) == 2
-        )  # light, dark
+        for name in (f"s{level}", f"t{level}"):  # background and text, each for light and dark
+            (pair,) = re.findall(rf"^--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\);$", text, re.M)
+            assert name[0] == "t" or pair == (shade(level / LEVELS), shade(level / LEVELS, NIGHT))
+        assert text.count(f"\n.s{level} {{ background: var(--s{level}); color: var(--t{level}) }}\n") == 1
 
 
 def test_each_word_once_in_order_with_its_weight():
@@ -112,10 +114,10 @@ def test_levels_are_weight_times_root_of_sentence_weight():
 
 def test_bars_and_headings():
     page = Page(documents())
-    assert page.bars() == pytest.approx([25, 75, 100, 100 / 3], rel=1e-3)  # probabilities, then sentences
+    assert page.bars() == pytest.approx([100, 100 / 3, 25, 75], rel=1e-3)  # sentences, then probabilities
     assert {"Soup <b> & more", "bad", "25.0%", "good & cheap", "75.0%", "0.750", "0.250"} <= set(page.texts)
     best = [attrs for tag, attrs in page.attributes if tag == "tr"]
-    assert best == [{}, {"class": "first"}]
+    assert best == [{}, {"class": "chosen"}]
     assert "table" not in Page(document_html([["a"]], [1.0], [[1.0]], "", {})).tags
 
 

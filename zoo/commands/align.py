@@ -9,10 +9,12 @@ from zoo import registry
 from zoo.commands.predict import Faults
 from zoo.data.common.files import read_pairs
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
+from zoo.plots.html import page
 from zoo.plots.style import check_file
 from zoo.results.alignment import Alignment
 from zoo.tasks.translation import TranslationModule
 from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.atomic import write_text
 from zoo.utils.extras import require
 
 
@@ -23,7 +25,7 @@ def run(options: argparse.Namespace) -> None:
     There is no error rate then.
 
     Args:
-        options: name, source, target, gold, json, plot.
+        options: name, source, target, gold, json, plot, html.
 
     Raises:
         ValueError: the model cannot align, the files do not match, or --plot has an unknown format or needs an
@@ -32,6 +34,8 @@ def run(options: argparse.Namespace) -> None:
     if options.plot:
         require("plots", "--plot")
         check_file(options.plot)
+    if options.html:
+        check_file(options.html, picture=False)
     if options.gold and options.json:
         raise ValueError("--gold prints the error rate and --json the links: give only one of them")
     keep_freed_memory()
@@ -59,10 +63,12 @@ def run(options: argparse.Namespace) -> None:
             elif options.json:
                 print(json.dumps({"source": source, "target": target, **alignment.to_dict()}, ensure_ascii=False))
             else:
-                print(" ".join(f"{i}-{j}" for i, j in alignment.links))
+                print(alignment.line())
     drawn = next((alignment for alignment in found if alignment.source_words and alignment.target_words), None)
     if options.plot and drawn:  # without words there is nothing to draw
-        drawn.plot(options.plot)
+        drawn.plot(options.plot, title=options.name)
+    if options.html and found:
+        write_text(options.html, page([alignment.section(options.name) for alignment in found]))
     faults.raise_any(len(pairs))
 
 

@@ -14,13 +14,16 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 from zoo import registry
+from zoo.plots.html import Section, page
 from zoo.plots.style import check_file
 from zoo.tasks.task import Task
 from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.atomic import write_text
 from zoo.utils.extras import require
 
 LINES_AT_ONCE = 64  # lines of standard input per call
 IMAGES_AT_ONCE = 16
+TITLE = 60  # letters of an input in a title
 IMAGE_FILES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"}  # of a folder, upper or lower case
 OF_SEARCH = ("beam_size", "n_best")  # options that classifiers do not have
 OF_READERS = ("document", "candidates")  # options that only readers have
@@ -62,6 +65,7 @@ def run(options: argparse.Namespace) -> None:
     _check_options(task, model.config.get("beam_size", 5), options)
     named = task.input == "image" and _are_many(options)  # else it would be unclear which line belongs to which file
     number = unread = 0
+    sections: list[Section] = []
     faults = Faults("text" if options.text else "line")
     answer = partial(ANSWERS.get(task.input, _of_texts), _verb(model, options), _of_search(task, options))
     if task.input == "image" and not named:
@@ -82,11 +86,15 @@ def run(options: argparse.Namespace) -> None:
             else:
                 line = _best(result) if task.searches and _n_best(options) > 1 else result.line()
                 print(f"{source}\t{line}" if named else line)
-            for file, write in ((options.plot, "plot"), (options.html, "to_html")):
-                # without words there is nothing to draw
-                if file and any(result.tokens) and getattr(result, "text", True):
-                    getattr(result, write)(_numbered(file, number))
+            title = _title(options.name, task, source)
+            # without words there is nothing to draw
+            if options.plot and any(result.tokens) and getattr(result, "text", True):
+                result.plot(_numbered(options.plot, number), title=title)
+            if options.html:
+                sections.append(result.section(title))
         sys.stdout.flush()
+    if sections:
+        write_text(options.html, page(sections))
     faults.raise_any(number)
     if unread:
         raise ValueError(f"{unread:,} of {number:,} images could not be read; see above")
@@ -110,8 +118,19 @@ def _verb(model: Any, options: argparse.Namespace) -> Callable[..., Any]:
     return torch.autocast(options.device, torch.bfloat16)(verb) if options.precision == "bf16" else verb
 
 
+def _title(name: str, task: Task, source: Any) -> str:
+    """The name of the model, and the input: the beginning of a text, a pair or a query, or the name of an image."""
+    if task.input == "image":
+        text = Path(source).name
+    elif task.input == "question":
+        text = source["query"]
+    else:
+        text = " ".join(" | ".join(source).split() if task.input == "pair" else source.split())
+    return " · ".join(filter(None, (name, text if len(text) <= TITLE else text[: TITLE - 1] + "…")))
+
+
 def _numbered(file: str, number: int) -> Path:
-    """Path of the picture or page of a result."""
+    """Path of the picture of a result."""
     path = Path(file)
     return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
 
@@ -122,7 +141,8 @@ def _check_not_read(options: argparse.Namespace) -> None:
     names = [name for name in [*options.text, options.document] if targets and name and "\0" not in name]
     read = {os.path.realpath(file) for name in names for file in (Path(name).iterdir() if _is_folder(name) else [name])}
     for option, file in targets.items():
-        for path in (_numbered(file, number) for number in range(1, len(read) + 1)):
+        numbers = range(1, len(read) + 1) if option == "plot" else [1]  # all results are in one page
+        for path in (_numbered(file, number) for number in numbers):
             if os.path.realpath(path) in read:
                 raise ValueError(f"--{option} would overwrite the input {path}; give another name")
 
@@ -189,8 +209,6 @@ def _check_options(task: Task, beam_size: int, options: argparse.Namespace) -> N
             raise ValueError(f"beam_size must be at least 1; got {beam_size}")
         if not 1 <= _n_best(options) <= beam_size:
             raise ValueError(f"n_best must be between 1 and beam_size = {beam_size}; got {options.n_best}")
-    if options.html and not task.has_pages:
-        raise ValueError(f"{options.name} is for {task.name}, which has no HTML page; use --plot")
 
 
 # ---- inputs ----

@@ -4,16 +4,17 @@ All texts use one style: white is no attention, darker blue is more, and a scale
 where the attention is.
 """
 
-from zoo.plots.alignment import alignment_heatmap, heads_heatmap
+from zoo.plots.alignment import alignment_heatmap, alignment_html, heads_heatmap
 from zoo.plots.caption import caption_html, caption_picture
 from zoo.plots.document import document_picture
 from zoo.plots.hops import hops_picture
 from zoo.plots.html import document_html, hops_html
-from zoo.plots.look_back import look_back_picture
+from zoo.plots.look_back import look_back_html, look_back_picture
 from zoo.plots.reading import reading_html, reading_picture
 
 __all__ = [
     "alignment_heatmap",
+    "alignment_html",
     "caption_html",
     "caption_picture",
     "document_html",
@@ -21,6 +22,7 @@ __all__ = [
     "heads_heatmap",
     "hops_html",
     "hops_picture",
+    "look_back_html",
     "look_back_picture",
     "reading_html",
     "reading_picture",

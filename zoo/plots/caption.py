@@ -4,17 +4,15 @@ import base64
 import io
 import math
 from collections.abc import Sequence
-from html import escape
 from os import PathLike
-from pathlib import Path
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from zoo.plots.html import NIGHT, NIGHT_GRID, NIGHT_INK, NIGHT_MUTED
-from zoo.plots.page import HEADING, MARGIN, Page, clean, measure, shorten
-from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, printable
+from zoo.plots.html import Section, as_page, escaped
+from zoo.plots.page import HEADING, MARGIN, SMALL, Page, clean, measure, shorten, wrap
+from zoo.plots.style import DPI, GRID, MUTED, Drawn, rounded
 from zoo.utils.extras import require
 
 END = "</s>"  # the end of a caption is no word
@@ -26,49 +24,30 @@ DIM, GLOW = (
     0.24,
     0.25,
 )  # brightness without attention; share of the way to white that full attention adds
+OWN_SCALE = "Each word has its own scale; its number is the weight of its brightest place."
 CONTRAST = 0.5  # minimum span of a brightness scale relative to its top: nearly uniform weights look nearly uniform
 PHOTO, VEIL = 960, 64  # pixels of the longer side in a page: of the photo, and of the dark overlay
 
-STYLE = """
-:root { color-scheme: light dark; --ink: %(ink)s; --muted: %(muted)s; --grid: %(grid)s; --paper: %(paper)s; --mark: %(mark)s }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.6 system-ui, sans-serif }
-main { max-width: 48rem; margin: auto; padding: 1.5rem clamp(1rem, 4vw, 3rem) 3rem }
-h1 { font-size: 1.4rem; line-height: 1.3; margin: 0 0 1rem; overflow-wrap: anywhere }
-.photo { position: relative; overflow: hidden; border-radius: 6px; border: 1px solid var(--grid); margin: 0 auto;
-  aspect-ratio: %(ratio)s; max-width: min(100%%, calc(70vh * %(ratio)s)) }
-.photo img { position: absolute; inset: 0; width: 100%%; height: 100%% }
-.photo img + img { opacity: 0; transition: opacity .2s }
-.text { margin: 1rem 0 .25rem; font-size: 1.25rem; overflow-wrap: anywhere }
-.text span { display: inline-block; padding: .1em .3em; border-radius: 4px; cursor: pointer; outline: none; max-width: 100%%;
-  border-bottom: 2px solid var(--grid) }
-.text span:is(:hover, :focus) { background: var(--mark) }
-.n { margin: 0; font-size: .8rem; color: var(--muted) }
-%(rules)s
-@media (prefers-color-scheme: dark) {
-:root { --ink: %(night_ink)s; --muted: %(night_muted)s; --grid: %(night_grid)s; --paper: %(night_paper)s; --mark: %(night_mark)s }
-}
-@media (prefers-reduced-motion: reduce) { .photo img + img { transition: none } }
-"""
-
 
 def caption_picture(
-    path: str | PathLike, image: Image.Image, tokens: Sequence[str], attention: Tensor, title: str | None = None
-) -> Path:
+    path: str | PathLike | None, image: Image.Image, tokens: Sequence[str], attention: Tensor, title: str | None = None
+) -> Drawn:
     """Plots the photo, then once per word the photo lit where the word's attention is (Xu et al. 2015, Fig. 2).
 
     Attention is smoothed, and each word has its own scale: full brightness for its largest weight, darkness for its
-    smallest (unless they hardly differ: uniform attention lights the whole photo). A row has at most six tiles. The suffix
+    smallest (unless they hardly differ: uniform attention lights the whole photo). The largest weight stands next to
+    the word. A row has at most six tiles. The suffix
     of `path` gives the format (png, pdf, svg, ...). A photo more than 18 times as long as wide is drawn wider.
 
     Args:
-        path: The file to write.
+        path: The file to write; None for none.
         image: The photo, of any size and mode; the grid of attention covers all of it.
         tokens: T words; an end-of-sentence token at the end is left out.
         attention: (T, rows, columns) weights, not negative.
         title: Optional heading.
 
     Returns:
-        `path`.
+        `path`, or the figure if there is none.
 
     Raises:
         ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing
@@ -86,7 +65,10 @@ def caption_picture(
         page.heading(title)
     pixels = [max(round(side / 72 * DPI), 1) for side in (width, height)]
     photo = _pixels(image, pixels[0], pixels[1])
-    labels = ["", *clean([words])[0]]
+    for line in wrap(OWN_SCALE.split(), page.width - 2 * MARGIN, SMALL):
+        page.note(MARGIN, " ".join(word.text for word in line))
+    page.y += BETWEEN
+    labels, tops = ["", *clean([words])[0]], ["", *(rounded(float(cells.max())) for cells in weights)]
     top = page.y
     for n, label in enumerate(labels):
         row, column = divmod(n, columns)
@@ -95,23 +77,23 @@ def caption_picture(
         x += (cell - width) / 2
         page.axes.imshow(shown.byte().numpy(), extent=(x, x + width, y + ABOVE + height, y + ABOVE), aspect="auto")
         page.box(x, y + ABOVE, width, height, "none", edgecolor=GRID, linewidth=0.6)
-        text = shorten(label, cell, HEADING)
-        page.text(x + width / 2 - measure(text, HEADING) / 2, y + ABOVE - 6, text, HEADING)
+        number = measure(tops[n], SMALL) + 5
+        text = shorten(label, cell - number, HEADING)
+        left = x + (width - measure(text, HEADING) - number) / 2
+        page.text(left, y + ABOVE - 6, text, HEADING)
+        page.text(left + measure(text, HEADING) + 5, y + ABOVE - 6, tops[n], SMALL, MUTED)
         page.y = y + ABOVE + height
     return page.save(path)
 
 
-def caption_html(image: Image.Image, tokens: Sequence[str], attention: Tensor, caption: str) -> str:
-    """A web page with the photo and its caption: pointing at, tapping or tabbing to a word shows its attention.
+def caption_section(image: Image.Image, tokens: Sequence[str], attention: Tensor, caption: str) -> Section:
+    """The photo and its caption: pointing at, tapping or tabbing to a word shows its attention.
 
     Args:
         image: The photo, of any size and mode; the grid of attention covers all of it.
         tokens: T words; an end-of-sentence token at the end is left out.
         attention: (T, rows, columns) weights, not negative.
-        caption: Heading of the page.
-
-    Returns:
-        The text of an HTML file, to be saved as UTF-8; it contains the photo and needs no network and no script.
+        caption: Heading.
 
     Raises:
         ValueError: The number of weights does not match the words, a weight is negative or not finite, or there is
@@ -128,30 +110,26 @@ def caption_html(image: Image.Image, tokens: Sequence[str], attention: Tensor, c
         veil = Image.merge("LA", [Image.new("L", (columns, rows)), Image.fromarray(dark.numpy())])
         layers.append(f'<img alt="" class="w{n}" src="{_data(veil, "PNG")}">')
     spans = " ".join(
-        f'<span class="t{n}" tabindex="0">{escape(printable(word))}</span>' for n, word in enumerate(words)
+        f'<span class="t{n}" tabindex="0" data-top="{rounded(float(cells.max()))}">{escaped(word)}</span>'
+        for n, (word, cells) in enumerate(zip(words, weights, strict=True))
     )
     rules = [f".photo:has(~ .text .t{n}:is(:hover, :focus)) .w{n} {{ opacity: 1 }}" for n in range(len(words))]
     # While one word is pointed at, a focused one must not darken the photo too.
     rules += [
         f".photo:has(~ .text :hover):not(:has(~ .text .t{n}:hover)) .w{n} {{ opacity: 0 }}" for n in range(len(words))
     ]
-    style = STYLE % {
-        "ink": INK, "muted": MUTED, "grid": GRID, "paper": COLOURS[0], "mark": COLOURS[1],
-        "night_ink": NIGHT_INK, "night_muted": NIGHT_MUTED, "night_grid": NIGHT_GRID, "night_paper": NIGHT[0],
-        "night_mark": NIGHT[2], "ratio": f"{min(max(width / height, 1 / 18), 18):.4f}", "rules": "\n".join(rules),
-    }  # fmt: skip
-    heading = escape(printable(caption))
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{heading}</title><style>{style}</style></head>",
-            f'<body><main><h1>{heading}</h1><div class="photo">',
-            *layers,
-            f'</div><p class="text" lang="" dir="auto">{spans}</p>',
-            '<p class="n">Point at a word, or tap it, to see where the model looked.</p></main></body></html>\n',
-        ]
-    )
+    ratio = min(max(width / height, 1 / 18), 18)
+    hint = f"Point at a word, or tap it, to see where the model looked. {OWN_SCALE}"
+    body = [
+        f'<div class="photo" style="--ratio:{ratio:.4f}">',
+        *layers,
+        f'</div><p class="text ask" lang="" dir="auto">{spans}</p>',
+        f'<p class="n">{hint}</p>',
+    ]
+    return Section(caption, "\n".join(body), tuple(rules))
+
+
+caption_html = as_page(caption_section)
 
 
 def _weights(tokens: Sequence[str], attention: Tensor) -> tuple[list[str], Tensor]:

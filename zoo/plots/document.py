@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 
 from zoo.plots.page import LINE, MARGIN, SMALL, Page, Word, clean, column, heaviest_lines, missing, most_lines, wrap
-from zoo.plots.style import MUTED, rounded, shade
+from zoo.plots.style import MUTED, Drawn, rounded, shade
 from zoo.plots.weights import Weights, document_weights, largest
 from zoo.utils.extras import require
 
@@ -14,12 +13,12 @@ BETWEEN = 5  # additional space between sentences
 
 
 def document_picture(
-    path: str | PathLike,
+    path: str | PathLike | None,
     sentences: Sequence[Sequence[str]],
     sentence_weights: Weights,
     word_weights: Sequence[Weights],
     title: str | None = None,
-) -> Path:
+) -> Drawn:
     """Plots a document with its sentence and word attention (Yang et al. 2016, Fig. 5).
 
     Each sentence starts a line, with its weight as a bar on the left. The shade of a word is its weight times the
@@ -28,14 +27,14 @@ def document_picture(
     lines), its least important sentences are left out, and a line at the top says so.
 
     Args:
-        path: The file to write.
+        path: The file to write; None for none.
         sentences: S lists of words.
         sentence_weights: (S,) weights that sum to 1.
         word_weights: For each sentence (W_s,) weights that sum to 1.
         title: Optional heading.
 
     Returns:
-        `path`.
+        `path`, or the figure if there is none.
 
     Raises:
         ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing

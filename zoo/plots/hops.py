@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 
 from zoo.plots.alignment import CELL
 from zoo.plots.page import (
@@ -21,7 +20,7 @@ from zoo.plots.page import (
     shorten,
     wrap,
 )
-from zoo.plots.style import MUTED
+from zoo.plots.style import MUTED, Drawn
 from zoo.plots.weights import HopWeights, Matrix, hop_weights, largest
 from zoo.utils.extras import require
 
@@ -33,26 +32,26 @@ LEFT = 34  # width of the names of the rows
 
 
 def hops_picture(
-    path: str | PathLike,
+    path: str | PathLike | None,
     texts: Sequence[Sequence[str]],
     attentions: Sequence[Matrix],
     title: str | None = None,
     labels: Sequence[str] | None = None,
-) -> Path:
+) -> Drawn:
     """Plots every hop of a structured self-attentive embedding (Lin et al. 2017, section 2.3) and their sum.
 
     For each text: the words on shades of the sum over the hops, normalised to sum to 1; below, a heat map with one row
     per hop and one for the sum. The suffix of `path` gives the format of the picture.
 
     Args:
-        path: The file to write.
+        path: The file to write; None for none.
         texts: One text, or more (a pair of sentences): lists of n tokens.
         attentions: For each text (r, n) weights; each row sums to 1.
         title: Optional heading.
         labels: Optional name of each text, e.g. ["premise", "hypothesis"].
 
     Returns:
-        `path`.
+        `path`, or the figure if there is none.
 
     Raises:
         ValueError: The number of weights does not match the tokens, a weight is negative or not finite, there is
@@ -112,11 +111,15 @@ def _text(page: Page, text: Sequence[str], hops: HopWeights, width: float, limit
 
 def _heat_map(page: Page, text: Sequence[str], hops: HopWeights, cell: float) -> None:
     """One row per hop and, if there are several, one for their sum; one column per token."""
-    r, left, top = len(hops.hops), MARGIN + LEFT, largest(hops.hops)
+    r, left = len(hops.hops), MARGIN + LEFT
+    rows = hops.hops if r > 1 else [hops.total]  # on the scale of the text
+    top = largest(rows)
     height = max(min(cell, 18.0), 10.0)
     page.y += LINE
     _columns(page, text, cell)
-    _rows(page, hops.hops, [f"{n + 1}" for n in range(r)] if r > 1 else [""], cell, height, top)
+    if r > 1:
+        page.text(left - 5, page.y - 4, "hop", SMALL, MUTED, ha="right")
+    _rows(page, rows, [f"{n + 1}" for n in range(r)] if r > 1 else [""], cell, height, top)
     if r > 1:
         page.y += 4
         _rows(page, [hops.total], ["sum"], cell, height, largest([hops.total]))

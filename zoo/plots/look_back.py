@@ -2,23 +2,24 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from zoo.plots.html import Section, as_page, asking, level_of, look_rules, scale
 from zoo.plots.page import GAP, LINE, MARGIN, MAX_WIDTH, SIZE, SMALL, Page, clean, measure, most_lines, shorten
-from zoo.plots.style import MUTED, shade, text_on
+from zoo.plots.style import MUTED, Drawn, printable, rounded, shade, text_on
 from zoo.utils.extras import require
 
 START = "</s>"  # read before the first word
 LONGEST, LEGIBLE = 72.0, 22.0  # points: the widest cell, and the narrowest with a word
 ARROW = 22.0
+NAMED = 3  # words whose weights are shown as numbers
 
 
 def look_back_picture(
-    path: str | PathLike, tokens: Sequence[str], attention: Tensor, given: int = 0, title: str | None = None
-) -> Path:
+    path: str | PathLike | None, tokens: Sequence[str], attention: Tensor, given: int = 0, title: str | None = None
+) -> Drawn:
     """Plots one line per predicted word: the words of the window, farthest first, each on the shade of its weight.
 
     Then come the word read last, which no window has, and after an arrow the predicted word (bold if the model chose
@@ -28,7 +29,7 @@ def look_back_picture(
     than about 400 words), its beginning is left out, and a line at the top says so.
 
     Args:
-        path: The file to write.
+        path: The file to write; None for none.
         tokens: T words.
         attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where there
             are none.
@@ -36,7 +37,7 @@ def look_back_picture(
         title: Optional heading.
 
     Returns:
-        `path`.
+        `path`, or the figure if there is none.
 
     Raises:
         ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing
@@ -86,6 +87,56 @@ def look_back_picture(
         )
         page.y += LINE
     return page.save(path)
+
+
+def look_back_section(tokens: Sequence[str], attention: Tensor, given: int, title: str) -> Section:
+    """The text: pointing at a word shades the previous words on the weights with which it was predicted.
+
+    Words that the model chose are bold. See `look_back_picture` for arguments and errors.
+
+    Args:
+        tokens: T words.
+        attention: (T, L) weights when each word was predicted, on the outputs 1, 2, ... L steps back; 0 where there
+            are none.
+        given: Number of words that the user gave.
+        title: Heading.
+    """
+    weights = _checked(tokens, attention)
+    top = float(weights.max()) or 1.0
+    words = [
+        START,
+        *tokens,
+    ]  # word n was read before token n was predicted, and the output d steps back read word n - d
+    seen: list[dict[int, int]] = [{} for _ in words]
+    tips = ["read before the first word"]
+    for n, row in enumerate(weights.tolist()):
+        row = row[:n]
+        for d, weight in enumerate(row, 1):
+            if level := level_of(weight, top):
+                seen[n - d][n + 1] = level
+        tips.append(f"{printable(tokens[n])}: {_looked(words, n, row)}")
+    hint = "Point at a word, or tap it: the words it was predicted from are shaded by their weights."
+    body = [
+        scale("weight", top),
+        '<div class="look">',
+        asking("w", words, {"w": seen}, tips, range(given + 1, len(words))),
+        f'<p class="n hint">{hint} Bold words were chosen by the model.</p></div>',
+    ]
+    return Section(title, "\n".join(body), look_rules("w", len(words)))
+
+
+look_back_html = as_page(look_back_section)
+
+
+def _looked(words: Sequence[str], step: int, weights: Sequence[float]) -> str:
+    """Where a step looked, in words: the largest of its weights on the outputs 1, 2, ... steps back."""
+    total = sum(weights)
+    if not total:
+        return "looked at no earlier word"
+    best = sorted(range(1, len(weights) + 1), key=lambda d: -weights[d - 1])[:NAMED]
+    named = " · ".join(f"{printable(words[step - d])} {rounded(weights[d - 1])} (−{d})" for d in best)
+    mean = sum(d * weight for d, weight in enumerate(weights, 1)) / total
+    return f"{named}; on average {mean:.1f} steps back"
 
 
 def _checked(tokens: Sequence[str], attention: Tensor) -> Tensor:

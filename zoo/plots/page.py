@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from zoo.plots import style
@@ -63,12 +62,8 @@ class Page:
     """
 
     def __init__(self, width: float):
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
         self.width, self.y = width, float(MARGIN)
-        self.figure = Figure(facecolor="white")
-        FigureCanvasAgg(self.figure)
+        self.figure = style.new_figure()
         self.axes = self.figure.add_axes((0, 0, 1, 1))
         self.axes.set_axis_off()
 
@@ -154,13 +149,13 @@ class Page:
         self.axes.vlines([x + n * width for n in range(columns + 1)], y, y + rows * height, **look)
         self.axes.hlines([y + n * height for n in range(rows + 1)], x, x + columns * width, **look)
 
-    def save(self, path: str | PathLike) -> Path:
-        """Writes the file, with the format of its suffix, and returns the path."""
+    def save(self, path: str | PathLike | None) -> style.Drawn:
+        """Writes the file, with the format of its suffix, and returns the path; without a path, the figure."""
         height = self.y + MARGIN
         self.axes.set(xlim=(0, self.width), ylim=(height, 0))
         inches = self.width / 72, height / 72
         self.figure.set_size_inches(*inches)
-        return style.save(self.figure, path, dpi=min(style.DPI, style.MAX_PIXELS / max(inches)))
+        return style.save_or_show(self.figure, path, dpi=min(style.DPI, style.MAX_PIXELS / max(inches)))
 
 
 def most_lines() -> int:

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
-from zoo.plots.html import hops_html
+from zoo.plots.html import Section, as_page, hops_section
 from zoo.plots.page import LINE, MARGIN, SMALL, Page, clean, column, heaviest_lines, measure, most_lines, shorten, wrap
-from zoo.plots.style import MUTED, rounded, shade
+from zoo.plots.style import MUTED, Drawn, rounded, shade
 from zoo.plots.weights import HopWeights, Weights, hop_weights, largest
 from zoo.utils.extras import require
 
@@ -18,21 +17,21 @@ LONGEST, BAR = 120, 120  # widths of the words and of the longest bar next to th
 
 
 def reading_picture(
-    path: str | PathLike,
+    path: str | PathLike | None,
     document: Sequence[str],
     weights: Weights,
     query: Sequence[str],
     query_weights: Weights | None,
     probabilities: Mapping[str, float],
     title: str | None = None,
-) -> Path:
+) -> Drawn:
     """Plots candidate probabilities, the query, and the document on shades of its weights (Cui et al. 2017, Fig. 1).
 
     The suffix of `path` gives the format (png, pdf, svg, ...). If a document would become illegible, its least
     important lines are left out, and a note says so.
 
     Args:
-        path: The file to write.
+        path: The file to write; None for none.
         document: D words.
         weights: (D,) weights that sum to 1.
         query: L words.
@@ -41,7 +40,7 @@ def reading_picture(
         title: Optional heading.
 
     Returns:
-        `path`.
+        `path`, or the figure if there is none.
 
     Raises:
         ValueError: The number of weights does not match the words, a weight is negative or not finite, there is nothing
@@ -71,19 +70,22 @@ def reading_picture(
     return page.save(path)
 
 
-def reading_html(
+def reading_section(
     document: Sequence[str],
     weights: Weights,
     query: Sequence[str],
     query_weights: Weights | None,
     probabilities: Mapping[str, float],
     title: str,
-) -> str:
-    """The same as an HTML page, to be saved as UTF-8; see `reading_picture` for arguments and errors."""
+) -> Section:
+    """The same for a page; see `reading_picture` for arguments and errors."""
     found = _weights(document, weights, query, query_weights)
-    return hops_html(
+    return hops_section(
         [query, document], [w.hops for w in found], title, _most_probable(probabilities), ["query", "document"]
     )
+
+
+reading_html = as_page(reading_section)
 
 
 def _weights(

@@ -4,7 +4,7 @@ import io
 import unicodedata
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from zoo.utils.atomic import new_file
 from zoo.utils.regular import check_regular
@@ -12,7 +12,10 @@ from zoo.utils.regular import check_regular
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DPI, MAX_PIXELS = 160, 8000
+# What drawing returns: the path of the file, or the figure if no file was named.
+Drawn: TypeAlias = "Path | Figure"
+
+DPI, MAX_PIXELS, SCREEN = 160, 8000, 96  # dots per inch; pixels; dots per inch of a screen
 INK, MUTED, GRID = "#26323f", "#5d6a77", "#e4e8ec"
 # White for no attention, so that the alignment stands out; the dark end still separates 0.9 from 1.
 COLOURS = ["#ffffff", "#dbe9f1", "#a9cfe0", "#6aaecb", "#2f86ae", "#145f8c", "#0a3a5f"]
@@ -41,13 +44,50 @@ def check_file(path: str | PathLike, picture: bool = True) -> None:
         raise FileNotFoundError(2, "no such folder", str(path.parent))
 
 
+def new_figure(**options: Any) -> "Figure":
+    """A figure that pyplot does not know: it opens no window, and is forgotten like any other object."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(facecolor="white", **options)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_or_show(figure: "Figure", path: str | PathLike | None, **options: Any) -> Drawn:
+    """Like `save`; without a path it returns the figure, which a notebook shows."""
+    if path is not None:
+        return save(figure, path, **options)
+    # A notebook shows a figure by itself only where pyplot was imported.
+    figure._repr_png_ = _Shown(figure, options)  # pyright: ignore[reportAttributeAccessIssue]
+    return figure
+
+
 def save(figure: "Figure", path: str | PathLike, **options: Any) -> Path:
-    """Writes a figure atomically, with the format of its suffix."""
+    """Writes a figure atomically, with the format of its suffix, and returns the path."""
     path, content = Path(path), io.BytesIO()
     figure.savefig(content, format=path.suffix.lower().lstrip("."), **options)
     with new_file(path) as file:
         file.write(content.getbuffer())
     return path
+
+
+class _Shown:
+    """What a notebook asks of a figure: the image, and the width in pixels at which its letters have their usual size.
+
+    Args:
+        figure: the figure.
+        options: arguments of `savefig`.
+    """
+
+    def __init__(self, figure: "Figure", options: dict[str, Any]) -> None:
+        self.figure, self.options = figure, options
+
+    def __call__(self) -> tuple[bytes, dict[str, int]]:
+        file = io.BytesIO()
+        self.figure.savefig(file, format="png", **self.options)
+        pixels = int.from_bytes(file.getvalue()[16:20], "big")  # the width in the header of every PNG file
+        return file.getvalue(), {"width": round(pixels * SCREEN / self.options.get("dpi", self.figure.dpi))}
 
 
 def shade(fraction: float, colours: list[str] = COLOURS) -> str:

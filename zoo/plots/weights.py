@@ -36,7 +36,7 @@ def document_weights(
     _check_words(sentences, "sentences", "sentence")
     if not any(map(len, sentences)):
         raise ValueError("there are no words to plot")
-    outer = _tensor(sentence_weights, "sentence_weights")
+    outer = tensor(sentence_weights, "sentence_weights")
     if tuple(outer.shape) != (len(sentences),):
         raise ValueError(
             f"sentence_weights must have a weight for each of the {len(sentences)} sentences; got shape "
@@ -48,7 +48,7 @@ def document_weights(
         )
     inner = []
     for n, (words, weights) in enumerate(zip(sentences, word_weights), 1):
-        inner.append(_tensor(weights, f"word_weights of sentence {n}"))
+        inner.append(tensor(weights, f"word_weights of sentence {n}"))
         if tuple(inner[-1].shape) != (len(words),):
             raise ValueError(
                 f"word_weights must have a weight for each of the {len(words)} words of sentence {n}; "
@@ -71,7 +71,7 @@ def hop_weights(
         raise ValueError("there are no texts to plot")
     found = []
     for n, (tokens, values) in enumerate(zip(texts, attentions), 1):
-        attention = _tensor(values, f"attention of text {n}")
+        attention = tensor(values, f"attention of text {n}")
         if attention.dim() != 2 or attention.size(1) != len(tokens):
             raise ValueError(
                 f"attention must have a row for each hop and a column for each of the {len(tokens)} tokens of text "
@@ -97,7 +97,7 @@ def _check_words(texts: Sequence[Sequence[str]], name: str, one: str) -> None:
         )
 
 
-def _tensor(values: Weights | Matrix, name: str) -> Tensor:
+def tensor(values: Weights | Matrix, name: str) -> Tensor:
     """float64 on the CPU, without gradients."""
     try:
         values = values.detach().cpu() if isinstance(values, Tensor) else values

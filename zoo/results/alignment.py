@@ -2,36 +2,59 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from zoo.plots.html import Section, plain_section
+from zoo.plots.style import Drawn
+from zoo.results.base import Result, columns_of_pairs, rounded
+
 
 @dataclass(frozen=True)
-class Alignment:
-    """Soft and hard alignment of two given sentences."""
+class Alignment(Result):
+    """Soft and hard alignment of two given sentences of S and T words.
+
+    Attributes:
+        source_words: S words.
+        target_words: T words.
+        attention: (T, S) float, without the weight of EOS, so rows sum to less than 1 (also with local-p).
+        links: (source word, target word) from 0: the most attended source word of each target word, unless EOS.
+    """
 
     source_words: list[str]
     target_words: list[str]
-    # (target words, source words); without the weight of EOS, so rows sum to less than 1 (also with local-p)
     attention: Tensor
-    # (source word, target word) from 0: the most attended source word of each target word, unless EOS
     links: list[tuple[int, int]]
 
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the alignment heat map into an image file (format by extension) and returns the path."""
+    def line(self) -> str:
+        """The links as `zoo align` prints them: source word, hyphen, target word."""
+        return " ".join(f"{i}-{j}" for i, j in self.links)
+
+    def section(self, title: str | None = None) -> Section:
+        """See `Result`."""
+        from zoo.plots.alignment import alignment_section
+
+        sentences = {"source": " ".join(self.source_words), "target": " ".join(self.target_words)}
+        if not (self.source_words and self.target_words):
+            found = plain_section(sentences["target"], sentences, {}, "There are no words to align.")
+        else:
+            found = alignment_section(self.source_words, self.target_words, self.attention, sentences["target"])
+        return found._replace(above=title or "")
+
+    def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import alignment_heatmap
 
-        return alignment_heatmap(path, self.source_words, self.target_words, self.attention)
+        return alignment_heatmap(path, self.source_words, self.target_words, self.attention, title)
+
+    def _columns(self) -> dict[str, list]:
+        return columns_of_pairs(self.source_words, self.target_words, self.attention)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
-        attention = [[round(a, 4) for a in row] for row in self.attention.tolist()]
-        links = [list(link) for link in self.links]
         return {
             "source_words": self.source_words,
             "target_words": self.target_words,
-            "attention": attention,
-            "links": links,
+            "attention": rounded(self.attention),
+            "links": [list(link) for link in self.links],
         }

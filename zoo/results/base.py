@@ -1,6 +1,149 @@
-"""What several results share."""
+"""What all results share: one line, a picture, a page, JSON-able values, a table, and a view in a notebook."""
 
 import math
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from torch import Tensor
+
+from zoo.plots.html import Section, fragment, page
+from zoo.plots.style import Drawn
+from zoo.utils.atomic import write_text
+from zoo.utils.extras import require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+
+class Result(ABC):
+    """What a verb answers for one input. As the last line of a notebook's cell it shows where the model looked."""
+
+    @abstractmethod
+    def line(self) -> str:
+        """The answer as one line."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+
+    @abstractmethod
+    def section(self, title: str | None = None) -> Section:
+        """This result as a part of a page, see `zoo.page`; without attention it has only its texts.
+
+        Args:
+            title: What stands above the answer, e.g. the name of the model.
+        """
+
+    @abstractmethod
+    def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
+        """Draws the picture; see `plot`."""
+
+    @abstractmethod
+    def _columns(self) -> dict[str, list]:
+        """The columns of `to_pandas`."""
+
+    @overload
+    def plot(self, path: None = None, title: str | None = None) -> "Figure": ...
+    @overload
+    def plot(self, path: str | os.PathLike, title: str | None = None) -> Path: ...
+    def plot(self, path: str | os.PathLike | None = None, title: str | None = None) -> "Figure | Path":
+        """Draws where the model looked.
+
+        Args:
+            path: Image file to write; its suffix gives the format (png, pdf, svg, ...).
+            title: What stands above the picture, e.g. the names of the model and of the input.
+
+        Returns:
+            `path`; without it the figure of matplotlib, which a notebook shows. No window opens.
+
+        Raises:
+            ValueError: There is no attention to draw, or matplotlib is missing.
+        """
+        return self._drawn(path, title)
+
+    @overload
+    def to_html(self, path: None = None, title: str | None = None) -> str: ...
+    @overload
+    def to_html(self, path: str | os.PathLike, title: str | None = None) -> Path: ...
+    def to_html(self, path: str | os.PathLike | None = None, title: str | None = None) -> str | Path:
+        """Makes a web page that needs no network and no script; `zoo.page` makes one of several results.
+
+        Args:
+            path: HTML file to write.
+            title: What stands above the answer, e.g. the name of the model.
+
+        Returns:
+            `path`; without it the text of the page.
+        """
+        return written(page([self.section(title)]), path)
+
+    def to_pandas(self) -> "DataFrame":
+        """All weights as a tidy table: a row for each pair of words, with their places, or for each weighted word.
+
+        Places count from 0, so that words that occur twice stay apart. A matrix with the words of a translation as
+        labels: `table.pivot(index=["target_position", "target"], columns=["source_position", "source"],
+        values="weight")`.
+
+        Raises:
+            ValueError: There is no attention, or pandas is missing.
+        """
+        require("tables", "to_pandas()")
+        from pandas import DataFrame
+
+        return DataFrame(self._columns())
+
+    def _repr_html_(self) -> str:
+        return fragment(self.section())
+
+
+def written(text: str, path: str | os.PathLike | None) -> str | Path:
+    """Writes a text into a file and returns its path; without one, returns the text."""
+    if path is None:
+        return text
+    write_text(path, text)
+    return Path(path)
+
+
+def headed(title: str | None, answer: str) -> str:
+    """The heading of a picture that does not show the answer itself."""
+    return answer if title is None else f"{title} → {answer}"
+
+
+def attended(attention: Tensor | None, example: str) -> Tensor:
+    """The attention.
+
+    Raises:
+        ValueError: the model has none; names the `example` of one that has.
+    """
+    if attention is None:
+        raise ValueError(f"this model has no attention to plot; load one that has, e.g. {example}")
+    return attention
+
+
+def columns_of_pairs(source: list[str], target: list[str], attention: Tensor) -> dict[str, list]:
+    """Columns of a table with a row for each target word and each source word.
+
+    Args:
+        source: S words.
+        target: T words.
+        attention: (T, S) weights.
+    """
+    pairs = [(t, s) for t in range(len(target)) for s in range(len(source))]
+    return {
+        "target_position": [t for t, _ in pairs],
+        "target": [target[t] for t, _ in pairs],
+        "source_position": [s for _, s in pairs],
+        "source": [source[s] for _, s in pairs],
+        "weight": attention.double().flatten().tolist(),
+    }
+
+
+def rounded(weights: Tensor, digits: int = 4) -> list:
+    """Weights as nested lists of numbers with so many decimals."""
+    return (weights.double() * 10**digits).round().div(10**digits).tolist()
 
 
 def finite(score: float) -> float | None:

@@ -2,59 +2,75 @@
 
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 from PIL.Image import Image
 from torch import Tensor
 
-from zoo.results.base import existing, finite
-from zoo.utils.atomic import write_text
+from zoo.plots.html import Section, plain_section
+from zoo.plots.style import Drawn
+from zoo.results.base import Result, existing, finite, rounded
 
 
 @dataclass(frozen=True)
-class Caption:
-    """The caption of one image."""
+class Caption(Result):
+    """The caption of one image, of T words.
+
+    Attributes:
+        text: The caption.
+        score: Length-normalised log-probability.
+        tokens: T words, the end of the caption included.
+        attention: (T, rows, columns) float; the square covers what the model saw of the image.
+        n_best: (text, score), best first.
+        image: What the model saw, for the picture.
+    """
 
     text: str
-    score: float  # length-normalised log-probability
-    tokens: list[str]  # words, the end of the caption included
-    attention: Tensor  # (len(tokens), rows, columns) weights; the square covers what the model saw of the image
-    n_best: list[tuple[str, float]] = field(default_factory=list)  # (text, score), best first
-    image: Image | None = field(default=None, repr=False)  # what the model saw, for the picture
+    score: float
+    tokens: list[str]
+    attention: Tensor
+    n_best: list[tuple[str, float]] = field(default_factory=list)
+    image: Image | None = field(default=None, repr=False)
 
     def line(self) -> str:
         """The answer as one line."""
         return self.text
 
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the photo once for each word, bright where the model looked; returns the path of the image file.
+    def section(self, title: str | None = None) -> Section:
+        """See `Result`."""
+        from zoo.plots.caption import caption_section
 
-        Raises:
-            ValueError: this caption was kept without its photo.
-        """
+        if self.image is None or not self.text:
+            note = "There are no words to point at." if not self.text else "This caption was kept without its photo."
+            found = plain_section(self.text, {"caption": self.text}, {}, note)
+        else:
+            found = caption_section(self.image, self.tokens, self.attention, self.text)
+        return found._replace(above=title or "")
+
+    def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import caption_picture
 
-        return caption_picture(path, self._photo(), self.tokens, self.attention)
-
-    def to_html(self, path: str | os.PathLike) -> Path:
-        """Writes an HTML file that shows where the model looked for the word under the pointer; returns its path.
-
-        Raises:
-            ValueError: this caption was kept without its photo.
-        """
-        from zoo.plots import caption_html
-
-        write_text(path, caption_html(self._photo(), self.tokens, self.attention, self.text))
-        return Path(path)
-
-    def _photo(self) -> Image:
         if self.image is None:
             raise ValueError("this caption has no photo to draw; make it with model.caption")
-        return self.image
+        return caption_picture(path, self.image, self.tokens, self.attention, title)
+
+    def _columns(self) -> dict[str, list]:
+        places = [*product(*map(range, self.attention.shape))]
+        return {
+            "position": [n for n, _, _ in places],
+            "word": [self.tokens[n] for n, _, _ in places],
+            "row": [row for _, row, _ in places],
+            "column": [column for _, _, column in places],
+            "weight": self.attention.double().flatten().tolist(),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""
-        attention = [[[round(w, 4) for w in row] for row in step] for step in self.attention.tolist()]
-        found = {"text": self.text, "score": finite(self.score), "tokens": self.tokens, "attention": attention}
+        found = {
+            "text": self.text,
+            "score": finite(self.score),
+            "tokens": self.tokens,
+            "attention": rounded(self.attention),
+        }
         return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in existing(self.n_best)]}

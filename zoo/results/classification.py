@@ -2,61 +2,98 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from zoo.utils.atomic import write_text
+from zoo.plots.html import Section, document_section, hops_section, plain_section
+from zoo.plots.style import Drawn
+from zoo.results.base import Result, headed, rounded
+
+EMPTY = "There are no words to look at."
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Result):
     """The predicted class of a text or pair, and where the model looked.
 
     `tokens` and `attention` have one entry per text, two for a pair.
+
+    Attributes:
+        label: The most probable; for multi-label models the most probable chosen one, None if none is chosen.
+        labels: The chosen labels, most probable first.
+        probabilities: Of all labels, in the model's order.
+        tokens: The n words of each text.
+        attention: (hops, n) float per text; each row sums to 1.
+        relatedness: Of a pair, 1 to 5; None if the model does not predict it.
     """
 
-    label: str | None  # the most probable; for multi-label models the most probable chosen one, None if none is chosen
-    labels: list[str]  # the chosen labels, most probable first
-    probabilities: dict[str, float]  # of all labels, in the model's order
-    tokens: list[list[str]]  # words of each text
-    attention: list[Tensor]  # (hops, words) weights per text
-    relatedness: float | None = None  # of a pair, 1 to 5; None if the model does not predict it
+    label: str | None
+    labels: list[str]
+    probabilities: dict[str, float]
+    tokens: list[list[str]]
+    attention: list[Tensor]
+    relatedness: float | None = None
 
     def line(self) -> str:
         """The answer as one line."""
         return _line(self)
 
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Plots every hop and their sum into an image file (format by extension) and returns the path."""
+    def section(self, title: str | None = None) -> Section:
+        """See `Result`."""
+        if all(self.tokens):
+            found = hops_section(self.tokens, self.attention, _title(self), self.probabilities, chosen=self.labels)
+        else:
+            texts = {f"text {n}": " ".join(words) for n, words in enumerate(self.tokens, 1)}
+            found = plain_section(_title(self), texts, self.probabilities, EMPTY)
+        return found._replace(above=title or "")
+
+    def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import hops_picture
 
-        return hops_picture(path, self.tokens, self.attention, title=_title(self))
+        return hops_picture(path, self.tokens, self.attention, headed(title, _title(self)))
 
-    def to_html(self, path: str | os.PathLike) -> Path:
-        """Writes the texts with their attention as one HTML file and returns the path."""
-        from zoo.plots import hops_html
-
-        return _write_html(path, hops_html(self.tokens, self.attention, _title(self), self.probabilities))
+    def _columns(self) -> dict[str, list]:
+        places = [
+            (text, n, hop)
+            for text, weights in enumerate(self.attention)
+            for hop in range(weights.size(0))
+            for n in range(weights.size(1))
+        ]
+        return {
+            "text": [text for text, _, _ in places],
+            "hop": [hop for _, _, hop in places],
+            "position": [n for _, n, _ in places],
+            "word": [self.tokens[text][n] for text, n, _ in places],
+            "weight": [weight for weights in self.attention for weight in weights.double().flatten().tolist()],
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
-        attention = [_rounded(weights) for weights in self.attention]
         relatedness = {} if self.relatedness is None else {"relatedness": round(self.relatedness, 4)}
+        attention = [rounded(weights) for weights in self.attention]
         return {**_answer(self), **relatedness, "tokens": self.tokens, "attention": attention}
 
 
 @dataclass(frozen=True)
-class DocumentClassification:
-    """The predicted class of a document, and which sentences and words decided."""
+class DocumentClassification(Result):
+    """The predicted class of a document of S sentences, and which sentences and words decided.
 
-    label: str | None  # as in Classification
+    Attributes:
+        label: As in `Classification`.
+        labels: As in `Classification`.
+        probabilities: As in `Classification`.
+        words: The words of each sentence.
+        sentence_weights: (S,) float, sums to 1.
+        word_weights: For each sentence (words,) float, sums to 1.
+    """
+
+    label: str | None
     labels: list[str]
     probabilities: dict[str, float]
-    words: list[list[str]]  # of each sentence
-    sentence_weights: Tensor  # (sentences,) sums to 1
-    word_weights: list[Tensor]  # (words,) per sentence, each sums to 1
+    words: list[list[str]]
+    sentence_weights: Tensor
+    word_weights: list[Tensor]
 
     @property
     def tokens(self) -> list[list[str]]:
@@ -72,25 +109,38 @@ class DocumentClassification:
         """The answer as one line."""
         return _line(self)
 
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Plots the document with sentence bars and word shading (format by extension) and returns the path."""
+    def section(self, title: str | None = None) -> Section:
+        """See `Result`."""
+        if any(self.words):
+            found = document_section(
+                self.words, self.sentence_weights, self.word_weights, _title(self), self.probabilities, self.labels
+            )
+        else:
+            found = plain_section(_title(self), {}, self.probabilities, EMPTY)
+        return found._replace(above=title or "")
+
+    def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import document_picture
 
-        return document_picture(path, self.words, self.sentence_weights, self.word_weights, title=_title(self))
+        return document_picture(path, self.words, self.sentence_weights, self.word_weights, headed(title, _title(self)))
 
-    def to_html(self, path: str | os.PathLike) -> Path:
-        """Writes the plot as one HTML file and returns the path."""
-        from zoo.plots import document_html
-
-        html = document_html(self.words, self.sentence_weights, self.word_weights, _title(self), self.probabilities)
-        return _write_html(path, html)
+    def _columns(self) -> dict[str, list]:
+        places = [(s, n) for s, words in enumerate(self.words) for n in range(len(words))]
+        sentence_weights = self.sentence_weights.double().tolist()
+        return {
+            "sentence": [s for s, _ in places],
+            "sentence_weight": [sentence_weights[s] for s, _ in places],
+            "position": [n for _, n in places],
+            "word": [self.words[s][n] for s, n in places],
+            "weight": [weight for weights in self.word_weights for weight in weights.double().tolist()],
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
         sentences = [
-            {"weight": weight, "words": words, "word_weights": _rounded(weights)}
+            {"weight": weight, "words": words, "word_weights": rounded(weights)}
             for weight, words, weights in zip(
-                _rounded(self.sentence_weights), self.words, self.word_weights, strict=True
+                rounded(self.sentence_weights), self.words, self.word_weights, strict=True
             )
         ]
         return {**_answer(self), "sentences": sentences}
@@ -109,12 +159,3 @@ def _title(result: Classification | DocumentClassification) -> str:
     if not result.labels:
         return "no label"
     return ", ".join(f"{label} {result.probabilities[label]:.3f}" for label in result.labels)
-
-
-def _rounded(weights: Tensor) -> list:
-    return (weights.double() * 1e4).round().div(1e4).tolist()
-
-
-def _write_html(path: str | os.PathLike, text: str) -> Path:
-    write_text(path, text)
-    return Path(path)

@@ -2,50 +2,84 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from zoo.results.base import existing, finite
+from zoo.plots.html import Section, plain_section
+from zoo.plots.style import Drawn
+from zoo.results.base import Result, attended, existing, finite, rounded
+
+WITH_ATTENTION = "a key-value-predict model"
 
 
 @dataclass(frozen=True)
-class Completion:
-    """A text with its completion, and where each word looked."""
+class Completion(Result):
+    """A text of T words with its completion, and where each word looked.
 
-    text: str  # all of it
-    continuation: str  # what was added
-    # length-normalised log-probability of the added words; -inf if the search's rules allow no word
+    Attributes:
+        text: All of it.
+        continuation: What was added.
+        score: Length-normalised log-probability of the added words; -inf if the search's rules allow no word.
+        tokens: T words as the model reads them, including ends of lines.
+        given: Number of them that the user gave.
+        attention: (T, L) float, on 1, 2, ... L steps back when the word was predicted; None without attention.
+        n_best: (text, score), best first; random samples in the order drawn.
+    """
+
+    text: str
+    continuation: str
     score: float
-    tokens: list[str]  # all words as the model reads them, including ends of lines
-    given: int  # number of them that the user gave
-    # (len(tokens), L) weights on 1, 2, ... L steps back when the word was predicted; None without attention
+    tokens: list[str]
+    given: int
     attention: Tensor | None
-    n_best: list[tuple[str, float]]  # (text, score), best first; random samples in the order drawn
+    n_best: list[tuple[str, float]]
 
     def line(self) -> str:
         """The answer as one line."""
         return self.text
 
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Plots what each word was predicted from into an image file (format by extension) and returns the path."""
+    def section(self, title: str | None = None) -> Section:
+        """See `Result`."""
+        from zoo.plots.look_back import look_back_section
+
+        if self.attention is None or not self.tokens:
+            note = "This model has no attention." if self.tokens else "There are no words to look at."
+            found = plain_section(self.text, {"text": self.text}, {}, note)
+        else:
+            found = look_back_section(self.tokens, self.attention, self.given, self.text)
+        return found._replace(above=title or "")
+
+    def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import look_back_picture
 
-        if self.attention is None:
-            raise ValueError("this model has no attention to plot; load one that has, e.g. a key-value-predict model")
-        return look_back_picture(path, self.tokens, self.attention, self.given)
+        attention = attended(self.attention, WITH_ATTENTION)
+        return look_back_picture(path, self.tokens, attention, self.given, title)
+
+    def _columns(self) -> dict[str, list]:
+        from zoo.plots.look_back import START
+
+        attention = attended(self.attention, WITH_ATTENTION)
+        read = [START, *self.tokens]  # word n was read before token n was predicted
+        places = [(n, d) for n in range(len(self.tokens)) for d in range(1, min(attention.size(1), n) + 1)]
+        return {
+            "position": [n for n, _ in places],
+            "word": [self.tokens[n] for n, _ in places],
+            "back": [d for _, d in places],
+            "seen_position": [n - d - 1 for n, d in places],
+            "seen": [read[n - d] for n, d in places],
+            "weight": [float(attention[n, d - 1]) for n, d in places],
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""
-        attention = self.attention
         found = {
             "text": self.text,
             "continuation": self.continuation,
             "score": finite(self.score),
             "tokens": self.tokens,
             "given": self.given,
-            "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
+            "attention": None if self.attention is None else rounded(self.attention),
         }
         if len(self.n_best) > 1:
             found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]

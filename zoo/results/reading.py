@@ -2,25 +2,36 @@
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from zoo.utils.atomic import write_text
+from zoo.plots.html import Section
+from zoo.plots.style import Drawn
+from zoo.results.base import Result, headed, rounded
+
+DIGITS = 5  # of a weight: a document has many words
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The missing word of a query, and where in the document the model looked for it."""
+class Reading(Result):
+    """The missing word of a query, and where in the document of D words the model looked for it.
+
+    Attributes:
+        answer: The missing word.
+        probabilities: Of the candidates in their order; without candidates of all words, most probable first.
+        document: D words.
+        weights: (D,) float, sums to 1.
+        query: L words.
+        query_weights: (L,) float, sums to 1; None for the attention-sum reader.
+    """
 
     answer: str
-    # of the candidates in their order; without candidates of all words, most probable first
     probabilities: dict[str, float]
-    document: list[str]  # words
-    weights: Tensor  # (document words,) sums to 1
+    document: list[str]
+    weights: Tensor
     query: list[str]
-    query_weights: Tensor | None  # (query words,) sums to 1; None for the attention-sum reader
+    query_weights: Tensor | None
 
     @property
     def tokens(self) -> list[list[str]]:
@@ -31,23 +42,33 @@ class Reading:
         """The answer as one line."""
         return f"{self.answer} {self.probabilities[self.answer]:.4f}"
 
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Plots query, candidates and document into an image file (format by extension) and returns the path."""
-        from zoo.plots import reading_picture
+    def section(self, title: str | None = None) -> Section:
+        """See `Result`."""
+        from zoo.plots.reading import reading_section
 
-        return reading_picture(
-            path, self.document, self.weights, self.query, self.query_weights, self.probabilities, self.answer
-        )
-
-    def to_html(self, path: str | os.PathLike) -> Path:
-        """Writes the plot as one HTML file and returns the path."""
-        from zoo.plots import reading_html
-
-        html = reading_html(
+        found = reading_section(
             self.document, self.weights, self.query, self.query_weights, self.probabilities, self.answer
         )
-        write_text(path, html)
-        return Path(path)
+        return found._replace(above=title or "")
+
+    def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
+        from zoo.plots import reading_picture
+
+        heading = headed(title, self.answer)
+        return reading_picture(
+            path, self.document, self.weights, self.query, self.query_weights, self.probabilities, heading
+        )
+
+    def _columns(self) -> dict[str, list]:
+        parts = [("document", self.document, self.weights)]
+        if self.query_weights is not None:
+            parts.append(("query", self.query, self.query_weights))
+        return {
+            "part": [part for part, words, _ in parts for _ in words],
+            "position": [n for _, words, _ in parts for n in range(len(words))],
+            "word": [word for _, words, _ in parts for word in words],
+            "weight": [weight for _, _, weights in parts for weight in weights.double().tolist()],
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
@@ -55,11 +76,7 @@ class Reading:
             "answer": self.answer,
             "probabilities": {word: round(p, 6) for word, p in self.probabilities.items()},
             "document": self.document,
-            "weights": _rounded(self.weights),
+            "weights": rounded(self.weights, DIGITS),
             "query": self.query,
-            "query_weights": None if self.query_weights is None else _rounded(self.query_weights),
+            "query_weights": None if self.query_weights is None else rounded(self.query_weights, DIGITS),
         }
-
-
-def _rounded(weights: Tensor) -> list[float]:
-    return (weights.double() * 1e5).round().div(1e5).tolist()

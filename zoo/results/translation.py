@@ -3,49 +3,72 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor
 
-from zoo.results.base import existing, finite
+from zoo.plots.html import Section, plain_section
+from zoo.plots.style import Drawn
+from zoo.results.base import Result, attended, columns_of_pairs, existing, finite, rounded
+
+WITH_ATTENTION = "a bahdanau or luong model"
 
 
 @dataclass(frozen=True)
-class Translation:
-    """One translated sentence."""
+class Translation(Result):
+    """One translated sentence of T tokens, from S source tokens.
+
+    Attributes:
+        text: The translation.
+        score: Length-normalised log-probability.
+        source_tokens: S tokens.
+        tokens: T tokens, including EOS.
+        attention: (T, S) float; None for a model without attention.
+        n_best: (text, score), best first; random samples in the order drawn.
+    """
 
     text: str
-    score: float  # length-normalised log-probability
+    score: float
     source_tokens: list[str]
-    tokens: list[str]  # target tokens, including EOS
-    attention: Tensor | None  # (len(tokens), len(source_tokens)) weights; None for a model without attention
-    # (text, score), best first; random samples in the order drawn
+    tokens: list[str]
+    attention: Tensor | None
     n_best: list[tuple[str, float]] = field(default_factory=list)
 
     def line(self) -> str:
         """The answer as one line."""
         return self.text
 
-    def plot(self, path: str | os.PathLike) -> Path:
-        """Draws the alignment heat map into an image file (format by extension) and returns the path."""
+    def section(self, title: str | None = None) -> Section:
+        """See `Result`."""
+        from zoo.plots.alignment import alignment_section
+
+        if self.attention is None or not (self.tokens and self.source_tokens):
+            texts = {"source": " ".join(self.source_tokens), "translation": self.text}
+            note = "This model has no attention." if self.tokens else "There are no words to look at."
+            found = plain_section(self.text, texts, {}, note)
+        else:
+            found = alignment_section(self.source_tokens, self.tokens, self.attention, self.text)
+        return found._replace(above=title or "")
+
+    def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import alignment_heatmap
 
         if not self.tokens:
             raise ValueError("an empty translation has no attention to plot; translate a sentence first")
-        if self.attention is None:
-            raise ValueError("this model has no attention to plot; load one that has, e.g. a bahdanau or luong model")
-        return alignment_heatmap(path, self.source_tokens, self.tokens, self.attention)
+        attention = attended(self.attention, WITH_ATTENTION)
+        return alignment_heatmap(path, self.source_tokens, self.tokens, attention, title)
+
+    def _columns(self) -> dict[str, list]:
+        return columns_of_pairs(self.source_tokens, self.tokens, attended(self.attention, WITH_ATTENTION))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""
-        attention = self.attention
         found = {
             "text": self.text,
             "score": finite(self.score),
             "source_tokens": self.source_tokens,
             "tokens": self.tokens,
-            "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
+            "attention": None if self.attention is None else rounded(self.attention),
         }
         if len(self.n_best) > 1:
             found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
@@ -54,25 +77,33 @@ class Translation:
 
 @dataclass(frozen=True)
 class Look:
-    """Attention maps of all layers and heads for one sentence and its translation."""
+    """Attention maps of all layers and H heads for one sentence of S tokens and its translation of T.
+
+    Attributes:
+        source_tokens: S tokens.
+        target_tokens: T tokens, including EOS.
+        encoder: (layers, H, S, S) float, source tokens to source tokens.
+        decoder: (layers, H, T, T) float, each step to its prefix, BOS first.
+        cross: (layers, H, T, S) float, each step to source tokens.
+    """
 
     source_tokens: list[str]
-    target_tokens: list[str]  # including EOS
-    encoder: Tensor  # (layers, H, S, S) source tokens to source tokens
-    decoder: Tensor  # (layers, H, T, T) each step to its prefix, BOS first
-    cross: Tensor  # (layers, H, T, S) each step to source tokens
+    target_tokens: list[str]
+    encoder: Tensor
+    decoder: Tensor
+    cross: Tensor
 
     def plot(
         self,
-        path: str | os.PathLike,
+        path: str | os.PathLike | None = None,
         part: Literal["encoder", "decoder", "cross"] = "cross",
         layer: int = -1,
         heads: Sequence[int] | None = None,
-    ) -> Path:
-        """Plots heads of a layer next to each other into an image file (format by extension) and returns the path.
+    ) -> Drawn:
+        """Plots heads of a layer next to each other.
 
         Args:
-            path: the file.
+            path: image file to write (format by extension); without it the figure is returned.
             part: which attention.
             layer: counted from 0; negative values count from the last.
             heads: counted from 0; all if not given.
@@ -98,4 +129,5 @@ class Look:
         rows = self.source_tokens if part == "encoder" else self.target_tokens
         columns = ["<s>", *self.target_tokens[:-1]] if part == "decoder" else self.source_tokens
         titles = [f"{part}, layer {layer % count}, head {head}" for head in chosen]
-        return heads_heatmap(path, columns, rows, maps[layer][list(chosen)], titles)
+        sides = ("target" if part == "decoder" else "source", "source" if part == "encoder" else "target")
+        return heads_heatmap(path, columns, rows, maps[layer][list(chosen)], titles, sides)

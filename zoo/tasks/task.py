@@ -16,8 +16,7 @@ class Task:
         input: Type of one input: "text" (one sentence or the beginning of a text), "document" (a text, at the
             command line also a file that holds it), "pair" (two texts), "image", or "question" (a document, a query
             and the candidate answers).
-        result: Class of the result for each input. Has `line()`, `to_dict()`, `plot(path)`, and `to_html(path)` if
-            it can be written as a web page.
+        result: Class of the result for each input, a `zoo.results.Result`.
         hub: The name of the task on the Hugging Face Hub.
         example: A Python expression that uses the verb.
         searches: The verb searches for an output text: it takes beam_size and n_best, and results have `n_best`.
@@ -30,8 +29,3 @@ class Task:
     hub: str
     example: str
     searches: bool = False
-
-    @property
-    def has_pages(self) -> bool:
-        """Whether results can be written as HTML."""
-        return hasattr(self.result, "to_html")

@@ -4,6 +4,7 @@ import importlib.util
 
 EXTRAS = {  # as in pyproject.toml; each package is imported by its own name
     "plots": ("matplotlib>=3.8",),
+    "tables": ("pandas>=2.0",),
     "scores": ("sacrebleu>=2.4", "sacremoses>=0.1"),
     "onnx": ("onnx>=1.19", "onnxscript>=0.5.4", "onnxruntime>=1.22"),
     "serve": ("uvicorn>=0.30",),

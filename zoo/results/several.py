@@ -1,0 +1,33 @@
+"""Several results in one web page."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import overload
+
+from zoo.plots.html import page as page_of
+from zoo.results.base import Result, written
+
+
+@overload
+def page(results: Iterable[Result] | Result, path: None = None, title: str | None = None) -> str: ...
+@overload
+def page(results: Iterable[Result] | Result, path: str | os.PathLike, title: str | None = None) -> Path: ...
+def page(
+    results: Iterable[Result] | Result, path: str | os.PathLike | None = None, title: str | None = None
+) -> str | Path:
+    """Makes one web page of several results, also of different models, with a table of contents.
+
+    Args:
+        results: What the verbs of the models answered.
+        path: HTML file to write.
+        title: Heading of the page.
+
+    Returns:
+        `path`; without it the text of the page.
+
+    Raises:
+        ValueError: there are no results.
+    """
+    found = [results] if isinstance(results, Result) else results
+    return written(page_of([result.section() for result in found], title), path)
