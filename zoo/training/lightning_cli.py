@@ -47,6 +47,7 @@ from zoo.training.checks import (
     given_values,
 )
 from zoo.training.endings import children, explained, first_line, is_of_lost_process, restoring, say_stopped
+from zoo.training.report import Report
 from zoo.training.signals import ending_by_signal
 from zoo.utils.atomic import remove_leftovers, write_text
 
@@ -168,12 +169,16 @@ class TrainingCLI(LightningCLI):
         before the data is read.
         """
         super().instantiate_classes()
+        weights = self._get(self.config, "weights")
+        if weights and not self.checkpoint:
+            self.model = load(weights)
+        if self.subcommand == "fit":
+            self.report = Report(self._pretrained(), self.model)
+            self.trainer.callbacks.insert(0, self.report)  # before what writes its state into checkpoints
         if self.checkpoint:
             self.model.restore_assets(self.checkpoint)
             self.datamodule.changes_model = False
             self.checkpoint = None
-        elif name := self._get(self.config, "weights"):
-            self.model = load(name)
         self.model.training_settings = {name: self._get(self.config, name).as_dict() for name in TRAINING}
         for name, settings in self.model.training_settings.items():
             setattr(self.model, name, _builder(settings))
@@ -211,6 +216,8 @@ class TrainingCLI(LightningCLI):
             rank_zero_info(about)
         logger = CSVLogger(run.parent, run.name) if config.logger in (None, True) else config.logger
         kwargs |= {"plugins": plugins, "callbacks": callbacks, "logger": logger, "precision": chosen}
+        if self.subcommand == "fit" and self._pretrained() and config.num_sanity_val_steps is None:
+            kwargs["num_sanity_val_steps"] = -1  # all of the validation, for the scores before the fine-tuning
         try:
             trainer = super().instantiate_trainer(**kwargs)
         except (
@@ -235,6 +242,17 @@ class TrainingCLI(LightningCLI):
         trainer._signal_connector._sigterm_notifier_fn = lambda signum, _: None
         self._folders = folders
         return trainer
+
+    def _pretrained(self) -> str | None:
+        """The weights that a fine-tuning starts from; None if the training starts from scratch."""
+        if weights := self._get(self.config, "weights"):
+            return None if self.checkpoint else weights  # the model of a checkpoint replaces them unseen
+        model = self._get(self.config, "model")
+        return model.init_args.name if model.class_path == "zoo.load" else None
+
+    def after_fit(self) -> None:
+        """Says what came of the training."""
+        self.report.show(self.trainer, self.model)
 
     def before_fit(self) -> None:
         """Takes the folder of the run, once nothing else can be wrong."""
