@@ -169,16 +169,12 @@ class TrainingCLI(LightningCLI):
         before the data is read.
         """
         super().instantiate_classes()
-        weights = self._get(self.config, "weights")
-        if weights and not self.checkpoint:
-            self.model = load(weights)
-        if self.subcommand == "fit":
-            self.report = Report(self._pretrained(), self.model)
-            self.trainer.callbacks.insert(0, self.report)  # before what writes its state into checkpoints
         if self.checkpoint:
             self.model.restore_assets(self.checkpoint)
             self.datamodule.changes_model = False
             self.checkpoint = None
+        elif name := self._get(self.config, "weights"):
+            self.model = load(name)
         self.model.training_settings = {name: self._get(self.config, name).as_dict() for name in TRAINING}
         for name, settings in self.model.training_settings.items():
             setattr(self.model, name, _builder(settings))
@@ -190,11 +186,12 @@ class TrainingCLI(LightningCLI):
         """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""
         config = self._get(self.config_init, "trainer")
         run = ConfigOfRun.folder = self.run_folder
+        self.report = Report(self._pretrained())
         plugins, callbacks = _listed(config.plugins), _listed(config.callbacks)
         reader = next((plugin for plugin in plugins if isinstance(plugin, CheckpointIO)), AtomicCheckpointIO())
         if reader not in plugins:
             plugins.append(reader)
-        callbacks += [RestoreEnds(reader), *([StopAtNaN()] if self.subcommand == "fit" else [])]
+        callbacks += [RestoreEnds(reader), *([StopAtNaN(), self.report] if self.subcommand == "fit" else [])]
         folders = {run}
         if config.enable_checkpointing is not False and not config.fast_dev_run:
             if not any(isinstance(callback, Checkpoint) for callback in callbacks):
@@ -244,11 +241,10 @@ class TrainingCLI(LightningCLI):
         return trainer
 
     def _pretrained(self) -> str | None:
-        """The weights that a fine-tuning starts from; None if the training starts from scratch."""
-        if weights := self._get(self.config, "weights"):
-            return None if self.checkpoint else weights  # the model of a checkpoint replaces them unseen
+        """The weights that a fine-tuning starts from; None if the training starts from scratch, or is resumed."""
         model = self._get(self.config, "model")
-        return model.init_args.name if model.class_path == "zoo.load" else None
+        loaded = model.init_args.name if model.class_path == "zoo.load" else None
+        return None if self.checkpoint else self._get(self.config, "weights") or loaded
 
     def after_fit(self) -> None:
         """Says what came of the training."""

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
 
+from zoo.registry import load
 from zoo.tasks.base import ZooModule
 from zoo.training.checkpoints import is_fast_dev_run, read_checkpoint
 
@@ -27,28 +28,27 @@ class Report(Callback):
     """Keeps the scores before a fine-tuning and those of its best validation, and prints them at the end.
 
     The scores before are those of Lightning's sanity check, which a fine-tuning runs over all validation data. They are
-    stored in the checkpoints, so that a resumed training reports them too.
+    stored in the checkpoints with the name, so that a resumed training reports them too.
 
     Args:
-        name: the pretrained weights that the training starts from; None if it starts from scratch.
-        model: the model with these weights, as loaded.
+        name: the pretrained weights that the training starts from; None if it starts from scratch, or is resumed.
     """
 
-    def __init__(self, name: str | None, model: nn.Module) -> None:
+    def __init__(self, name: str | None) -> None:
         self.name = name
         self.before: dict[str, float] = {}
         self.best: dict[str, float] = {}
-        self._start = _copied(model) if name else {}
+        self._start: dict[str, Tensor] = {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"before": self.before, "best": self.best}
+        return {"name": self.name, "before": self.before, "best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.before, self.best = state_dict["before"], state_dict["best"]
+        self.name, self.before, self.best = state_dict["name"], state_dict["before"], state_dict["best"]
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Copies the weights again: by now they have rows for new words and labels. A resumed training's are others."""
-        if self._start and not trainer.ckpt_path:
+        """Keeps the weights that the training starts from, which by now have rows for new words and labels."""
+        if self.name and not trainer.ckpt_path:
             self._start = _copied(pl_module)
 
     def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -69,25 +69,35 @@ class Report(Callback):
             return
         saving = _saving(trainer)
         path = os.path.relpath(saving.best_model_path) if saving and saving.best_model_path else None
-        what = f"Fine-tuning of {self.name}" if self.name else "Training"
-        print(f"\n{what}: {trainer.current_epoch:,} epochs, {trainer.global_step:,} steps")
-        advice = self._advice(saving, self._print_change(model, path) if self.name else None)
+        change = self._change(model, path) if self.name else None
+        ran = f"{_count(trainer.current_epoch, 'epoch')}, {_count(trainer.global_step, 'step')}"
+        lines = [f"{f'Fine-tuning of {self.name}' if self.name else 'Training'}: {ran}"]
+        if change is not None:
+            lines.append(f"{'weights':<17} changed by {change:.2%} (relative L2 norm)")
         for name, score in self.best.items():
-            print(f"  {name:<18}" + (f"{self.before[name]:.4f} -> " if name in self.before else "") + f"{score:.4f}")
-        if advice:
-            print(f"  {advice}")
+            before = f"{self.before[name]:.4f} -> " if name in self.before else ""
+            lines.append(f"{name:<17} {before}{score:.4f}")
+        if advice := self._advice(saving, change):
+            lines.append(advice)
         if path:
-            print(f"  best checkpoint   {path}")
-            print(f"  export it         {shlex.join(['zoo', 'export', path, 'my_weights'])}")
-            print(f"  and predict       {shlex.join(['zoo', 'predict', 'local-dir:my_weights', *INPUTS[model.task.input]])}")
+            inputs = shlex.join(INPUTS[model.task.input])
+            lines.append(f"best checkpoint   {path}")
+            lines.append(f"export it         zoo export {shlex.quote(path)} my_weights")
+            lines.append(f"and predict       zoo predict local-dir:my_weights {inputs}")
+        print("\n" + "\n  ".join(lines))
 
-    def _print_change(self, model: ZooModule, path: str | None) -> float:
-        """The relative L2 norm of the change of all trained weights in the best checkpoint, or in the model itself."""
+    def _change(self, model: ZooModule, path: str | None) -> float | None:
+        """How far the trained weights moved in the best checkpoint, or in the model itself: relative L2 norm.
+
+        None if the training was resumed and the weights that it started from are not there any more.
+        """
+        try:
+            start = self._start or _copied(load(self.name or ""))
+        except (ValueError, OSError):
+            return None
         now = read_checkpoint(path)["state_dict"] if path else model.state_dict()
         trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-        change = _relative_change(self._start, {name: now[name].cpu() for name in trained if name in now})
-        print(f"  weights           changed by {change:.2%} (relative L2 norm)")
-        return change
+        return _relative_change(start, {name: now[name].cpu() for name in trained if name in now})
 
     def _advice(self, saving: ModelCheckpoint | None, change: float | None) -> str | None:
         """What to do if the fine-tuning had no effect."""
@@ -100,6 +110,10 @@ class Report(Callback):
                 f"data. Keep {self.name}, or {longer}."
             )
         return None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _copied(model: nn.Module) -> dict[str, Tensor]:
