@@ -74,7 +74,8 @@ class Report(Callback):
         lines = [f"{f'Fine-tuning of {self.name}' if self.name else 'Training'}: {ran}"]
         if change is not None:
             lines.append(f"{'weights':<17} changed by {change:.2%} (relative L2 norm)")
-        for name, score in self.best.items():
+        monitor = saving.monitor if saving else None
+        for name, score in sorted(self.best.items(), key=lambda item: item[0] != monitor):  # it comes first
             before = f"{self.before[name]:.4f} -> " if name in self.before else ""
             lines.append(f"{name:<17} {before}{score:.4f}")
         if advice := self._advice(saving, change):
