@@ -14,6 +14,8 @@ def _rows(folder, text, name="mine.csv"):
 def test_a_csv_has_quoted_texts(tmp_path):
     text = 'id,label,text\n1,good,"Nice, ""really"".\nTwo lines."\n2,bad,plain\n\n'
     assert _rows(tmp_path, text) == [('Nice, "really".\nTwo lines.', "good"), ("plain", "bad")]
+    long = "word " * 30_000
+    assert _rows(tmp_path, f'label,text\ngood,"{long}"\n') == [(long, "good")]
     # with tabs it is a table without quoting, whatever its name
     assert _rows(tmp_path, 'label\ttext\ngood\t"a, b"\n') == [('"a, b"', "good")]
     assert _rows(tmp_path, 'label\ttext\ngood\t"a, b"\n', "mine.tsv") == [('"a, b"', "good")]

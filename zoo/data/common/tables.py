@@ -10,6 +10,8 @@ from typing import Any
 
 from zoo.data.common.files import read_lines
 
+LONGEST = 2**31 - 1  # characters of a field of a .csv; Python's own limit of 131,072 is less than some e-mails have
+
 Bounds = Mapping[str, tuple[float, float]]  # numeric column -> minimum and maximum
 
 
@@ -73,6 +75,7 @@ def _tab_fields(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
 
 def _csv_fields(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     """The same; a row with line breaks in quotes has the number of its last line."""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     rows = csv.reader((f"{line}\n" for line in lines), strict=True)
     try:
         for row in rows:
