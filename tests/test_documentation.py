@@ -1,5 +1,6 @@
 """What README and docs/ show works: Python prints what it says, commands run on small data, pictures, links and names exist."""
 
+import csv
 import json
 import os
 import re
@@ -145,6 +146,9 @@ def write_files(folder):
     for name in ("train.tsv", "test.tsv", "reviews.tsv"):
         rows = [(labeled_fakes.document(rng, n % 3).replace("\n", " "), f"class{n % 3}") for n in range(60)]
         labeled_fakes.table(folder / name, ("text", "label"), rows)
+    for name in ("train.csv", "test.csv"):
+        with open(folder / name, "w", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *rows])
     (folder / "book.txt").write_text("".join(f"The old man and {line}.\n" for line in lines * 4))
     questions = [
         ("Ann met the dog. The dog ran home.", "Then XXXXX ran home.", "dog", "Ann|dog"),

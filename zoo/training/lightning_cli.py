@@ -47,6 +47,7 @@ from zoo.training.checks import (
     given_values,
 )
 from zoo.training.endings import children, explained, first_line, is_of_lost_process, restoring, say_stopped
+from zoo.training.report import Report
 from zoo.training.signals import ending_by_signal
 from zoo.utils.atomic import remove_leftovers, write_text
 
@@ -186,11 +187,12 @@ class TrainingCLI(LightningCLI):
         """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""
         config = self._get(self.config_init, "trainer")
         run = ConfigOfRun.folder = self.run_folder
+        self.report = Report(self._pretrained())
         plugins, callbacks = _listed(config.plugins), _listed(config.callbacks)
         reader = next((plugin for plugin in plugins if isinstance(plugin, CheckpointIO)), AtomicCheckpointIO())
         if reader not in plugins:
             plugins.append(reader)
-        callbacks += [RestoreEnds(reader), *([StopAtNaN()] if self.subcommand == "fit" else [])]
+        callbacks += [RestoreEnds(reader), *([StopAtNaN(), self.report] if self.subcommand == "fit" else [])]
         folders = {run}
         if config.enable_checkpointing is not False and not config.fast_dev_run:
             if not any(isinstance(callback, Checkpoint) for callback in callbacks):
@@ -212,6 +214,8 @@ class TrainingCLI(LightningCLI):
             rank_zero_info(about)
         logger = CSVLogger(run.parent, run.name) if config.logger in (None, True) else config.logger
         kwargs |= {"plugins": plugins, "callbacks": callbacks, "logger": logger, "precision": chosen}
+        if self.subcommand == "fit" and self._pretrained() and config.num_sanity_val_steps is None:
+            kwargs["num_sanity_val_steps"] = -1  # all of the validation, for the scores before the fine-tuning
         try:
             trainer = super().instantiate_trainer(**kwargs)
         except (
@@ -236,6 +240,16 @@ class TrainingCLI(LightningCLI):
         trainer._signal_connector._sigterm_notifier_fn = lambda signum, _: None
         self._folders = folders
         return trainer
+
+    def _pretrained(self) -> str | None:
+        """The weights that a fine-tuning starts from; None if the training starts from scratch, or is resumed."""
+        model = self._get(self.config, "model")
+        loaded = model.init_args.name if model.class_path == "zoo.load" else None
+        return None if self.checkpoint else self._get(self.config, "weights") or loaded
+
+    def after_fit(self) -> None:
+        """Says what came of the training."""
+        self.report.show(self.trainer, self.model)
 
     def before_fit(self) -> None:
         """Takes the folder of the run, once nothing else can be wrong."""

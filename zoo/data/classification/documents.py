@@ -297,10 +297,11 @@ def _stripped(message: str) -> str:
 
 
 class LabeledText(LabeledData):
-    """Your own labelled text: tab-separated tables with a header, JSON lines, or folders with one folder per class.
+    """Your own labelled text: tables with a header, JSON lines, or folders with one folder per class.
 
     The kind is seen from the path: a folder holds one folder per class with one text per file; a .jsonl file holds one
-    JSON object per line; any other file is a table whose first line names the columns, without quoting. Files may also
+    JSON object per line; any other file is a table whose first line names the columns: a .csv with commas as
+    spreadsheets save it, or else tab-separated without quoting. Files may also
     be .gz or .xz. The labels are those of the training text, in natural order.
 
     Args:

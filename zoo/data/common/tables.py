@@ -1,5 +1,6 @@
-"""Labelled texts in common formats: tab-separated tables, JSON lines, one folder per class."""
+"""Labelled texts in common formats: tab-separated tables, CSV, JSON lines, one folder per class."""
 
+import csv
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.data.common.files import read_lines
+
+LONGEST = 2**31 - 1  # characters of a field of a .csv; Python's own limit of 131,072 is less than some e-mails have
 
 Bounds = Mapping[str, tuple[float, float]]  # numeric column -> minimum and maximum
 
@@ -27,8 +30,9 @@ def read_table(
     """The named columns of a table, row by row.
 
     Args:
-        path: its extension gives the format: .jsonl (one JSON object per line), or else a tab-separated table with
-            a header and no quoting; both also .gz or .xz.
+        path: its extension gives the format: .jsonl (one JSON object per line), .csv with a comma in its header
+            (quoted as spreadsheets write it; a text may have several lines), or else a tab-separated table with a
+            header and no quoting; all also .gz or .xz.
         columns: names in the header, or keys of the objects; their values are strings.
         encoding: of the text.
         lists: the columns with lists of strings: JSON lists, or strings joined by "|" in a table.
@@ -40,8 +44,14 @@ def read_table(
     """
     lines = read_lines(path, encoding)
     compressed = path.suffix in (".gz", ".xz")
-    is_json = Path(path.stem if compressed else path).suffix == ".jsonl"
-    rows = (_json_rows if is_json else _tab_rows)(path, lines, columns, lists, numbers or {})
+    kind = Path(path.stem if compressed else path).suffix
+    if kind == ".jsonl":
+        rows = _json_rows(path, lines, columns, lists, numbers or {})
+    else:
+        header = next(lines, "")
+        commas = kind == ".csv" and "," in header and "\t" not in header
+        fields = _csv_fields(path, chain([header], lines)) if commas else _tab_fields(chain([header], lines))
+        rows = _table_rows(path, fields, "comma" if commas else "tab", columns, lists, numbers or {})
     first = next(rows, None)
     if first is None:
         raise ValueError(f"{path} is empty")
@@ -58,18 +68,40 @@ def _number(value: Any, column: str, bounds: tuple[float, float], where: str) ->
     return number
 
 
-def _tab_rows(
-    path: Path, lines: Iterator[str], columns: Sequence[str], lists: Sequence[str], numbers: Bounds
+def _tab_fields(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """The number and the fields of each line."""
+    return ((number, line.split("\t")) for number, line in enumerate(lines, 1))
+
+
+def _csv_fields(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    """The same; a row with line breaks in quotes has the number of its last line."""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    rows = csv.reader((f"{line}\n" for line in lines), strict=True)
+    try:
+        for row in rows:
+            yield rows.line_num, row or [""]
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}, line {rows.line_num}: {error}; a .csv has commas, and texts with them in quotes"
+        ) from error
+
+
+def _table_rows(
+    path: Path,
+    rows: Iterator[tuple[int, list[str]]],
+    mark: str,
+    columns: Sequence[str],
+    lists: Sequence[str],
+    numbers: Bounds,
 ) -> Iterator[tuple[Any, ...]]:
-    header = next(lines, "").split("\t")
+    _, header = next(rows, (1, [""]))
     if header == [""]:
         return
     for column in columns:
         if column not in header:
             raise ValueError(f"{path} has no column {column!r}; its first line names {', '.join(map(repr, header))}")
     places = [(header.index(column), column) for column in columns]
-    for number, line in enumerate(lines, 2):
-        fields = line.split("\t")
+    for number, fields in rows:
         if len(fields) == len(header):
             row = (_names(fields[place]) if column in lists else fields[place] for place, column in places)
             if numbers:
@@ -79,9 +111,9 @@ def _tab_rows(
                     for name, value in zip(columns, row)
                 )
             yield tuple(row)
-        elif line:
+        elif fields != [""]:
             raise ValueError(
-                f"{path}, line {number}: expected {len(header)} tab-separated columns as in the first line; "
+                f"{path}, line {number}: expected {len(header)} {mark}-separated columns as in the first line; "
                 f"got {len(fields)}"
             )
 

@@ -1,0 +1,44 @@
+"""Tables as spreadsheets save them."""
+
+import pytest
+
+from zoo.data import LabeledText
+from zoo.data.common.tables import read_table
+
+
+def _rows(folder, text, name="mine.csv"):
+    (folder / name).write_text(text, encoding="utf-8")
+    return list(read_table(folder / name, ["text", "label"]))
+
+
+def test_a_csv_has_quoted_texts(tmp_path):
+    text = 'id,label,text\n1,good,"Nice, ""really"".\nTwo lines."\n2,bad,plain\n\n'
+    assert _rows(tmp_path, text) == [('Nice, "really".\nTwo lines.', "good"), ("plain", "bad")]
+    long = "word " * 30_000
+    assert _rows(tmp_path, f'label,text\ngood,"{long}"\n') == [(long, "good")]
+    # with tabs it is a table without quoting, whatever its name
+    assert _rows(tmp_path, 'label\ttext\ngood\t"a, b"\n') == [('"a, b"', "good")]
+    assert _rows(tmp_path, 'label\ttext\ngood\t"a, b"\n', "mine.tsv") == [('"a, b"', "good")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("label,text\ngood,a,b\n", "mine.csv, line 2: expected 2 comma-separated columns as in the first line; got 3"),
+        ('label,text\ngood,"a" b\n', "mine.csv, line 2: .*; a .csv has commas, and texts with them in quotes"),
+        ("label,words\ngood,a\n", "mine.csv has no column 'text'; its first line names 'label', 'words'"),
+        ("", "mine.csv is empty"),
+    ],
+)
+def test_a_csv_that_is_none(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        _rows(tmp_path, text)
+
+
+def test_texts_of_a_csv(tmp_path):
+    (tmp_path / "mine.csv").write_text('label,text\ngood,"a, b"\nbad,c\n')
+    data = LabeledText(str(tmp_path / "mine.csv"))
+    assert [(example.text, example.labels) for example in data.examples("train")] == [
+        ("a, b", ("good",)),
+        ("c", ("bad",)),
+    ]

@@ -1,0 +1,211 @@
+"""Fine-tuning on little data: a few steps per epoch must change the weights, and the end of the training says by how
+much.
+"""
+
+import random
+import shlex
+from pathlib import Path
+
+import labeled_fakes
+import pytest
+import torch
+import yaml
+from fakes import settings
+from lightning.pytorch import LightningModule, Trainer
+from safetensors.torch import load_file
+
+from zoo.cli import main
+from zoo.models.han import HAN
+from zoo.text import Tokenizer
+from zoo.training.averaging import EMAWeights
+from zoo.training.stopping import StopInTime
+
+RUN = Path("runs/tiny/checkpoints")
+RECIPES = Path(__file__).parents[2] / "recipes"
+TEXTS = 54  # of which some are held out: 3 steps of 16 per epoch
+QUIET = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A weight, and texts of two other labels, in the working directory."""
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ZOO_DATA", "")
+    monkeypatch.chdir(tmp_path)
+    texts = [labeled_fakes.sentence(random.Random(n), n % 2) for n in range(TEXTS)]
+    model = HAN(**{**HAN.tiny, "vocab_size": 30, "num_classes": 2}).eval()
+    model.tokenizer, model.label_names = Tokenizer.train(texts, "word_punct", 30, lowercase=True), ["bad", "good"]
+    model.save_pretrained("weight")
+    labeled_fakes.table(
+        Path("mine.tsv"), ("label", "text"), [("no yes".split()[n % 2], t) for n, t in enumerate(texts)]
+    )
+
+
+def _fit(*args, averaging, stopping, lr=0.02):
+    saving = {"filename": "best", "monitor": "val/loss", "save_last": True, "enable_version_counter": False}
+    callbacks = [
+        {"class_path": "zoo.training.checkpoints.ExactCheckpoints", "init_args": saving},
+        {"class_path": "zoo.training.stopping.StopInTime", "init_args": {"monitor": "val/loss", **stopping}},
+        {"class_path": "zoo.training.averaging.EMAWeights", "init_args": averaging},
+    ]
+    data = {"train": "mine.tsv", "split_sentences": True, "batch_size": 16}
+    recipe = {
+        "seed_everything": 1,
+        "trainer": {**QUIET, "max_epochs": -1, "log_every_n_steps": 1, "callbacks": callbacks},
+        "model": {"class_path": "zoo.load", "init_args": {"name": "local-dir:weight"}},
+        **settings(lr=lr, warmup_steps=1),
+        "data": {"class_path": "zoo.data.LabeledText", "init_args": data},
+    }
+    Path("tiny.yaml").write_text(yaml.safe_dump(recipe))
+    return main(["fit", "--config", "tiny.yaml", *args])
+
+
+def _block(capsys):
+    """The lines at the end of a training."""
+    return capsys.readouterr().out.strip().splitlines()
+
+
+# ---- the average ----
+
+
+def _share_of_the_way(averaging):
+    """How far the averaged word vectors came, as a share of the way of the trained ones."""
+    assert _fit(averaging=averaging, stopping={"epochs": 4}) == 0
+    found = torch.load(RUN / "last.ckpt", weights_only=True)
+    assert found["global_step"] == 12
+    start = load_file("weight/model.safetensors")["embedding.weight"].float()
+    ways = [(found[part]["embedding.weight"] - start).norm() for part in ("state_dict", "current_model_state")]
+    return (ways[0] / ways[1]).item()
+
+
+def test_the_average_of_a_short_training_is_of_its_last_steps():
+    assert _share_of_the_way({"decay": 0.99, "warmup": True}) > 0.7
+
+
+def test_without_a_warm_up_it_stays_at_the_beginning():
+    assert _share_of_the_way({"decay": 0.99}) < 0.3
+
+
+def test_a_warm_up_ends_where_the_decay_is_reached():
+    warm, usual = (EMAWeights(decay=0.5, warmup=warmup)._kwargs["avg_fn"] for warmup in (True, False))
+    average, new = torch.tensor([1.0]), torch.tensor([2.0])
+    means = [warm(average, new, torch.tensor(n)).item() for n in (1, 5, 8, 1000)]
+    assert means == pytest.approx([2 - 2 / 11, 2 - 6 / 15, 1.5, 1.5])
+    assert usual(average, new, torch.tensor(1)).item() == 1.5
+
+
+@pytest.mark.parametrize("task", ["captioning", "classification", "language_modelling", "translation"])
+def test_fine_tuning_recipes_follow_the_number_of_steps(task):
+    recipe = yaml.safe_load((RECIPES / f"finetune_{task}.yaml").read_text(encoding="utf-8"))
+    callbacks = {part["class_path"].rpartition(".")[2]: part["init_args"] for part in recipe["trainer"]["callbacks"]}
+    stopping = callbacks["StopInTime"]
+    assert callbacks["EMAWeights"]["warmup"] and recipe["trainer"]["max_epochs"] == -1
+    assert stopping["steps"] > stopping["patience_steps"] > recipe["lr_scheduler"]["init_args"]["warmup_steps"]
+    assert stopping["monitor"] == callbacks["ExactCheckpoints"]["monitor"]
+
+
+# ---- the end ----
+
+
+class Scored(LightningModule):
+    """One weight, and given scores of the validations."""
+
+    def __init__(self, scores):
+        super().__init__()
+        self.weight, self.scores = torch.nn.Parameter(torch.zeros(1)), iter(scores)
+
+    def training_step(self, batch, batch_idx):
+        return (self.weight * batch).sum()
+
+    def validation_step(self, batch, batch_idx):
+        self.log("score", next(self.scores))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("scores", "limits", "steps"),
+    [
+        ([5, *[1] * 9], {"patience": 2}, 9),
+        ([5, *[1] * 9], {"patience": 2, "patience_steps": 12}, 15),
+        ([1, 2, *[1] * 9], {"patience": 2, "patience_steps": 12}, 18),
+        ([5, 1, 1, 6, *[1] * 9], {"patience": 2, "patience_steps": 9, "epochs": 99}, 21),
+        (range(99), {"epochs": 2, "steps": 10}, 12),
+        (range(99), {"epochs": 6, "steps": 10}, 18),
+        ([5, 1, float("nan"), 9], {"patience": 3, "patience_steps": 99}, 9),
+    ],
+)
+def test_a_training_ends_by_steps_and_epochs(scores, limits, steps):
+    stopping = StopInTime("score", "max", **limits)
+    quiet = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False, "num_sanity_val_steps": 0}
+    shown = {"enable_progress_bar": False, "enable_model_summary": False}
+    trainer = Trainer(max_epochs=-1, callbacks=[stopping], **quiet, **shown)
+    trainer.fit(Scored(map(float, scores)), torch.ones(3, 1), torch.ones(1, 1))
+    assert trainer.global_step == steps
+
+
+def test_limits_that_are_none():
+    for name, value in (("patience", 0), ("patience_steps", -1), ("epochs", 0), ("steps", -1)):
+        with pytest.raises(ValueError, match=f"{name} must be at least .*; got {value}"):
+            StopInTime("val/loss", **{name: value})
+
+
+def test_an_interrupted_training_ends_at_the_same_step(capsys):
+    options = {"averaging": {"warmup": True}, "stopping": {"epochs": 3, "steps": 11}}
+    assert _fit("--trainer.max_steps", "5", **options) == 0
+    first = _block(capsys)
+    assert _fit("--ckpt_path", "last", **options) == 0
+    block = _block(capsys)
+    assert block[0] == "Fine-tuning of local-dir:weight: 4 epochs, 12 steps"
+    (before,) = {line.split(" -> ")[0] for line in (*first, *block) if line.startswith("  val/loss")}
+    assert float(before.split()[-1]) > 0  # the score of the weight itself, also in the resumed training
+    assert _fit("--ckpt_path", "last", **options) == 0  # it is over
+    assert _block(capsys)[0] == block[0]
+
+
+# ---- what came of it ----
+
+
+def test_the_block_at_the_end(capsys):
+    assert _fit(averaging={"warmup": True}, stopping={"steps": 40, "epochs": 1, "patience_steps": 99}, lr=0.05) == 0
+    title, weights, *scores, best, export, predict = _block(capsys)
+    assert title == "Fine-tuning of local-dir:weight: 14 epochs, 42 steps"
+    assert 5 < float(weights.removeprefix("  weights           changed by ").split("%")[0]) < 500
+    before, after = (float(number) for number in scores[0].removeprefix("  val/loss").split(" -> "))
+    assert after < before and [line.split()[0] for line in scores] == ["val/loss", "val/accuracy", "val/macro_f1"]
+    assert best == f"  best checkpoint   {RUN}/best.ckpt"
+    found = torch.load(RUN / "best.ckpt", weights_only=True)["callbacks"]
+    saved = next(state for name, state in found.items() if name.startswith("ExactCheckpoints"))
+    assert saved["best_model_score"].item() == pytest.approx(after, abs=1e-4)
+    for line in (export, predict):
+        program, *args = shlex.split(line.partition("zoo ")[2])
+        assert main([program, *args]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split()[0] in ("no", "yes")
+
+
+def test_it_says_when_the_weights_did_not_move(capsys):
+    assert _fit(averaging={"warmup": True}, stopping={"epochs": 1}, lr=1e-9) == 0
+    (advice,) = (line for line in _block(capsys) if "hardly" in line)
+    assert advice == (
+        "  The weights hardly changed, so the model answers as before: train longer, or with a higher --optimizer.lr, "
+        "or on more data."
+    )
+
+
+def test_it_says_when_the_score_did_not_improve(capsys):
+    assert _fit(averaging={"decay": 0.0}, stopping={"epochs": 2}, lr=30.0) == 0
+    (advice,) = (line for line in _block(capsys) if "did not improve" in line)
+    assert advice == (
+        "  val/loss did not improve: the weights as they were score at least as well on the validation data. Keep "
+        "local-dir:weight, or train longer, or with a higher --optimizer.lr, or on more data."
+    )
+
+
+def test_a_training_from_scratch_has_no_score_before(capsys):
+    recipe = ["--model", "zoo.models.han.HAN", *(f"--model.{name}={value}" for name, value in HAN.tiny.items())]
+    sizes = ["--model.vocab_size=60", "--model.num_classes=2"]
+    assert _fit(*recipe, *sizes, averaging={"warmup": True}, stopping={"epochs": 1}) == 0
+    title, *scores, best, _, _ = _block(capsys)
+    assert title == "Training: 1 epoch, 3 steps" and str(RUN) in best
+    assert len(scores) == 3 and not any("->" in line for line in scores)

@@ -1,0 +1,150 @@
+"""What came of a training, told in one block at its end: how far the weights moved, the scores, and what to do next."""
+
+import os
+import shlex
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.utilities import rank_zero_only
+from torch import Tensor, nn
+
+from zoo.registry import load
+from zoo.tasks.base import ZooModule
+from zoo.training.checkpoints import is_fast_dev_run, read_checkpoint
+
+HARDLY = 0.001  # relative change below which a model answers as before
+INPUTS = {  # what `zoo predict` takes
+    "text": ["A sentence."],
+    "document": ["A text."],
+    "pair": ["A sentence.", "Another one."],
+    "image": ["photo.jpg"],
+    "question": ["A query with XXXXX.", "--document", "story.txt"],
+}
+
+
+class Report(Callback):
+    """Keeps the scores before a fine-tuning and those of its best validation, and prints them at the end.
+
+    The scores before are those of Lightning's sanity check, which a fine-tuning runs over all validation data. They are
+    stored in the checkpoints with the name, so that a resumed training reports them too.
+
+    Args:
+        name: the pretrained weights that the training starts from; None if it starts from scratch, or is resumed.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        self.before: dict[str, float] = {}
+        self.best: dict[str, float] = {}
+        self._start: dict[str, Tensor] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "before": self.before, "best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.name, self.before, self.best = state_dict["name"], state_dict["before"], state_dict["best"]
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keeps the weights that the training starts from, which by now have rows for new words and labels."""
+        if self.name and not trainer.ckpt_path:
+            self._start = _copied(pl_module)
+
+    def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.name and trainer.num_sanity_val_steps == float("inf"):
+            self.before = _scores(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.sanity_checking or (saving := _saving(trainer)) is None:
+            return
+        now = _scores(trainer)
+        if not self.best or _is_better(saving, now, self.best):
+            self.best = now
+
+    @rank_zero_only
+    def show(self, trainer: Trainer, model: ZooModule) -> None:
+        """Prints the block, unless the run left nothing behind."""
+        if is_fast_dev_run(trainer) or trainer.interrupted or not trainer.global_step:
+            return
+        saving = _saving(trainer)
+        path = os.path.relpath(saving.best_model_path) if saving and saving.best_model_path else None
+        change = self._change(model, path) if self.name else None
+        ran = f"{_count(trainer.current_epoch, 'epoch')}, {_count(trainer.global_step, 'step')}"
+        lines = [f"{f'Fine-tuning of {self.name}' if self.name else 'Training'}: {ran}"]
+        if change is not None:
+            lines.append(f"{'weights':<17} changed by {change:.2%} (relative L2 norm)")
+        monitor = saving.monitor if saving else None
+        for name, score in sorted(self.best.items(), key=lambda item: item[0] != monitor):  # it comes first
+            before = f"{self.before[name]:.4f} -> " if name in self.before else ""
+            lines.append(f"{name:<17} {before}{score:.4f}")
+        if advice := self._advice(saving, change):
+            lines.append(advice)
+        if path:
+            inputs = shlex.join(INPUTS[model.task.input])
+            lines.append(f"best checkpoint   {path}")
+            lines.append(f"export it         zoo export {shlex.quote(path)} my_weights")
+            lines.append(f"and predict       zoo predict local-dir:my_weights {inputs}")
+        print("\n" + "\n  ".join(lines))
+
+    def _change(self, model: ZooModule, path: str | None) -> float | None:
+        """How far the trained weights moved in the best checkpoint, or in the model itself: relative L2 norm.
+
+        None if the training was resumed and the weights that it started from are not there any more.
+        """
+        try:
+            start = self._start or _copied(load(self.name or ""))
+        except (ValueError, OSError):
+            return None
+        now = read_checkpoint(path)["state_dict"] if path else model.state_dict()
+        trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+        return _relative_change(start, {name: now[name].cpu() for name in trained if name in now})
+
+    def _advice(self, saving: ModelCheckpoint | None, change: float | None) -> str | None:
+        """What to do if the fine-tuning had no effect."""
+        longer = "train longer, or with a higher --optimizer.lr, or on more data"
+        if change is not None and change < HARDLY:
+            return f"The weights hardly changed, so the model answers as before: {longer}."
+        if self.before and saving is not None and not _is_better(saving, self.best, self.before):
+            return (
+                f"{saving.monitor} did not improve: the weights as they were score at least as well on the validation "
+                f"data. Keep {self.name}, or {longer}."
+            )
+        return None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def _copied(model: nn.Module) -> dict[str, Tensor]:
+    return {name: parameter.detach().cpu().clone() for name, parameter in model.named_parameters()}
+
+
+def _scores(trainer: Trainer) -> dict[str, float]:
+    return {name: value.item() for name, value in trainer.callback_metrics.items() if name.startswith("val/")}
+
+
+def _saving(trainer: Trainer) -> ModelCheckpoint | None:
+    """What saves the best checkpoint by a score of the validation."""
+    found = (saving for saving in trainer.checkpoint_callbacks if isinstance(saving, ModelCheckpoint))
+    return next((saving for saving in found if (saving.monitor or "").startswith("val/")), None)
+
+
+def _is_better(saving: ModelCheckpoint, scores: dict[str, float], others: dict[str, float]) -> bool:
+    monitor = saving.monitor or ""
+    if monitor not in scores or monitor not in others:
+        return False
+    return scores[monitor] > others[monitor] if saving.mode == "max" else scores[monitor] < others[monitor]
+
+
+def _relative_change(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:
+    """The norm of the change relative to that before, over the rows that both have."""
+    change, size = torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for name in before.keys() & after.keys():
+        old, new = before[name].double(), after[name].double()
+        if old.dim() and old.shape[1:] == new.shape[1:]:
+            rows = min(len(old), len(new))
+            change += (new[:rows] - old[:rows]).square().sum()
+            size += old[:rows].square().sum()
+    return (change / size).sqrt().item() if size else 0.0
