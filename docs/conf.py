@@ -23,7 +23,7 @@ extensions = [
     "sphinx_copybutton",
     "mathml",
 ]
-exclude_patterns = ["_extensions", "_static"]
+exclude_patterns = ["_extensions", "_static", "photos"]
 default_role = "code"  # docstrings write `name`
 suppress_warnings = ["myst.xref_missing", "myst.header", "image.not_readable"]
 

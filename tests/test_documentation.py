@@ -37,6 +37,8 @@ PAGES = {"README": TEXT} | {
     if path.parent.name != "cards"
 }
 
+CARDS = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "model_cards").glob("*.md"))}
+
 # ---- which commands there are ----
 
 PROGRAMS = ("zoo", "python", "pytest", "pip", "curl", "torchrun", "srun")
@@ -63,6 +65,7 @@ class Command:
 
     page: str
     args: tuple[str, ...]
+    answer: str = ""  # what `zoo predict` prints, as the comment beside it says
 
     def __str__(self):
         return shlex.join(self.args)
@@ -84,11 +87,15 @@ def commands(text, page):
         elif fence in (None, "", "bash") and page != SYNOPSIS:
             shown = [line]
         found += [
-            Command(page, tuple(shlex.split(part, comments=True)))
+            Command(page, tuple(shlex.split(part, comments=True)), _answer(part))
             for part in shown
             if part.split()[:1] and part.split()[0] in PROGRAMS
         ]
     return list(dict.fromkeys(found))
+
+
+def _answer(line):
+    return line.partition(" # ")[2].strip() if line.lstrip().startswith("zoo predict") else ""
 
 
 COMMANDS = [command for page, text in PAGES.items() for command in commands(text, page)]
@@ -131,7 +138,7 @@ def write_files(folder):
     """What the commands find: the repository's recipes, and a user's small files under the names that the pages give
     them.
     """
-    for name in ("recipes", "model_cards", "examples"):
+    for name in ("recipes", "model_cards", "examples", "docs"):
         (folder / name).symlink_to(ROOT / name)
     lines = [f"{n} dogs run over the {word} street in the snow" for n in range(12) for word in ("wide", "small", "old")]
     for name, part in (("train", lines), ("val", lines[:4])):
@@ -204,6 +211,7 @@ class User:
         else:
             assert args[0] == "zoo" and main(args[1:]) == 0
         out = capfd.readouterr().out
+        assert not command.answer or out == command.answer + "\n"
         # a model of one short epoch may write an empty line
         assert out.strip() or (out and "local-dir:" in str(command)), f"{command} prints nothing"
         return out
@@ -423,24 +431,25 @@ def test_the_synopsis_names_every_verb():
     assert named | {"validate"} == set(actions.choices)
 
 
-def code_blocks(language):
+def code_blocks(language, pages):
     return [
         pytest.param(code, id=f"{page}-{n}")
-        for page, text in PAGES.items()
+        for page, text in pages.items()
         for n, code in enumerate(blocks(text, language))
     ]
 
 
-@pytest.mark.parametrize("code", code_blocks("python"))
+@pytest.mark.parametrize("code", code_blocks("python", PAGES | CARDS))
 def test_python_prints_what_stands_beside_it(code, tmp_path, monkeypatch, capsys):
     """What a block prints is its lines that begin with `# `."""
     monkeypatch.chdir(tmp_path)
+    Path("docs").symlink_to(DOCS)
     exec(compile(code, "page", "exec"), {"__name__": "__main__"})
     stated = [line[2:] for line in code.splitlines() if line.startswith("# ")]
     assert capsys.readouterr().out.splitlines() == stated
 
 
-@pytest.mark.parametrize("code", code_blocks("yaml"))
+@pytest.mark.parametrize("code", code_blocks("yaml", PAGES))
 def test_yaml_names_a_class_with_such_arguments(code):
     (part,) = yaml.safe_load(code)
     module, _, name = part["class_path"].rpartition(".")

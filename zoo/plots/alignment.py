@@ -26,7 +26,7 @@ from zoo.utils.extras import require
 
 NAMED = 4  # words whose weights are shown as numbers
 CELL, GAP, COLUMNS = 0.32, 0.45, 4  # inches, inches, maps per row
-LETTER, SHORTEST = 0.095, 24  # inches of a letter of a title; letters of its shortest line
+LETTER, SHORTEST = 0.095, 40  # inches of a letter of a title; letters of its shortest line
 
 
 def alignment_heatmap(
