@@ -6,6 +6,7 @@
     zoo serve NAME --port 8000                          the same over HTTP
     zoo align NAME de.txt en.txt                        word alignments of given translations
     zoo fit|validate|test --config recipes/NAME.yaml    train or evaluate by a recipe
+    zoo calibrate --config FILE --weights local-dir:F   how far the answers of a weight can be trusted
     zoo compare --out FOLDER                            train all attention mechanisms with the same budget and compare them
     zoo publish NAME|FOLDER ORG/REPO                    upload weights and card to the Hugging Face Hub
 
@@ -84,6 +85,12 @@ TRAINING = {
         what="Compute the test metrics, e.g. those on a card.",
         ckpt="checkpoint to evaluate; `best` or `last` of this recipe",
         example="zoo test --config recipes/luong_dot.dates.yaml --weights luong_dot.dates",
+    ),
+    "calibrate": dict(
+        what="Measure on the validation data how far the answers of a weight can be trusted, and save that with it.",
+        ckpt="not for this command: export the checkpoint first",
+        example="zoo export luong_dot.dates my_weights\n"
+        "  zoo calibrate --config recipes/luong_dot.dates.yaml --weights local-dir:my_weights",
     ),
 }
 
@@ -600,7 +607,10 @@ def _train(args: list[str]) -> None:
                     f"--config {file}: a recipe is code and is read from this machine only; download it and read it "
                     "first"
                 )
-    from zoo.training.lightning_cli import run
+    if verb == "calibrate":
+        from zoo.training.calibration import calibrate as run
+    else:
+        from zoo.training.lightning_cli import run
 
     keep_freed_memory()
     run(["--help" if arg == "--help-all" else arg for arg in args])

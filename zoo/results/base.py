@@ -1,6 +1,7 @@
 """What several results share."""
 
 import math
+from typing import Any
 
 
 def finite(score: float) -> float | None:
@@ -11,3 +12,9 @@ def finite(score: float) -> float | None:
 def existing(hypotheses: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """The (text, score) pairs that have a score: there may be fewer than requested."""
     return [(text, score) for text, score in hypotheses if math.isfinite(score)]
+
+
+def trust(result: Any) -> dict[str, Any]:
+    """`confidence` and `warnings` of a result, as JSON-able values."""
+    confidence = result.confidence
+    return {"confidence": None if confidence is None else round(confidence, 4), "warnings": result.warnings}

@@ -8,7 +8,7 @@ from typing import Any
 from PIL.Image import Image
 from torch import Tensor
 
-from zoo.results.base import existing, finite
+from zoo.results.base import existing, finite, trust
 from zoo.utils.atomic import write_text
 
 
@@ -22,6 +22,8 @@ class Caption:
     attention: Tensor  # (len(tokens), rows, columns) weights; the square covers what the model saw of the image
     n_best: list[tuple[str, float]] = field(default_factory=list)  # (text, score), best first
     image: Image | None = field(default=None, repr=False)  # what the model saw, for the picture
+    confidence: float | None = None  # calibrated probability that the answer is good; None without a calibration
+    warnings: list[str] = field(default_factory=list)  # reasons to doubt the answer
 
     def line(self) -> str:
         """The answer as one line."""
@@ -56,5 +58,11 @@ class Caption:
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""
         attention = [[[round(w, 4) for w in row] for row in step] for step in self.attention.tolist()]
-        found = {"text": self.text, "score": finite(self.score), "tokens": self.tokens, "attention": attention}
+        found = {
+            "text": self.text,
+            "score": finite(self.score),
+            "tokens": self.tokens,
+            "attention": attention,
+            **trust(self),
+        }
         return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in existing(self.n_best)]}

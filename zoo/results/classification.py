@@ -1,12 +1,13 @@
 """The classes of a text, a pair of texts or a document."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from zoo.results.base import trust
 from zoo.utils.atomic import write_text
 
 
@@ -23,6 +24,8 @@ class Classification:
     tokens: list[list[str]]  # words of each text
     attention: list[Tensor]  # (hops, words) weights per text
     relatedness: float | None = None  # of a pair, 1 to 5; None if the model does not predict it
+    confidence: float | None = None  # calibrated probability that the answer is good; None without a calibration
+    warnings: list[str] = field(default_factory=list)  # reasons to doubt the answer
 
     def line(self) -> str:
         """The answer as one line."""
@@ -57,6 +60,8 @@ class DocumentClassification:
     words: list[list[str]]  # of each sentence
     sentence_weights: Tensor  # (sentences,) sums to 1
     word_weights: list[Tensor]  # (words,) per sentence, each sums to 1
+    confidence: float | None = None  # calibrated probability that the answer is good; None without a calibration
+    warnings: list[str] = field(default_factory=list)  # reasons to doubt the answer
 
     @property
     def tokens(self) -> list[list[str]]:
@@ -98,7 +103,7 @@ class DocumentClassification:
 
 def _answer(result: Classification | DocumentClassification) -> dict[str, Any]:
     probabilities = {label: round(p, 6) for label, p in result.probabilities.items()}
-    return {"label": result.label, "labels": result.labels, "probabilities": probabilities}
+    return {"label": result.label, "labels": result.labels, "probabilities": probabilities, **trust(result)}
 
 
 def _line(result: Classification | DocumentClassification) -> str:

@@ -1,13 +1,13 @@
 """A completed text."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from zoo.results.base import existing, finite
+from zoo.results.base import existing, finite, trust
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class Completion:
     # (len(tokens), L) weights on 1, 2, ... L steps back when the word was predicted; None without attention
     attention: Tensor | None
     n_best: list[tuple[str, float]]  # (text, score), best first; random samples in the order drawn
+    confidence: float | None = None  # always: no completion is right or wrong
+    warnings: list[str] = field(default_factory=list)  # reasons to doubt the answer
 
     def line(self) -> str:
         """The answer as one line."""
@@ -46,6 +48,7 @@ class Completion:
             "tokens": self.tokens,
             "given": self.given,
             "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
+            **trust(self),
         }
         if len(self.n_best) > 1:
             found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]

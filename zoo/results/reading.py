@@ -1,12 +1,13 @@
 """The answer to a query about a document."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from zoo.results.base import trust
 from zoo.utils.atomic import write_text
 
 
@@ -21,6 +22,8 @@ class Reading:
     weights: Tensor  # (document words,) sums to 1
     query: list[str]
     query_weights: Tensor | None  # (query words,) sums to 1; None for the attention-sum reader
+    confidence: float | None = None  # calibrated probability that the answer is good; None without a calibration
+    warnings: list[str] = field(default_factory=list)  # reasons to doubt the answer
 
     @property
     def tokens(self) -> list[list[str]]:
@@ -58,6 +61,7 @@ class Reading:
             "weights": _rounded(self.weights),
             "query": self.query,
             "query_weights": None if self.query_weights is None else _rounded(self.query_weights),
+            **trust(self),
         }
 
 

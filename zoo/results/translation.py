@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from zoo.results.base import existing, finite
+from zoo.results.base import existing, finite, trust
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Translation:
     attention: Tensor | None  # (len(tokens), len(source_tokens)) weights; None for a model without attention
     # (text, score), best first; random samples in the order drawn
     n_best: list[tuple[str, float]] = field(default_factory=list)
+    confidence: float | None = None  # calibrated probability that the answer is good; None without a calibration
+    warnings: list[str] = field(default_factory=list)  # reasons to doubt the answer
 
     def line(self) -> str:
         """The answer as one line."""
@@ -46,6 +48,7 @@ class Translation:
             "source_tokens": self.source_tokens,
             "tokens": self.tokens,
             "attention": None if attention is None else [[round(a, 4) for a in row] for row in attention.tolist()],
+            **trust(self),
         }
         if len(self.n_best) > 1:
             found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
