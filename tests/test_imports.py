@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "tasks": {"batches", "bundles", "layers", "metrics", "results", "text", "vision"},
     "models": {"batches", "layers", "tasks", "text"},
     "registry": {"bundles", "tasks"},
-    "training": {"bundles", "registry", "tasks"},
+    "training": {"bundles", "registry", "tasks", "text"},
     "onnx_export": {"batches", "bundles", "layers", "models", "tasks", "text"},
     "serving": {"registry", "text", "vision"},
     "comparison": {"batches", "data", "metrics", "plots", "results", "tasks", "training"},

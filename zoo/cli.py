@@ -238,6 +238,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="translation, completion and captions: print the N best outputs with their scores",
     )
+    command.add_argument(
+        "--no-split-sentences",
+        dest="split_sentences",
+        action="store_false",
+        help="translation: read a text as one sentence (default: translate its sentences one by one)",
+    )
     command.add_argument("--device", choices=("cpu", "cuda", "mps"), default="cpu", help="(default: %(default)s)")
     command.add_argument(
         "--precision",

@@ -161,6 +161,13 @@ def warnings_of(calibration: Calibration | None, evidence: Evidence) -> list[str
     return found
 
 
+def is_withheld(calibration: Calibration | None, confidence: float | None) -> bool:
+    """Whether `zoo predict` shows no answer: one that should be exactly right, such as a date, has a low confidence."""
+    if calibration is None or confidence is None:
+        return False
+    return calibration.exact and confidence < calibration.low_confidence
+
+
 # ---- fitting ----
 
 
