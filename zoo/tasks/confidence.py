@@ -128,7 +128,7 @@ _CHECKS = {
     ),
     "low_confidence": _is_share,
     "least_known": _is_share,
-    "language": lambda value: value is None or value in NAMES,
+    "language": lambda value: value is None or value in [*NAMES],
     "answers": lambda value: value in get_args(Answers),
     "exact": lambda value: isinstance(value, bool),
     "examples": lambda value: type(value) is int and 0 <= value < 1e9,
