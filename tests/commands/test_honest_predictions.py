@@ -90,3 +90,29 @@ def test_calibrate_writes_into_the_folder(capsys, tmp_path, monkeypatch):
 def test_calibrate_changes_only_a_folder_of_the_user(weights, capsys):
     assert main(["calibrate", "--config", "recipes/luong_dot.dates.yaml", *weights]) == 2
     assert "zoo calibrate needs --weights local-dir:FOLDER" in capsys.readouterr().err
+
+
+# ---- the guide ----
+
+GUIDE = (registry.BUNDLED.parent.parent / "docs/guides/honest_predictions.md").read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_guide_prints_what_it_says(capsys):
+    block = GUIDE.split("```python\n")[1].split("```")[0]
+    exec(block, {})
+    assert capsys.readouterr().out.splitlines() == [line[2:] for line in block.splitlines() if line.startswith("# ")]
+
+
+@pytest.mark.parametrize("name", registry.list_models())
+def test_guide_and_card_say_what_was_measured(name):
+    """The expected calibration error, and which weights have none."""
+    calibration = zoo.load(name).calibration
+    rows = [row.split("|") for row in GUIDE.splitlines() if row.startswith(f"| `{name}`")]
+    card = " ".join((registry.BUNDLED.parent.parent / f"model_cards/{name}.md").read_text(encoding="utf-8").split())
+    if calibration is None:
+        assert not rows and "`confidence`" not in card
+        return
+    (row,) = rows
+    assert row[2].strip() == f"{calibration.error:.3f}"
+    assert f"`confidence` is the probability that {calibration.event}." in card
+    assert f"Its expected calibration error is {calibration.error:.3f} on " in card

@@ -62,7 +62,7 @@ class Calibrate(Callback):
         fit = with_limits(fitted(for_fit, self._event, **facts), usual)
         confidences = [fit.confidence(found) or 0.0 for found in for_error.evidence]
         error = calibration_error(confidences, for_error.right)
-        self.calibration = replace(fit, error=round(error, 4))
+        self.calibration = replace(fit, error=round(error, 3))
         warned = sum(bool(warnings_of(fit, found)) for found in usual)
         hits = sum(bool(warnings_of(fit, found)) for found in judged.evidence[len(usual) :])
         self.report = (
