@@ -12,6 +12,7 @@ import torch
 import zoo
 from zoo.bundles.files import Bundle, BundleError, rewrite
 from zoo.commands.average import average
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.results.translation import Translation
 from zoo.tasks.confidence import (
@@ -201,6 +202,12 @@ def test_other_weights_lose_it(model):
     model.calibration = CALIBRATED
     model.replace_labels(["a", "b"])
     assert model.calibration is None
+
+
+def test_completions_are_neither_right_nor_wrong():
+    model = KeyValuePredictLM(**KeyValuePredictLM.tiny)
+    with pytest.raises(ValueError, match="models for language modelling have no confidence"):
+        model.event()
 
 
 def test_confidence_of_a_classifier_by_hand(model):
