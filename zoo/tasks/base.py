@@ -120,6 +120,14 @@ class ZooModule(Foundation):
         """A fixed input and the output of these weights for it; written once by `zoo export`, compared by a test."""
         return {}
 
+    def event(self) -> str:
+        """What the confidence is the probability of, as part of a sentence.
+
+        Raises:
+            ValueError: the answers of this task are neither right nor wrong.
+        """
+        raise ValueError(f"models for {self.task.name} have no confidence: their outputs are neither right nor wrong")
+
     def adapt(self, data: Any, stage: str) -> None:
         """Takes vocabularies and labels from a data module.
 

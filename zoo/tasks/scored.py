@@ -41,14 +41,6 @@ class ScoredModule(ZooModule):
 
     # ---- calibration, see zoo/tasks/confidence.py ----
 
-    def event(self) -> str:
-        """What the confidence is the probability of, as part of a sentence.
-
-        Raises:
-            ValueError: the answers of this task are neither right nor wrong.
-        """
-        raise ValueError(f"models for {self.task.name} have no confidence: their outputs are neither right nor wrong")
-
     def judge(self, batch: Any) -> list[tuple[Evidence, Any]]:
         """The evidence for each answer to a validation batch, and what `happened` needs to tell if it is right."""
         raise NotImplementedError
