@@ -71,7 +71,7 @@ TABLE: dict[str, Entry] = _table(
     Entry("luong_general.multi30k_en_de", "73d101a55a5a2e84d6d60f6c879668d7e02063aa9796c7b0b6cb928ffd7f9ce6"),
     Entry("luong_general.tatoeba_de_en", "dca56141cd32f033f93b0f1265c300c0279ee7d9e500fa9b1ff99104e6a5caee"),
     Entry("luong_textbook.dates", "ce7b9a8fcc688aa4e2b250404ba88faa975c7cd7d1b1442f05b589ecea87b006"),
-    Entry("show_attend_tell_hard.flickr8k", "6b71f1a6fca3f6cb6ec1406d055a14cc7b8d6372e0fd8988d121b3e9af4f4dbe"),
+    Entry("show_attend_tell_hard.flickr8k", "3cf6992fc4ccedb73d8313a904ec7dfea5772ac45c267584b0e49cee515fa7b9"),
     Entry("show_attend_tell_soft.flickr8k", "91c90738068849af2c20d1e2d8a9286da07690a95fc385563c7a1942bbf1dbcd"),
     Entry("structured_self_attention.imdb", "b9e4026fc665c549202a28d03f114543e54afa8e58a8afa7380ec1fa5dafe9cc"),
     Entry("structured_self_attention.sick", "8b55c0eabff7a18b980f306e1b40bc26632adc491b7b3158e8d93d74dff44cc3"),
