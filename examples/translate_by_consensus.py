@@ -62,7 +62,9 @@ def main() -> None:
     lines = [line for line in sys.stdin.read().split("\n") if line.strip()]
     columns = []
     for name, penalty in zip(options.models, penalties, strict=True):
-        found = zoo.load(name).translate(lines, beam_size=options.beam_size, length_penalty=penalty)
+        found = zoo.load(name).translate(
+            lines, beam_size=options.beam_size, length_penalty=penalty, split_sentences=False
+        )
         columns.append([translation.text for translation in found])
     for line, *translations in zip(lines, *columns, strict=True):
         best, value = chosen(translations)

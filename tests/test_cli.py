@@ -133,6 +133,8 @@ def test_predict_json(toy_registry, capsys):
         "source_tokens": ["ß"],
         "tokens": ["S", "S"],
         "attention": [[1.0]],
+        "confidence": None,
+        "warnings": [],
         "n_best": [{"text": "SS", "score": -0.5}, {"text": "SS!", "score": -1.5}],
     }
     assert second["text"] == "" and second["tokens"] == []

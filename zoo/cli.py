@@ -7,6 +7,7 @@
     zoo align NAME de.txt en.txt                        word alignments of given translations
     zoo recipes                                         the recipes; with a name, prints it
     zoo fit|validate|test --config NAME                 train or evaluate by a recipe
+    zoo calibrate --config FILE --weights local-dir:F   how far the answers of a weight can be trusted
     zoo compare --out FOLDER                            train all attention mechanisms with the same budget and compare them
     zoo publish NAME|FOLDER ORG/REPO                    upload weights and card to the Hugging Face Hub
     zoo download NAME ...|all                           fetch weights ahead of time
@@ -90,6 +91,12 @@ TRAINING = {
         what="Compute the test metrics, e.g. those on a card.",
         ckpt="checkpoint to evaluate; `best` or `last` of this recipe",
         example="zoo test --config luong_dot.dates --weights luong_dot.dates",
+    ),
+    "calibrate": dict(
+        what="Measure on the validation data how far the answers of a weight can be trusted, and save that with it.",
+        ckpt="not for this command: export the checkpoint first",
+        example="zoo export luong_dot.dates my_weights\n"
+        "  zoo calibrate --config recipes/luong_dot.dates.yaml --weights local-dir:my_weights",
     ),
 }
 
@@ -239,6 +246,12 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="N",
         help="translation, completion and captions: print the N best outputs with their scores",
+    )
+    command.add_argument(
+        "--no-split-sentences",
+        dest="split_sentences",
+        action="store_false",
+        help="translation: read a text as one sentence (default: translate its sentences one by one)",
     )
     command.add_argument("--device", choices=("cpu", "cuda", "mps"), default="cpu", help="(default: %(default)s)")
     command.add_argument(
@@ -681,7 +694,10 @@ def _train(args: list[str]) -> None:
     from zoo.commands.recipes import located
 
     args = located(["--help" if arg == "--help-all" else arg for arg in args])
-    from zoo.training.lightning_cli import run
+    if verb == "calibrate":
+        from zoo.training.calibration import calibrate as run
+    else:
+        from zoo.training.lightning_cli import run
 
     keep_freed_memory()
     run(args)

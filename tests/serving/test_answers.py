@@ -14,11 +14,13 @@ from zoo.results.translation import Translation
 from zoo.serving.base import Form
 from zoo.serving.images import Decoder
 
+OF_A_TEXT = ("text", "score", "confidence", "warnings")
+
 
 def test_translations_are_those_of_the_model(translator):
     model = translator.api.form.model
     want = [found.to_dict() for found in model.translate(TEXTS[:4])]
-    assert translator.ask(text=TEXTS[0]) == near({"text": want[0]["text"], "score": want[0]["score"]})
+    assert translator.ask(text=TEXTS[0]) == near({key: want[0][key] for key in OF_A_TEXT})
     assert translator.ask(texts=TEXTS[:4], attention=True) == {"results": near(want)}
     one = model.translate(TEXTS[4], beam_size=3, n_best=2, length_penalty=0.0).to_dict()
     got = translator.ask(text=TEXTS[4], beam_size=3, n_best=2, length_penalty=0, attention=True)
@@ -30,7 +32,7 @@ def test_documents_are_classified_as_by_the_model(documents):
     got = documents.ask(text="A good film. It is bad.", attention=True)
     assert got == near(want) and len(got["sentences"]) == 2
     assert documents.ask(text="A good film. It is bad.") == near(
-        {k: want[k] for k in ("label", "labels", "probabilities")}
+        {k: want[k] for k in ("label", "labels", "probabilities", "confidence", "warnings")}
     )
 
 
@@ -61,10 +63,8 @@ def test_images_are_captioned_as_by_the_model(captioner):
     want = [found.to_dict() for found in model.caption(IMAGES)]
     assert captioner.ask(images=[in_base64(image) for image in IMAGES], attention=True) == {"results": near(want)}
     wrapped = base64.encodebytes(IMAGES[1]).decode()  # lines of 76 characters
-    assert captioner.ask(image=wrapped) == near({"text": want[1]["text"], "score": want[1]["score"]})
-    assert captioner.send(IMAGES[2], Content_Type="image/png").body == near(
-        {"text": want[2]["text"], "score": want[2]["score"]}
-    )
+    assert captioner.ask(image=wrapped) == near({key: want[1][key] for key in OF_A_TEXT})
+    assert captioner.send(IMAGES[2], Content_Type="image/png").body == near({key: want[2][key] for key in OF_A_TEXT})
     best = model.caption(IMAGES[0], beam_size=4, n_best=3).to_dict()
     assert captioner.ask(image=in_base64(IMAGES[0]), beam_size=4, n_best=3)["n_best"] == near(best["n_best"])
 

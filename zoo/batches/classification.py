@@ -1,7 +1,7 @@
 """Batches of texts and documents with labels."""
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +49,11 @@ class TextBatch(NamedTuple):
         """
         return _known(self.labels)
 
+    def rows(self) -> list[list[int]]:
+        """The words of each text; of a pair those of both."""
+        seconds = [[] for _ in self.tokens] if self.tokens2 is None else _rows(*self.second())
+        return [first + second for first, second in zip(_rows(self.tokens, self.lengths), seconds, strict=True)]
+
     def select(self, rows: Rows) -> "TextBatch":
         """The sub-batch of some of the texts, at most as wide as this one.
 
@@ -81,6 +86,11 @@ class DocumentBatch(NamedTuple):
     def known_labels(self) -> Tensor:
         """As of `TextBatch`."""
         return _known(self.labels)
+
+    def rows(self) -> list[list[int]]:
+        """The words of each document."""
+        sentences = iter(self.words.split(self.sentence_lengths.tolist()))
+        return [[i for s in islice(sentences, n) for i in s.tolist()] for n in self.document_lengths.tolist()]
 
     def select(self, rows: Rows) -> "DocumentBatch":
         """The sub-batch of some of the documents.
@@ -143,6 +153,10 @@ def _pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     for i, row in enumerate(rows):
         tokens[i, : len(row)] = row
     return torch.from_numpy(tokens), torch.from_numpy(lengths)
+
+
+def _rows(tokens: Tensor, lengths: Tensor) -> list[list[int]]:
+    return [row[:length] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
 
 
 def _narrow(tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.utils import strict_json
+from zoo.utils.atomic import new_folder
 
 CONFIG, WEIGHTS, GOLDEN = "config.json", "model.safetensors", "golden.safetensors"
 MANIFEST, README = "manifest.json", "README.md"  # the first exists only on the Hub
@@ -171,6 +172,28 @@ def replaceable(folder: Path) -> set[str]:
             f"{folder} exists and is not exactly a folder of weights: {error}; give a new or an empty folder"
         ) from error
     return names
+
+
+def rewrite(bundle: Bundle, texts: Mapping[str, str]) -> Bundle:
+    """Replaces or adds text files of a bundle in its folder; the weights stay as they are, to the byte.
+
+    Args:
+        bundle: In a folder of one's own, without other files except README.md and pictures.
+        texts: New contents by file name.
+
+    Returns:
+        The new bundle.
+
+    Raises:
+        ValueError: The folder holds other files.
+    """
+    contents = {name: bundle.read(name, (bundle.folder / name).lstat().st_size) for name in bundle.sha256}
+    contents |= {name: text.encode() for name, text in texts.items()}
+    with new_folder(bundle.folder, replaceable) as new:
+        for name, content in contents.items():
+            (new / name).write_bytes(content)
+        (new / CONFIG).write_text(config_text(bundle.class_path, bundle.init_args, file_hashes(new)))
+    return Bundle(bundle.folder)
 
 
 def read_file(folder: Path, name: str, most: int) -> bytes:

@@ -40,4 +40,6 @@ def average(models: Sequence[ZooModule], names: Sequence[str]) -> ZooModule:
     means = {key: sum(state[key].double() for state in states) / len(states) for key in floats}
     for key, mean in means.items():  # only now, because tied weights have two names
         states[0][key].copy_(mean)
+    if len(models) > 1:
+        first.calibration = None  # it was that of other weights
     return first

@@ -16,6 +16,7 @@ from tqdm import tqdm
 from zoo import registry
 from zoo.plots.html import Section, page
 from zoo.plots.style import check_file
+from zoo.tasks.confidence import is_withheld
 from zoo.tasks.task import Task
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.atomic import write_text
@@ -32,10 +33,13 @@ OF_READERS = ("document", "candidates")  # options that only readers have
 def run(options: argparse.Namespace) -> None:
     """Answers each text or image: one line, or one JSON object, or N lines with `--n-best`.
 
-    An input that fails is reported on standard error with its line number; all others are still answered.
+    An input that fails is reported on standard error with its number; all others are still answered. In its place, and
+    in that of a blank question, there is an empty line, or `null` as JSON, so that output and input have the same
+    lines; images have their names instead. Warnings of an answer are one line on standard error.
 
     Args:
-        options: name, text (list), json, plot, html, document, candidates, beam_size, n_best, device, precision.
+        options: name, text (list), json, plot, html, document, candidates, beam_size, n_best, split_sentences, device,
+            precision.
 
     Raises:
         ValueError: an option does not suit the model, the device is not there, or --plot has an unknown format or
@@ -73,10 +77,11 @@ def run(options: argparse.Namespace) -> None:
     for group in SOURCES[task.input](options):
         for source, result in _answered(group, answer):
             number += 1
-            if source is None:
-                continue
-            if isinstance(result, ValueError):
-                faults.add(number, result)
+            if source is None or isinstance(result, ValueError):
+                if source is not None:
+                    faults.add(number, result)
+                if len(options.text) != 1:  # the only text of a command needs no place
+                    print("null" if options.json else "")
                 continue
             if result is None:
                 unread += 1
@@ -85,7 +90,11 @@ def run(options: argparse.Namespace) -> None:
                 print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False, allow_nan=False))
             else:
                 line = _best(result) if task.searches and _n_best(options) > 1 else result.line()
+                line = "" if is_withheld(model.calibration, result.confidence) else line
                 print(f"{source}\t{line}" if named else line)
+            if result.warnings:
+                place = source if named else f"{faults.noun} {number}"
+                tqdm.write(f"zoo: {place}: warning: {'; '.join(result.warnings)}", file=sys.stderr)
             title = _title(options.name, task, source)
             # without words there is nothing to draw
             if options.plot and any(result.tokens) and getattr(result, "text", True):
@@ -170,12 +179,12 @@ class Faults:
     """Collects failures. A single input's failure is the error of the command; of several each is reported at once."""
 
     def __init__(self, noun: str) -> None:
-        self._noun, self._count, self._first = noun, 0, ""
+        self.noun, self._count, self._first = noun, 0, ""
 
     def add(self, number: int, error: ValueError) -> None:
         """Records the failure of a text, counted from 1."""
         message = " ".join(str(error).split()).replace("text 1 has", "the text has")  # it was the only text of its call
-        fault = f"{self._noun} {number}: {message}"
+        fault = f"{self.noun} {number}: {message}"
         self._count += 1
         if self._count == 1:
             self._first = fault
@@ -186,10 +195,10 @@ class Faults:
     def raise_any(self, number: int) -> None:
         """Raises ValueError if any of a number of texts failed."""
         if self._count == 1:
-            alone = number == 1 and self._noun == "text"
+            alone = number == 1 and self.noun == "text"
             raise ValueError(self._first.partition(": ")[2] if alone else self._first)
         if self._count:
-            raise ValueError(f"{self._count:,} of {number:,} {self._noun}s could not be answered; see above")
+            raise ValueError(f"{self._count:,} of {number:,} {self.noun}s could not be answered; see above")
 
 
 def _check_options(task: Task, beam_size: int, options: argparse.Namespace) -> None:
@@ -203,6 +212,8 @@ def _check_options(task: Task, beam_size: int, options: argparse.Namespace) -> N
                 f"{options.name} is for {task.name}: --{option.replace('_', '-')} is for translation, completion and "
                 "captions"
             )
+    if not options.split_sentences and task.name != "translation":
+        raise ValueError(f"{options.name} is for {task.name}: --no-split-sentences is for translation")
     if task.searches:
         beam_size = beam_size if options.beam_size is None else options.beam_size
         if beam_size < 1:
@@ -380,7 +391,10 @@ def _n_best(options: argparse.Namespace) -> int:
 
 
 def _of_search(task: Task, options: argparse.Namespace) -> dict[str, Any]:
-    return {"beam_size": options.beam_size, "n_best": _n_best(options)} if task.searches else {}
+    if not task.searches:
+        return {}
+    whole = {} if options.split_sentences else {"split_sentences": False}
+    return {"beam_size": options.beam_size, "n_best": _n_best(options), **whole}
 
 
 def _best(result: Any) -> str:

@@ -154,3 +154,9 @@ def finite(score: float) -> float | None:
 def existing(hypotheses: list[tuple[str, float]]) -> list[tuple[str, float]]:
     """The (text, score) pairs that have a score: there may be fewer than requested."""
     return [(text, score) for text, score in hypotheses if math.isfinite(score)]
+
+
+def trust(result: Any) -> dict[str, Any]:
+    """`confidence` and `warnings` of a result, as JSON-able values."""
+    confidence = result.confidence
+    return {"confidence": None if confidence is None else round(confidence, 4), "warnings": result.warnings}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
-from zoo.results.base import Result, existing, finite, rounded
+from zoo.results.base import Result, existing, finite, rounded, trust
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class Caption(Result):
         attention: (T, rows, columns) float; the square covers what the model saw of the image.
         n_best: (text, score), best first.
         image: What the model saw, for the picture.
+        confidence: Calibrated probability that the answer is good; None without a calibration.
+        warnings: Reasons to doubt the answer.
     """
 
     text: str
@@ -32,6 +34,8 @@ class Caption(Result):
     attention: Tensor
     n_best: list[tuple[str, float]] = field(default_factory=list)
     image: Image | None = field(default=None, repr=False)
+    confidence: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def line(self) -> str:
         """The answer as one line."""
@@ -72,5 +76,6 @@ class Caption(Result):
             "score": finite(self.score),
             "tokens": self.tokens,
             "attention": rounded(self.attention),
+            **trust(self),
         }
         return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in existing(self.n_best)]}

@@ -1,14 +1,14 @@
 """The classes of a text, a pair of texts or a document."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from zoo.plots.html import Section, document_section, hops_section, plain_section
 from zoo.plots.style import Drawn
-from zoo.results.base import Result, headed, rounded
+from zoo.results.base import Result, headed, rounded, trust
 
 EMPTY = "There are no words to look at."
 
@@ -26,6 +26,8 @@ class Classification(Result):
         tokens: The n words of each text.
         attention: (hops, n) float per text; each row sums to 1.
         relatedness: Of a pair, 1 to 5; None if the model does not predict it.
+        confidence: Calibrated probability that the answer is good; None without a calibration.
+        warnings: Reasons to doubt the answer.
     """
 
     label: str | None
@@ -34,6 +36,8 @@ class Classification(Result):
     tokens: list[list[str]]
     attention: list[Tensor]
     relatedness: float | None = None
+    confidence: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def line(self) -> str:
         """The answer as one line."""
@@ -86,6 +90,8 @@ class DocumentClassification(Result):
         words: The words of each sentence.
         sentence_weights: (S,) float, sums to 1.
         word_weights: For each sentence (words,) float, sums to 1.
+        confidence: Calibrated probability that the answer is good; None without a calibration.
+        warnings: Reasons to doubt the answer.
     """
 
     label: str | None
@@ -94,6 +100,8 @@ class DocumentClassification(Result):
     words: list[list[str]]
     sentence_weights: Tensor
     word_weights: list[Tensor]
+    confidence: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def tokens(self) -> list[list[str]]:
@@ -148,7 +156,7 @@ class DocumentClassification(Result):
 
 def _answer(result: Classification | DocumentClassification) -> dict[str, Any]:
     probabilities = {label: round(p, 6) for label, p in result.probabilities.items()}
-    return {"label": result.label, "labels": result.labels, "probabilities": probabilities}
+    return {"label": result.label, "labels": result.labels, "probabilities": probabilities, **trust(result)}
 
 
 def _line(result: Classification | DocumentClassification) -> str:

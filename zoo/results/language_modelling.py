@@ -1,14 +1,14 @@
 """A completed text."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
-from zoo.results.base import Result, attended, existing, finite, rounded
+from zoo.results.base import Result, attended, existing, finite, rounded, trust
 
 WITH_ATTENTION = "a key-value-predict model"
 
@@ -25,6 +25,8 @@ class Completion(Result):
         given: Number of them that the user gave.
         attention: (T, L) float, on 1, 2, ... L steps back when the word was predicted; None without attention.
         n_best: (text, score), best first; random samples in the order drawn.
+        confidence: Calibrated probability that the answer is good; None without a calibration.
+        warnings: Reasons to doubt the answer.
     """
 
     text: str
@@ -34,6 +36,8 @@ class Completion(Result):
     given: int
     attention: Tensor | None
     n_best: list[tuple[str, float]]
+    confidence: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def line(self) -> str:
         """The answer as one line."""
@@ -80,6 +84,7 @@ class Completion(Result):
             "tokens": self.tokens,
             "given": self.given,
             "attention": None if self.attention is None else rounded(self.attention),
+            **trust(self),
         }
         if len(self.n_best) > 1:
             found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]

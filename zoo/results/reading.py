@@ -1,14 +1,14 @@
 """The answer to a query about a document."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from zoo.plots.html import Section
 from zoo.plots.style import Drawn
-from zoo.results.base import Result, headed, rounded
+from zoo.results.base import Result, headed, rounded, trust
 
 DIGITS = 5  # of a weight: a document has many words
 
@@ -24,6 +24,8 @@ class Reading(Result):
         weights: (D,) float, sums to 1.
         query: L words.
         query_weights: (L,) float, sums to 1; None for the attention-sum reader.
+        confidence: Calibrated probability that the answer is good; None without a calibration.
+        warnings: Reasons to doubt the answer.
     """
 
     answer: str
@@ -32,6 +34,8 @@ class Reading(Result):
     weights: Tensor
     query: list[str]
     query_weights: Tensor | None
+    confidence: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def tokens(self) -> list[list[str]]:
@@ -79,4 +83,5 @@ class Reading(Result):
             "weights": rounded(self.weights, DIGITS),
             "query": self.query,
             "query_weights": None if self.query_weights is None else rounded(self.query_weights, DIGITS),
+            **trust(self),
         }

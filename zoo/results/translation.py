@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
-from zoo.results.base import Result, attended, columns_of_pairs, existing, finite, rounded
+from zoo.results.base import Result, attended, columns_of_pairs, existing, finite, rounded, trust
 
 WITH_ATTENTION = "a bahdanau or luong model"
 
@@ -25,6 +25,8 @@ class Translation(Result):
         tokens: T tokens, including EOS.
         attention: (T, S) float; None for a model without attention.
         n_best: (text, score), best first; random samples in the order drawn.
+        confidence: Calibrated probability that the answer is good; None without a calibration.
+        warnings: Reasons to doubt the answer.
     """
 
     text: str
@@ -33,6 +35,8 @@ class Translation(Result):
     tokens: list[str]
     attention: Tensor | None
     n_best: list[tuple[str, float]] = field(default_factory=list)
+    confidence: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def line(self) -> str:
         """The answer as one line."""
@@ -69,6 +73,7 @@ class Translation(Result):
             "source_tokens": self.source_tokens,
             "tokens": self.tokens,
             "attention": None if self.attention is None else rounded(self.attention),
+            **trust(self),
         }
         if len(self.n_best) > 1:
             found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]

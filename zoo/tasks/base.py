@@ -36,6 +36,7 @@ from zoo.bundles.skeleton import (
     skeleton,
 )
 from zoo.tasks.checks import check_arguments, check_choices, check_sizes, present
+from zoo.tasks.confidence import CALIBRATION, Calibration
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
@@ -77,6 +78,7 @@ class ZooModule(Foundation):
     learning_rates: Mapping[str, float] = {}  # parts with their own peak learning rate
     training_settings: Mapping[str, Any] = {}  # optimizer and lr_scheduler as in the recipe, for checkpoints
     overridden: frozenset[str] = frozenset()  # arguments that differ from the folder it was loaded from
+    calibration: Calibration | None = None  # of these weights; training drops it
     _items: int = 0  # counted by normalize_gradient since the last optimiser step
     _random: dict[str, Tensor] | None = None  # generator states to resume with
 
@@ -121,6 +123,14 @@ class ZooModule(Foundation):
         """A fixed input and the output of these weights for it; written once by `zoo export`, compared by a test."""
         return {}
 
+    def event(self) -> str:
+        """What the confidence is the probability of, as part of a sentence.
+
+        Raises:
+            ValueError: the answers of this task are neither right nor wrong.
+        """
+        raise ValueError(f"models for {self.task.name} have no confidence: their outputs are neither right nor wrong")
+
     def adapt(self, data: Any, stage: str) -> None:
         """Takes vocabularies and labels from a data module.
 
@@ -158,6 +168,7 @@ class ZooModule(Foundation):
         """Turns dropout on for training: pretrained models come in eval mode, and Lightning would keep it."""
         if stage == "fit":
             self.train()
+            self.calibration = None
             self._random = None  # from a checkpoint loaded for another purpose; the one to resume from comes later
 
     def configure_optimizers(self) -> "OptimizerLRScheduler":
@@ -253,6 +264,8 @@ class ZooModule(Foundation):
         with new_folder(folder, replaceable) as new:
             for name, text in self.assets().items():
                 (new / name).write_bytes(text.encode())
+            if self.calibration is not None:
+                (new / CALIBRATION).write_bytes(self.calibration.to_json().encode())
             _save(tensors, new / WEIGHTS, {"format": "pt"})
             self._write_config(new)
             if golden and (output := type(self).from_pretrained(new).golden()):
@@ -289,6 +302,8 @@ class ZooModule(Foundation):
         changed = {name for name, value in (overrides or {}).items() if bundle.init_args.get(name) != value}
         model.overridden = frozenset(changed)
         with at_fault(bundle.folder):
+            if (text := assets.pop(CALIBRATION, None)) is not None and not changed:
+                model.calibration = Calibration.from_json(text)
             model.load_assets(assets)
         fill(model, stored, weights, reset)
         if reset:

@@ -26,6 +26,7 @@ from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.results.captioning import Caption
 from zoo.tasks.checks import check_assets, check_batch_size, present
+from zoo.tasks.confidence import Evidence, log_odds, trusted
 from zoo.tasks.evaluation import evaluated
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 Memory = TypeVar("Memory", bound=NamedTuple)
 
 MAX_WORDS = 40  # of a caption, EOS included
+GOOD_CIDER = 50  # CIDEr-D of a good caption; the maximum is 1,000
 KEPT_PIXELS = 1280  # longer side of the image that a result keeps
 MAX_IMAGE_SIZE = 1024  # pixels of a side that a model may see; no weight of it says how large it may be
 MAX_ROWS = 64  # of positions to attend to
@@ -360,15 +362,14 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
                 for ids, length, score in zip(found.tokens[row], found.lengths[row], found.scores[row], strict=True)
             ]
             length = int(found.lengths[row, 0])
-            captions.append(
-                Caption(
-                    *n_best[0],
-                    tokens=self.vocabulary.tokens(found.tokens[row, 0, :length].tolist()),
-                    attention=weights[row, 0, :length].unflatten(-1, (side, side)).cpu(),
-                    n_best=n_best,
-                    image=image,
-                )
+            caption = Caption(
+                *n_best[0],
+                tokens=self.vocabulary.tokens(found.tokens[row, 0, :length].tolist()),
+                attention=weights[row, 0, :length].unflatten(-1, (side, side)).cpu(),
+                n_best=n_best,
+                image=image,
             )
+            captions.append(trusted(caption, self.calibration, _evidence(found, row)))
         return captions
 
     @torch.no_grad()
@@ -381,6 +382,25 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
         options["max_length"] = MAX_WORDS
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
         return search(self.step, state, memory, beam_size=beam_size, **options)
+
+    # ---- calibration ----
+
+    def event(self) -> str:
+        return f"the caption has a CIDEr-D of at least {GOOD_CIDER} with human ones"
+
+    def judge(self, batch: CaptionBatch) -> list[tuple[Evidence, Any]]:
+        """Captions of the default search, and their references."""
+        found = self._search(batch.images, self.config["beam_size"], return_attention=False)
+        texts = [self.vocabulary.decode(row) for row in found.tokens[:, 0].tolist()]
+        references = batch.known_references()
+        return [(_evidence(found, n), pair) for n, pair in enumerate(zip(texts, references, strict=True))]
+
+    def happened(self, outcomes: list[tuple[str, list[str]]]) -> list[bool]:
+        from zoo.metrics.captions import CiderD, caption_tokens  # late: torchmetrics takes a second
+
+        captions = [caption_tokens(text) for text, _ in outcomes]
+        references = [[caption_tokens(text) for text in texts] for _, texts in outcomes]
+        return [100 * score >= GOOD_CIDER for score in CiderD(references).score(captions, references)]
 
     # ---- bundle and tests ----
 
@@ -425,3 +445,10 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
             found = self._search(batch.images, self.config["beam_size"])
         logits = logits[..., :: max(1, logits.size(-1) // 100)].contiguous()
         return {"images": batch.images, "captions": batch.captions, "logits": logits, "tokens": found.tokens}
+
+
+def _evidence(found: SearchResult, row: int) -> Evidence:
+    """What a search tells about its best output: the log-odds of its mean word."""
+    score = log_odds(float(found.log_probs[row, 0]) / max(1, int(found.lengths[row, 0])))
+    cut = EOS not in found.tokens[row, 0].tolist()
+    return Evidence({"score": score}, notes=("the caption was cut at its maximum length",) * cut)

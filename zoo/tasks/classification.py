@@ -13,6 +13,7 @@ import re
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
 
 import torch
@@ -25,11 +26,13 @@ from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
 from zoo.results.classification import Classification, DocumentClassification
 from zoo.tasks.checks import as_list, check_assets, check_finite, present
+from zoo.tasks.confidence import Evidence, trusted
 from zoo.tasks.evaluation import evaluated
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, place_vectors
 from zoo.text import UNK, Tokenizer
+from zoo.text.familiar import known_share
 from zoo.text.sentences import encode_document
 from zoo.utils import strict_json
 
@@ -195,6 +198,7 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
         weight = self.classifier.weight
         self.classifier = nn.Linear(weight.size(1), num_classes, device=weight.device, dtype=weight.dtype)
         self.config |= {"num_classes": num_classes, "multi_label": multi_label}
+        self.calibration = None
 
     def extend_vocabulary(self, words: Sequence[str]) -> None:
         """Appends words to the vocabulary, to be learnt in training. All other weights stay bit-identical.
@@ -270,7 +274,9 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
             TypeError: `texts` is of another type.
         """
         one = isinstance(texts, (str, tuple))
-        encoded = [self.encode(text) for text in self._checked([texts] if one else as_list(texts, "classify"))]
+        checked = self._checked([texts] if one else as_list(texts, "classify"))
+        encoded = [self.encode(text) for text in checked]
+        texts_of = [text if isinstance(text, str) else " ".join(text) for text in checked]
         results: list[Any] = [None] * len(encoded)
         for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):
             batch = self.collate([encoded[n][0] for n in rows])
@@ -280,8 +286,9 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
                 for chosen, value in zip(choice, relatedness.clamp(*RELATEDNESS).tolist(), strict=True):
                     chosen["relatedness"] = value
             answers = self.answers(choice, attention, [encoded[n][1] for n in rows])
-            for n, answer in zip(rows, answers, strict=True):
-                results[n] = answer
+            sure = self._sureness(logits.float().cpu())
+            for n, answer, score in zip(rows, answers, sure, strict=True):
+                results[n] = trusted(answer, self.calibration, self._evidence(score, encoded[n][0], texts_of[n]))
         return results[0] if one else results
 
     def _checked(self, texts: list[Any]) -> list[Any]:
@@ -309,6 +316,35 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
             "labels": labels,
             "probabilities": dict(zip(names, probabilities.tolist(), strict=True)),
         }
+
+    # ---- calibration ----
+
+    def event(self) -> str:
+        return f"the {'set of labels' if self.config['multi_label'] else 'label'} is right"
+
+    def judge(self, batch: Batch) -> list[tuple[Evidence, Any]]:
+        """The default answers, and whether they are right."""
+        logits, _ = self.read(batch)
+        labels = batch.known_labels()
+        right = ((logits > 0) == (labels > 0.5)).all(-1) if self.config["multi_label"] else logits.argmax(-1) == labels
+        scores = self._sureness(logits.float().cpu())
+        return [
+            (self._evidence(score, [ids], " ".join(self.vocabulary.tokens(ids))), happened)
+            for score, ids, happened in zip(scores, batch.rows(), right.tolist(), strict=True)
+        ]
+
+    def _sureness(self, logits: Tensor) -> list[float]:
+        """The log-odds of the answers, by the model's own probabilities."""
+        if self.config["multi_label"]:
+            log_p = nn.functional.logsigmoid(logits.double().abs()).sum(-1)
+            return (log_p - torch.log(-torch.expm1(log_p.clamp(max=-1e-12)))).tolist()
+        best, others = logits.double().sort(descending=True).values.tensor_split([1], -1)
+        return (best.squeeze(-1) - others.logsumexp(-1)).tolist()
+
+    def _evidence(self, score: float, ids: Sequence[Sequence[int]], text: str) -> Evidence:
+        words = list(chain.from_iterable(ids))
+        notes = () if words else ("the text has no words",)
+        return Evidence({"score": score}, known_share(words, self.vocabulary), text, notes=notes)
 
     # ---- bundle ----
 

@@ -45,10 +45,10 @@ class MultiHeadTranslation(TranslationModule[Memory], Generic[Memory]):
                     f"look takes a sentence and, optionally, its translation, as strings; got {type(text).__name__}"
                 )
         if target is None:
-            target = self.translate(source).text
+            target = self.translate(source, split_sentences=False).text
         src_tokenizer, tgt_tokenizer = self.tokenizers
         src, tgt = src_tokenizer.encode(source), tgt_tokenizer.encode(target)
-        self._check_lengths([src, tgt])
+        self._check_lengths([src, tgt], ["text 1", "text 2"])
         if not src or not tgt:
             raise ValueError("the sentence or its translation is empty; give both with words")
         batch = pad_batch([src], [tgt])

@@ -28,10 +28,12 @@ from zoo.metrics.gather import gathered
 from zoo.results.language_modelling import Completion
 from zoo.tasks.base import ZooModule, score_prefix
 from zoo.tasks.checks import as_list, check_assets, check_batch_size, present
+from zoo.tasks.confidence import Evidence, trusted
 from zoo.tasks.evaluation import evaluated
 from zoo.tasks.task import Task
 from zoo.tasks.words import Words
 from zoo.text import EOS, PAD, UNK, Tokenizer
+from zoo.text.familiar import known_share
 
 STEPS_AT_ONCE = 256  # in evaluation
 NEAR = 5  # distances whose share of the attention is reported separately
@@ -439,7 +441,7 @@ class LanguageModelModule(ZooModule):
         if weights is not None:
             before = torch.cat([*seen, weights.new_zeros(0, weights.size(-1))])[: len(ids)]
             weights = torch.cat([before, weights[n, 0, : len(added[0])]]).cpu()
-        return Completion(
+        result = Completion(
             text=n_best[0][0],
             continuation=self.vocabulary.decode(added[0]),
             score=n_best[0][1],
@@ -448,6 +450,7 @@ class LanguageModelModule(ZooModule):
             attention=weights,
             n_best=n_best,
         )
+        return trusted(result, self.calibration, Evidence({}, known_share(ids, self.vocabulary), text))
 
     def _joined(self, text: str, ids: list[int], added: list[int]) -> str:
         """The given text followed by the added words."""

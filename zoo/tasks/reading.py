@@ -6,6 +6,7 @@ Shapes: B examples, W distinct words of all examples, C candidates of all exampl
 queries.
 """
 
+import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
@@ -21,10 +22,12 @@ from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
 from zoo.results.reading import Reading
 from zoo.tasks.checks import as_list, check_assets, check_finite, present
+from zoo.tasks.confidence import Evidence, trusted
 from zoo.tasks.evaluation import evaluated
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.task import Task
 from zoo.text import EOS, UNK, Tokenizer
+from zoo.text.familiar import known_share
 from zoo.text.words import BLANK, split_words, word_id
 
 
@@ -269,8 +272,34 @@ class ReadingModule(ScoredModule):
             best = max(probabilities, key=probabilities.__getitem__)
             if not given:
                 probabilities = dict(sorted(probabilities.items(), key=lambda item: -item[1]))
-            results.append(Reading(best, probabilities, words, w, asked, v))
+            result = Reading(best, probabilities, words, w, asked, v)
+            known = [int(ids[numbers[word]]) for word in words]
+            score = _log_odds(p) if given else math.nan  # measured with candidates only
+            results.append(trusted(result, self.calibration, self._evidence(score, known, " ".join(words))))
         return results
+
+    # ---- calibration ----
+
+    def event(self) -> str:
+        return "the answer is right, if it is one of the candidates given"
+
+    def judge(self, batch: ClozeBatch) -> list[tuple[Evidence, Any]]:
+        """The default answers, and whether they are right."""
+        probabilities = self.word_probabilities(self(batch)[0], batch)
+        found = self.candidate_probabilities(probabilities, batch).cpu().split(batch.candidate_counts.tolist())
+        words = batch.words.split(batch.word_counts.tolist())
+        numbers = batch.document.split(batch.document_lengths.tolist())
+        documents = [own[n].tolist() for own, n in zip(words, numbers, strict=True)]
+        texts = [" ".join(self.vocabulary.tokens(ids)) for ids in documents]
+        return [
+            (self._evidence(_log_odds(p), ids, text), happened)
+            for p, ids, text, happened in zip(
+                found, documents, texts, self.is_right(probabilities, batch).tolist(), strict=True
+            )
+        ]
+
+    def _evidence(self, score: float, document: list[int], text: str) -> Evidence:
+        return Evidence({"score": score}, known_share(document, self.vocabulary), text)
 
     # ---- bundle and tests ----
 
@@ -304,3 +333,10 @@ class ReadingModule(ScoredModule):
         batch = self.example_batch(6)
         weights, _ = self(batch)
         return {**{name: x for name, x in batch._asdict().items() if name != "answers"}, "weights": weights}
+
+
+def _log_odds(probabilities: Tensor) -> float:
+    """Log-odds of the best of (C,) candidates, whose probabilities may sum to less than 1."""
+    found = probabilities.double().clamp(min=1e-9)
+    best = float(found.max() / found.sum())
+    return math.log(best) - math.log(max(1 - best, 1e-9))

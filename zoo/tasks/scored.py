@@ -7,6 +7,7 @@ from torch import Tensor
 
 from zoo.metrics import Mean
 from zoo.tasks.base import ZooModule, score_prefix
+from zoo.tasks.confidence import Evidence
 
 
 class Scores(Protocol):
@@ -37,6 +38,16 @@ class ScoredModule(ZooModule):
     def score(self, batch: Any, scores: Any, validating: bool) -> tuple[Tensor, int] | None:
         """Adds a batch to the metrics. Returns its summed loss and number of items if `validating`. Autocast is off."""
         raise NotImplementedError
+
+    # ---- calibration, see zoo/tasks/confidence.py ----
+
+    def judge(self, batch: Any) -> list[tuple[Evidence, Any]]:
+        """The evidence for each answer to a validation batch, and what `happened` needs to tell if it is right."""
+        raise NotImplementedError
+
+    def happened(self, outcomes: list[Any]) -> list[bool]:
+        """Whether the event happened, for all validation examples; by default `judge` has said so."""
+        return outcomes
 
     # ---- the loops ----
 

@@ -12,7 +12,7 @@ Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size,
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
 import torch
@@ -26,11 +26,14 @@ from zoo.results.alignment import Alignment
 from zoo.results.translation import Translation
 from zoo.tasks.alignment import PAIRS, Pair, pair_words, word_alignment, word_pieces
 from zoo.tasks.checks import as_list, check_assets, check_batch_size, present
+from zoo.tasks.confidence import Evidence, log_odds, trusted
 from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.evaluation import evaluated
 from zoo.tasks.scored import ScoredModule
+from zoo.tasks.sentences import Sentence, join, read_sentences
 from zoo.tasks.task import Task
 from zoo.text import EOS, PAD, UNK, Tokenizer
+from zoo.text.familiar import known_share
 from zoo.utils.extras import require
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 Memory = TypeVar("Memory", bound=NamedTuple)
 
 MAX_SOURCE_TOKENS = 1000  # of one sentence; a longer text has several sentences
+GOOD_CHRF = 50  # of a good translation, in percent
+GOOD = f"the translation has a chrF of at least {GOOD_CHRF} with a human one"
 
 
 class TranslationModule(ScoredModule, Generic[Memory]):
@@ -231,6 +236,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         temperature: float | None = ...,
         top_k: int = ...,
         batch_size: int = ...,
+        split_sentences: bool = ...,
     ) -> Translation: ...
 
     @overload
@@ -245,6 +251,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         temperature: float | None = ...,
         top_k: int = ...,
         batch_size: int = ...,
+        split_sentences: bool = ...,
     ) -> list[Translation]: ...
 
     @evaluated
@@ -259,11 +266,14 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         temperature: float | None = None,
         top_k: int = 0,
         batch_size: int = 64,
+        split_sentences: bool = True,
     ) -> Translation | list[Translation]:
         """Translates raw text.
 
+        A sentence in capitals is read in lower case if the model knows its words better so; `source_tokens` show it.
+
         Args:
-            texts: one sentence or many; an empty one gives an empty translation.
+            texts: one text or many; an empty one gives an empty translation.
             beam_size: number of hypotheses; 1 is greedy search. The model's own setting if not given.
             n_best: number of alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search finds
                 fewer different texts.
@@ -273,12 +283,14 @@ class TranslationModule(ScoredModule, Generic[Memory]):
             temperature: sample `n_best` translations instead of searching; 1 is the model's own distribution.
             top_k: with a temperature: sample from the k most probable tokens; 0: from all.
             batch_size: sentences translated together.
+            split_sentences: translate the sentences of a text one by one and join the answers; otherwise a text is read
+                as one, as in training and for scores. Models of characters always do that.
 
         Returns:
             One Translation for a string, a list of them for a list, in the order given.
 
         Raises:
-            ValueError: no tokenizer, a text longer than 1,000 tokens, or an option outside its range.
+            ValueError: no tokenizer, a sentence longer than 1,000 tokens, or an option outside its range.
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
         check_batch_size(batch_size)
@@ -286,11 +298,17 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         if wrong := next((t for t in texts if not isinstance(t, str)), None):
             raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
-        ids = self.tokenizers[0].encode_batch(texts)
-        self._check_lengths(ids)
+        language = (self.calibration and self.calibration.language) or "en"
+        parts = [
+            read_sentences(text, self.tokenizers[0], split_sentences, language, f"text {n}")
+            for n, text in enumerate(texts, 1)
+        ]
+        sentences = list(chain.from_iterable(parts))
+        ids = [sentence.ids for sentence in sentences]
+        self._check_lengths(ids, [sentence.place for sentence in sentences])
         width: int = self.config["beam_size"] if beam_size is None else beam_size
         searched = n_best > 1 and temperature is None  # several hypotheses may be the same text in different tokens
-        results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(texts)
+        results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(ids)
         order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
@@ -307,8 +325,11 @@ class TranslationModule(ScoredModule, Generic[Memory]):
                 top_k=top_k,
             )
             for i, n in enumerate(rows):
-                results[n] = self._translation(found, i, ids[n], n_best if searched else None)
-        return results[0] if one else results
+                result = self._translation(found, i, ids[n], n_best if searched else None)
+                results[n] = trusted(result, self.calibration, self._evidence(found, i, sentences[n], result.text))
+        rest = iter(results)
+        joined = [join(list(islice(rest, len(found))), n_best, temperature is None) for found in parts]
+        return joined[0] if one else joined
 
     @overload
     def align(self, pairs: Pair, batch_size: int = ...) -> Alignment: ...
@@ -339,8 +360,9 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         src_tokenizer, tgt_tokenizer = self.tokenizers
         pieces = [(word_pieces(src_tokenizer, source), word_pieces(tgt_tokenizer, target)) for source, target in words]
         src_ids, tgt_ids = ([list(chain.from_iterable(pair[side])) for pair in pieces] for side in (0, 1))
-        self._check_lengths(src_ids)
-        self._check_lengths(tgt_ids)
+        places = [f"text {n}" for n in range(1, len(words) + 1)]
+        self._check_lengths(src_ids, places)
+        self._check_lengths(tgt_ids, places)
         results = [Alignment(source, target, torch.zeros(len(target), len(source)), []) for source, target in words]
         order = sorted(
             (n for n, (source, target) in enumerate(words) if source and target), key=lambda n: len(words[n][0])
@@ -358,11 +380,11 @@ class TranslationModule(ScoredModule, Generic[Memory]):
                 results[n] = word_alignment(row, *words[n], *pieces[n])
         return results[0] if one else results
 
-    def _check_lengths(self, ids: Sequence[Sequence[int]]) -> None:
-        for n, row in enumerate(ids):
+    def _check_lengths(self, ids: Sequence[Sequence[int]], places: Sequence[str]) -> None:
+        for place, row in zip(places, ids, strict=True):
             if len(row) > self.max_source_tokens:
                 raise ValueError(
-                    f"text {n + 1} has {len(row):,} tokens; at most {self.max_source_tokens:,} are allowed. Split it "
+                    f"{place} has {len(row):,} tokens; at most {self.max_source_tokens:,} are allowed. Split it "
                     "into sentences"
                 )
 
@@ -412,6 +434,48 @@ class TranslationModule(ScoredModule, Generic[Memory]):
             attention=None if weights is None else weights[row, 0, : len(best), : len(source) + 1].cpu(),
             n_best=n_best,
         )
+
+    # ---- calibration ----
+
+    def event(self) -> str:
+        """Exact match for data that is scored so."""
+        return "the answer is exactly right" if _exact_only(self.data_module) else GOOD
+
+    def judge(self, batch: PairBatch) -> list[tuple[Evidence, Any]]:
+        """Answers of the default search, with answer and reference."""
+        found = self._search(batch.src, batch.src_lengths, self.config["beam_size"], return_attention=False)
+        texts = [self.tokenizers[1].decode(row) for row in found.tokens[:, 0].tolist()]
+        src = [row[:length] for row, length in zip(batch.src.tolist(), (batch.src_lengths - 1).tolist(), strict=True)]
+        sources = present(batch.src_text)
+        return [
+            (self._evidence(found, n, Sentence(source, ids, False, ""), text), (text, reference))
+            for n, (source, ids, text, reference) in enumerate(
+                zip(sources, src, texts, batch.references(), strict=True)
+            )
+        ]
+
+    def evidence(self, texts: Sequence[str]) -> list[Evidence]:
+        """The evidence for the default answers to texts that have no reference."""
+        ids = self.tokenizers[0].encode_batch(texts)
+        batch = pad_batch(ids, ids, list(texts), list(texts))
+        with torch.no_grad():
+            return [found for found, _ in self.judge(batch._replace(src=batch.src.to(self.device)))]
+
+    def happened(self, outcomes: list[tuple[str, str]]) -> list[bool]:
+        if _exact_only(self.data_module):
+            return [text == reference for text, reference in outcomes]
+        from sacrebleu.metrics.chrf import CHRF  # of an extra
+
+        chrf = CHRF()
+        return [chrf.sentence_score(text, [reference]).score >= GOOD_CHRF for text, reference in outcomes]
+
+    def _evidence(self, found: SearchResult, row: int, sentence: Sentence, answer: str) -> Evidence:
+        """What a search tells about its best output: the log-odds of its mean token, and known words."""
+        score = log_odds(float(found.log_probs[row, 0]) / max(1, int(found.lengths[row, 0])))
+        notes = ["the text is in capitals and was read in lower case"] * sentence.was_loud
+        notes += ["the answer was cut at its maximum length"] * (EOS not in found.tokens[row, 0].tolist())
+        known = known_share(sentence.ids, self.tokenizers[0])
+        return Evidence({"score": score, "known": known}, known, sentence.text, answer, tuple(notes))
 
     # ---- bundle and tests ----
 

@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from argparse import ArgumentError
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,8 @@ class TrainingCLI(LightningCLI):
     What a recipe or the command line sets itself is left alone.
     """
 
-    def __init__(self, args: list[str]) -> None:
-        self._arguments = args
+    def __init__(self, args: list[str], callbacks: Sequence[Callback] = ()) -> None:
+        self._arguments, self._more_callbacks = args, callbacks
         self.locks: list[FileLock] = []
         strict = {"exit_on_error": False}  # zoo.cli prints one line instead of the usage
         super().__init__(
@@ -192,7 +192,8 @@ class TrainingCLI(LightningCLI):
         reader = next((plugin for plugin in plugins if isinstance(plugin, CheckpointIO)), AtomicCheckpointIO())
         if reader not in plugins:
             plugins.append(reader)
-        callbacks += [RestoreEnds(reader), *([StopAtNaN(), self.report] if self.subcommand == "fit" else [])]
+        last = [StopAtNaN(), self.report] if self.subcommand == "fit" else []
+        callbacks += [*self._more_callbacks, RestoreEnds(reader), *last]
         folders = {run}
         if config.enable_checkpointing is not False and not config.fast_dev_run:
             if not any(isinstance(callback, Checkpoint) for callback in callbacks):
@@ -312,8 +313,8 @@ def _builder(settings: dict[str, Any]) -> Callable[..., Any]:
     return partial(getattr(importlib.import_module(module), name), **settings.get("init_args", {}))
 
 
-def run(args: list[str]) -> None:
-    """Runs `fit`, `validate` or `test` with command-line arguments.
+def run(args: list[str], callbacks: Sequence[Callback] = ()) -> None:
+    """Runs `fit`, `validate` or `test` with command-line arguments, and callbacks besides the recipe's.
 
     Raises:
         ValueError: A setting is wrong; the message names it.
@@ -324,7 +325,7 @@ def run(args: list[str]) -> None:
     cli = TrainingCLI.__new__(TrainingCLI)  # known here while it is still at work
     with ending_by_signal(lambda number: say_stopped(cli, args, number), lambda: children(cli)):
         try:
-            cli.__init__(args)
+            cli.__init__(args, callbacks)
         except (ArgumentError, ValueError, OSError, MisconfigurationException) as error:
             raise explained(error, cli, args) from error
         except Exception as error:

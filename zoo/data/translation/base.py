@@ -129,6 +129,10 @@ class PairData(DataModule):
         """Pairs of each test set, in the order of `test_names`."""
         raise NotImplementedError
 
+    def unanswerable(self) -> list[str]:
+        """Validation inputs that have no right answer, for calibration."""
+        return []
+
     # Called by Lightning
 
     def prepare_data(self) -> None:

@@ -1,0 +1,73 @@
+"""Words that a model knows, the language of a text, and texts in capitals."""
+
+import pytest
+
+from zoo.text import UNK, Tokenizer
+from zoo.text.casing import in_capitals, read_capitals
+from zoo.text.familiar import known_share, language, other_language
+
+TEXT = ["a dog runs in the snow", "the man sits on a bench", "Ein Hund und ein Mann"] * 5
+
+
+@pytest.mark.parametrize(
+    "text, loud",
+    [
+        ("A DOG RUNS", True),
+        ("A DOG RUNS IN the snow", False),
+        ("THE MAN FROM NASA sits.", True),
+        ("The man from NASA sits.", False),
+        ("USA", False),  # an abbreviation
+        ("I", False),
+        ("", False),
+        ("1999!", False),
+        ("EIN HUND LÄUFT", True),
+        ("狗在跑", False),
+    ],
+)
+def test_a_text_in_capitals(text, loud):
+    assert in_capitals(text) == loud
+
+
+def test_capitals_are_read_as_the_vocabulary_has_them():
+    tokenizer = Tokenizer.train(TEXT, "bpe", 200)
+    assert read_capitals("A DOG RUNS IN THE SNOW", tokenizer) == "A dog runs in the snow"
+    assert read_capitals("THE HUND RUNS", tokenizer) == "The Hund runs", "a noun keeps its capital"
+    assert read_capitals("a dog runs", tokenizer) is None
+    loud = Tokenizer.train([text.upper() for text in TEXT], "bpe", 200)
+    assert read_capitals("A DOG RUNS", loud) is None, "this model knows capitals"
+    assert read_capitals("A DOG RUNS", Tokenizer.train(TEXT, "bpe", 200, lowercase=True)) is None
+
+
+def test_words_that_the_vocabulary_has_whole():
+    tokenizer = Tokenizer.train(TEXT, "bpe", 200)
+    assert known_share(tokenizer.encode("a dog runs"), tokenizer) == 1
+    assert known_share([], tokenizer) == 1
+    foreign = tokenizer.encode("zzz yxy cyx")
+    assert UNK in foreign and known_share(foreign, tokenizer) == pytest.approx(2 / 5), "two known words are added"
+    words = Tokenizer.train(TEXT, "word_punct", 50)
+    assert known_share(words.encode("the zebra sits"), words) == pytest.approx((2 + 2) / (3 + 2))
+    characters = Tokenizer.train(["abc"], "char", 10)
+    assert known_share(characters.encode("abcx"), characters) == pytest.approx(1 - 1 / 6)
+
+
+@pytest.mark.parametrize(
+    "text, code",
+    [
+        ("Un chien court dans la neige.", "fr"),
+        ("The man is in the street.", "en"),
+        ("Der Hund läuft auf der Straße.", "de"),
+        ("El perro corre por la nieve y no se cansa.", "es"),
+        ("De man zit op het strand en eet een appel.", "nl"),
+        ("Paris", None),
+        ("", None),
+    ],
+)
+def test_the_language_of_a_text(text, code):
+    assert language(text) == code
+
+
+def test_another_language_is_named_only_if_it_is_clear():
+    assert other_language("Un chien court dans la neige.", "en") == "French"
+    assert other_language("The dog runs in the snow.", "en") is None
+    assert other_language("A man in an old hat was there.", "en") is None, "German has some of these words too"
+    assert other_language("Un chien court dans la neige.", "xx") is None

@@ -1,0 +1,111 @@
+"""`zoo calibrate`: how far the answers of a weight can be trusted, measured on the validation data of a recipe."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from zoo.bundles.files import Bundle, local_dir, rewrite
+from zoo.tasks.confidence import (
+    CALIBRATION,
+    Calibration,
+    Evidence,
+    Judged,
+    calibration_error,
+    fitted,
+    warnings_of,
+    with_limits,
+)
+from zoo.text.familiar import language
+from zoo.training.checks import given_values
+from zoo.training.lightning_cli import run
+
+
+class Calibrate(Callback):
+    """Judges the answers of a model to all validation batches, and fits the calibration at the end.
+
+    Attributes:
+        calibration: the result.
+        report: what was measured, as text.
+    """
+
+    calibration: Calibration | None = None
+    report = ""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[Evidence, Any]] = []
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Asks for the event first, because not all tasks have one."""
+        self._event: str = pl_module.event()  # pyright: ignore[reportCallIssue]  # of ScoredModule
+
+    def on_validation_batch_end(
+        self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Collects the evidence."""
+        if batch is not None:
+            self._found += pl_module.judge(batch)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Fits the map on one half, and measures it on the other."""
+        outcomes = pl_module.happened([outcome for _, outcome in self._found])
+        judged = Judged([evidence for evidence, _ in self._found], outcomes)
+        usual = [*judged.evidence]
+        texts = getattr(pl_module.data_module, "unanswerable", list)()
+        for evidence in pl_module.evidence(texts) if texts else []:
+            judged.add(evidence, False)
+        for_fit, for_error = judged.halves()
+        facts = {"answers": "date", "exact": True} if texts else {"language": _language(usual)}
+        fit = with_limits(fitted(for_fit, self._event, **facts), usual)
+        confidences = [fit.confidence(found) or 0.0 for found in for_error.evidence]
+        error = calibration_error(confidences, for_error.right)
+        self.calibration = replace(fit, error=round(error, 3))
+        warned = sum(bool(warnings_of(fit, found)) for found in usual)
+        hits = sum(bool(warnings_of(fit, found)) for found in judged.evidence[len(usual) :])
+        self.report = (
+            f"confidence: the probability that {self._event}\n"
+            f"fitted on {len(for_fit.right):,} answers, measured on {len(for_error.right):,} others: expected "
+            f"calibration error {error:.3f}; mean confidence {_mean(confidences):.3f}, right "
+            f"{_mean(for_error.right):.3f}\n"
+            f"{warned:,} of {len(usual):,} validation inputs get a warning ({warned / len(usual):.1%})"
+        )
+        if texts:
+            self.report += f", and {hits:,} of {len(texts):,} inputs without a right answer ({hits / len(texts):.1%})"
+
+
+def _language(usual: list[Evidence]) -> str | None:
+    """The language of most inputs that have one, if those are at least a quarter."""
+    found = Counter(language(evidence.text) for evidence in usual if evidence.text)
+    del found[None]
+    (best, count), *_ = [*found.most_common(1), (None, 0)]
+    return best if 4 * count >= len(usual) else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def calibrate(args: list[str]) -> None:
+    """Runs `zoo calibrate` with command-line arguments: those of `zoo validate`.
+
+    Raises:
+        ValueError: a setting is wrong, or --weights names no folder.
+    """
+    names = given_values(args, "--weights")
+    if not names or not names[-1].startswith("local-dir:"):
+        raise ValueError(
+            "zoo calibrate needs --weights local-dir:FOLDER, a folder of weights that it may change: `zoo export` "
+            "writes one"
+        )
+    bundle: Bundle = local_dir(names[-1].removeprefix("local-dir:"))
+    callback = Calibrate()
+    run(["validate", *args[1:]], [callback])
+    if callback.calibration is None:
+        raise ValueError("the validation data has no batches, so there is nothing to calibrate on")
+    found = rewrite(bundle, {CALIBRATION: callback.calibration.to_json()})
+    print(
+        f"{callback.report}\n{Path(found.folder) / CALIBRATION} written; sha256 of config.json: {found.config_sha256}"
+    )
