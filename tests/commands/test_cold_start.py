@@ -31,6 +31,7 @@ SLOW = {
 }
 TEXTS = {  # a weight of each task that reads text
     "transformer_tiny.multi30k_en_de": ["A dog runs.", "--n-best", "2"],
+    "structured_self_attention.sst2": ["a fine film"],
     "structured_self_attention.sick": ["A dog runs.", "A dog sleeps."],
     "han.imdb": ["A good film. It is fun."],
     "key_value_predict.ptb": ["the company said"],
