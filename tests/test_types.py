@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
+import yaml
 from test_documentation import PAGES, ROOT, blocks
 
 import zoo
 import zoo.data
 from zoo import registry
+from zoo.cli import main
 from zoo.layers.attention import ATTENTIONS, AttentionOptions, GlobalAttention
 from zoo.tasks.base import ZooModule
 from zoo.utils.unpack import Unpack
@@ -166,6 +168,20 @@ def test_kinds_of_attention_take_the_same_keywords(cls):
 def test_a_wrong_keyword():
     with pytest.raises(TypeError, match="unexpected keyword argument 'vocab_sizee'"):
         zoo.data.LabeledText("train.tsv", vocab_sizee=3)
+
+
+@pytest.mark.parametrize("where", ["command line", "recipe"])
+def test_a_wrong_keyword_at_the_command_line_is_one_line(where, tmp_path, capsys):
+    data = {"class_path": "zoo.data.LabeledText", "init_args": {"train": "train.tsv"}}
+    if where == "recipe":
+        data["init_args"]["vocab_sizee"] = 3
+    recipe = {"model": {"class_path": "zoo.load", "init_args": {"name": "han.imdb"}}, "data": data}
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    wrong = ["--data.vocab_sizee", "3"] if where == "command line" else []
+    assert main(["fit", "--config", str(file), *wrong]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("zoo: error: data: ") and line.endswith("Option 'vocab_sizee' is not accepted")
 
 
 def test_command_lines_do_not_see_the_typed_dicts():
