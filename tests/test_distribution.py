@@ -65,6 +65,7 @@ def test_what_is_in_the_wheel(wheel):
         return {file.relative_to(folder) for file in files if file.is_relative_to(folder)}
 
     assert {file.parts[0] for file in below("zoo/weights")} == set(in_wheel())
+    assert {Path("zoo/py.typed"), Path("zoo/__init__.pyi")} <= files  # editors complete and check by them
     for folder, mine in [("zoo/recipes", RECIPES), ("zoo/model_cards", cli.CARDS)]:
         assert below(folder) == {file.relative_to(mine) for file in mine.rglob("*") if file.is_file()}
     assert Path("zoo/pins.json") in files and not below("tests")

@@ -4,7 +4,7 @@
 Shapes: B batch, T queries, S memory positions, H query size, M memory size, K key size.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from zoo.layers.kernels import wide
 from zoo.layers.masking import masked_softmax, masked_sparsemax
 from zoo.layers.scores import SCORES
+from zoo.utils.unpack import Unpack
 
 NORMALIZATIONS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
 
@@ -25,6 +26,17 @@ class AttentionMemory(NamedTuple):
     mask: Tensor  # (B, S) bool, True where attention may go
     gate: Tensor  # (B, S) float, factor on the normalised weights (1 except for local_p_star)
     lengths: Tensor  # (B,) real positions
+
+
+class AttentionOptions(TypedDict, total=False):
+    """Keywords of `GlobalAttention`."""
+
+    score: str
+    attention_size: int | None
+    max_length: int | None
+    window: int
+    renormalize: bool
+    normalize: str
 
 
 class GlobalAttention(nn.Module):
@@ -113,8 +125,8 @@ class LocalPredictiveAttention(LocalMonotonicAttention):
     sigma = D / 2. S is the true length of the sentence; the window is centred at floor(p_t).
     """
 
-    def __init__(self, query_size: int, memory_size: int, *args, **kwargs):
-        super().__init__(query_size, memory_size, *args, **kwargs)
+    def __init__(self, query_size: int, memory_size: int, **options: Unpack[AttentionOptions]):
+        super().__init__(query_size, memory_size, **options)
         self.w_p = nn.Linear(query_size, query_size, bias=False)
         self.v_p = nn.Linear(query_size, 1, bias=False)
 
@@ -148,8 +160,8 @@ class LocalPredictiveStarAttention(GlobalAttention):
     global attention.
     """
 
-    def __init__(self, query_size: int, memory_size: int, *args, **kwargs):
-        super().__init__(query_size, memory_size, *args, **kwargs)
+    def __init__(self, query_size: int, memory_size: int, **options: Unpack[AttentionOptions]):
+        super().__init__(query_size, memory_size, **options)
         self.w_p = nn.Linear(memory_size, memory_size, bias=False)
         self.v_p = nn.Linear(memory_size, 1, bias=False)
 
@@ -179,7 +191,9 @@ ATTENTIONS = {
 }
 
 
-def make_attention(attention: str, query_size: int, memory_size: int, **options) -> GlobalAttention:
+def make_attention(
+    attention: str, query_size: int, memory_size: int, **options: Unpack[AttentionOptions]
+) -> GlobalAttention:
     """One of ATTENTIONS by name; `options` as in GlobalAttention.
 
     Raises:

@@ -4,7 +4,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 from tqdm import tqdm
@@ -38,6 +38,29 @@ _CHUNK = 32  # images that are decoded or encoded together for the cache
 _LISTED = 5  # names in a warning
 
 log = logging.getLogger(__name__)
+
+
+class CaptionOptions(TypedDict, total=False):
+    """Keywords of `CaptionData`."""
+
+    root: str | None
+    cache_dir: str | None
+    vocab_size: int
+    min_frequency: int
+    keep_punctuation: bool
+    batch_size: int
+    captions_per_image: int
+    max_words: int | None
+    extend_vocabulary: int
+    flip: float
+    size: int
+    resize: Literal["squash", "crop"]
+    check_images: Literal["header", "decode"]
+    cache_features: bool
+    cache_pixels: bool
+    pool_batches: int
+    num_workers: int
+    seed: int
 
 
 class CaptionData(DataModule):

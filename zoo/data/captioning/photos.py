@@ -4,15 +4,16 @@ import json
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zoo.data.captioning.arrays import Record
-from zoo.data.captioning.base import CaptionData
+from zoo.data.captioning.base import CaptionData, CaptionOptions
 from zoo.data.captioning.image_files import FolderImages, ImageFiles, TarImages, state_of
 from zoo.data.common.base import Split
 from zoo.data.common.files import check_fraction, data_root, draw, named_file, read_lines
 from zoo.data.common.published import Published
 from zoo.data.common.tables import read_table
+from zoo.utils.unpack import Unpack
 
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif"}
 
@@ -69,7 +70,7 @@ class Flickr8k(_PublishedCaptions):
     folder = "flickr8k"
     image_folders = ("Flicker8k_Dataset", "Flickr8k_Dataset", "Images", "images")
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[CaptionOptions]) -> None:
         super().__init__(**options)
 
     def files(self, split: Split) -> list[str]:
@@ -166,7 +167,7 @@ class Flickr30k(_Karpathy):
     folder = "flickr30k"
     image_folders = ("flickr30k-images", "flickr30k_images", "images", "Images")
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[CaptionOptions]) -> None:
         super().__init__(**options)
 
 
@@ -182,7 +183,7 @@ class COCO(_Karpathy):
     folder = "coco"
     image_folders = ("train2014 and val2014", "images")
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[CaptionOptions]) -> None:
         super().__init__(**options)
 
     def images(self, split: Split) -> ImageFiles:
@@ -230,7 +231,7 @@ class ImageCaptions(CaptionData):
         test_fraction: float = 0.1,
         split_seed: int = 0,
         encoding: str = "utf-8",
-        **options: Any,
+        **options: Unpack[CaptionOptions],
     ) -> None:
         super().__init__(**options)
         check_fraction("val_fraction", val_fraction)

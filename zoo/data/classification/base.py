@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 from torch import Tensor
 
@@ -21,6 +21,29 @@ from zoo.text import Tokenizer
 _FORMAT = 2  # part of every cache key: increase it when tokenisation, sentence splitting or the files change
 
 log = logging.getLogger(__name__)
+
+
+class LabeledOptions(TypedDict, total=False):
+    """Keywords of `LabeledData`."""
+
+    root: str | None
+    cache_dir: str | None
+    vocab_size: int
+    min_frequency: int
+    lowercase: bool
+    batch_size: int | None
+    batch_tokens: int | None
+    max_words: int | None
+    max_sentences: int | None
+    word_vectors: str | None
+    word2vec_epochs: int
+    extra_text: list[str] | None
+    extend_vocabulary: int
+    pool_batches: int
+    val_fraction: float
+    split_seed: int
+    num_workers: int
+    seed: int
 
 
 class LabeledData(SortedData[LabeledArrays]):

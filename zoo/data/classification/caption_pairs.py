@@ -2,12 +2,12 @@
 
 import random
 from collections.abc import Iterator
-from typing import Any
 
 from zoo.data.captioning.photos import Flickr8k
 from zoo.data.classification.arrays import Example
-from zoo.data.classification.base import PublishedTexts
+from zoo.data.classification.base import LabeledOptions, PublishedTexts
 from zoo.data.common.base import Split
+from zoo.utils.unpack import Unpack
 
 
 class _FlickrCaptions(PublishedTexts):
@@ -17,7 +17,7 @@ class _FlickrCaptions(PublishedTexts):
     places = Flickr8k.places
     upstream = "the captions of Flickr8k (Hodosh et al. 2013)"
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[LabeledOptions]) -> None:
         super().__init__(**options)
         self._photos = Flickr8k(root=self.root, cache_dir=str(self.cache))
 
@@ -63,7 +63,7 @@ class CaptionPairs(_FlickrCaptions):
     pair = True
     known_labels = ("different", "same")
 
-    def __init__(self, draws: int = 1, draw_seed: int = 0, **options: Any) -> None:
+    def __init__(self, draws: int = 1, draw_seed: int = 0, **options: Unpack[LabeledOptions]) -> None:
         super().__init__(**options)
         self._check_at_least(draws=(draws, 1))
         self.draws, self.draw_seed = draws, draw_seed

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from zoo.data.classification.arrays import Example
-from zoo.data.classification.base import LabeledData, PublishedTexts
+from zoo.data.classification.base import LabeledData, LabeledOptions, PublishedTexts
 from zoo.data.common.base import Split
 from zoo.data.common.download import RemoteFile
 from zoo.data.common.files import data_root, draw, fingerprint, read_lines, write_atomically
 from zoo.data.common.tables import read_table
+from zoo.utils.unpack import Unpack
 
 
 class IMDB(PublishedTexts):
@@ -35,7 +36,7 @@ class IMDB(PublishedTexts):
     cleaning = ("invisible", "html")
     holds_out = True
 
-    def __init__(self, split_sentences: bool = True, rating: bool = False, **options: Any) -> None:
+    def __init__(self, split_sentences: bool = True, rating: bool = False, **options: Unpack[LabeledOptions]) -> None:
         super().__init__(**options)
         self.structure: Literal["document", "text"] = "document" if split_sentences else "text"
         self.rating = rating
@@ -93,7 +94,7 @@ class Reuters(PublishedTexts):
     holds_out = True
     multi_label = True
 
-    def __init__(self, split_sentences: bool = True, **options: Any) -> None:
+    def __init__(self, split_sentences: bool = True, **options: Unpack[LabeledOptions]) -> None:
         super().__init__(**options)
         self.structure: Literal["document", "text"] = "document" if split_sentences else "text"
         self._topics: set[str] | None = None
@@ -146,7 +147,7 @@ class TwentyNewsgroups(PublishedTexts):
     holds_out = True
     known_labels = tuple(_NEWSGROUPS.split())
 
-    def __init__(self, strip: bool = True, split_sentences: bool = True, **options: Any) -> None:
+    def __init__(self, strip: bool = True, split_sentences: bool = True, **options: Unpack[LabeledOptions]) -> None:
         super().__init__(**options)
         self.structure: Literal["document", "text"] = "document" if split_sentences else "text"
         self.strip = strip
@@ -239,7 +240,7 @@ class FDUMTL(PublishedTexts):
         train_examples: int | None = None,
         sample_seed: int = 0,
         split_sentences: bool = True,
-        **options: Any,
+        **options: Unpack[LabeledOptions],
     ) -> None:
         super().__init__(**options)
         if domain not in _DOMAINS:
@@ -328,7 +329,7 @@ class LabeledText(LabeledData):
         multi_label: bool = False,
         split_sentences: bool = False,
         encoding: str = "utf-8",
-        **options: Any,
+        **options: Unpack[LabeledOptions],
     ) -> None:
         super().__init__(**options)
         if split_sentences and text2_column:

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from zoo.data.classification.arrays import Example
-from zoo.data.classification.base import LabeledData
+from zoo.data.classification.base import LabeledData, LabeledOptions
 from zoo.data.common.base import Split
 from zoo.data.common.files import draw, named_file, read_lines
 from zoo.text import Tokenizer
+from zoo.utils.unpack import Unpack
 
 
 class NextWord(LabeledData):
@@ -37,7 +37,7 @@ class NextWord(LabeledData):
         context: int = 20,
         num_labels: int = 10_000,
         encoding: str = "utf-8",
-        **options: Any,
+        **options: Unpack[LabeledOptions],
     ) -> None:
         super().__init__(**options)
         self._check_at_least(context=(context, 1), num_labels=(num_labels, 2))

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from zoo.data.classification.arrays import Example
-from zoo.data.classification.base import PublishedTexts
+from zoo.data.classification.base import LabeledOptions, PublishedTexts
 from zoo.data.common.base import Split
 from zoo.data.common.files import read_lines
 from zoo.data.common.tables import has_column, read_table
+from zoo.utils.unpack import Unpack
 
 # Names of the splits inside the files.
 _SPLITS: dict[Split, str] = {"train": "train", "val": "dev", "test": "test"}
@@ -31,7 +32,7 @@ class SST(PublishedTexts):
     upstream = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
     cleaning = ("invisible", "html", "treebank", "quotes")
 
-    def __init__(self, classes: Literal[2, 5] = 2, phrases: bool = False, **options: Any) -> None:
+    def __init__(self, classes: Literal[2, 5] = 2, phrases: bool = False, **options: Unpack[LabeledOptions]) -> None:
         super().__init__(**options)
         if classes not in (2, 5):
             raise ValueError(f"classes must be 2 or 5; got {classes!r}")
@@ -131,7 +132,7 @@ class SICK(PublishedTexts):
     known_labels = ("entailment", "neutral", "contradiction")
     _snli: ClassVar[list[str]] = ["snli_dev.tsv", "snli_test.tsv"]
 
-    def __init__(self, extra_snli: bool = False, swapped: bool = False, **options: Any) -> None:
+    def __init__(self, extra_snli: bool = False, swapped: bool = False, **options: Unpack[LabeledOptions]) -> None:
         super().__init__(**options)
         self.extra_snli, self.swapped = extra_snli, swapped
 

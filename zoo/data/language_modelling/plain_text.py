@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypedDict
 
 import torch
 from torch import Tensor
@@ -16,9 +16,27 @@ from zoo.data.common.published import Published
 from zoo.data.common.tables import read_table
 from zoo.data.language_modelling.streams import TextArray, TextLoader, TextStream
 from zoo.text import KINDS, Tokenizer
+from zoo.utils.unpack import Unpack
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
 _UNKNOWN = "<unk>"  # unknown word in tokenised corpora
+
+
+class RunningTextOptionsWithoutTokenizer(TypedDict, total=False):
+    """Keywords of `RunningText`, for data sets that set its tokenizer themselves."""
+
+    root: str | None
+    cache_dir: str | None
+    vocab_size: int
+    min_frequency: int
+    lowercase: bool
+    extend_vocabulary: int
+    batch_size: int
+    segment: int
+    val_streams: int
+    test_streams: int
+    num_workers: int
+    seed: int
 
 
 class RunningText(DataModule):
@@ -321,7 +339,7 @@ class PlainText(RunningText):
         val_fraction: float = 0.05,
         encoding: str = "utf-8",
         tokenizer: Literal["word", "word_punct", "bpe", "char"] = "word_punct",
-        **options: Any,
+        **options: Unpack[RunningTextOptionsWithoutTokenizer],
     ) -> None:
         super().__init__(tokenizer=tokenizer, **options)
         check_fraction("val_fraction", val_fraction)

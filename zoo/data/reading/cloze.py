@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypedDict
 
 from torch import Tensor
 
@@ -18,11 +18,35 @@ from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.data.reading.arrays import ClozeArrays, Question, fresh_text
 from zoo.text import Tokenizer
 from zoo.text.words import BLANK
+from zoo.utils.unpack import Unpack
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
 _OFFICIAL: dict[Split, str] = {"train": "train", "val": "valid", "test": "test"}  # names of the splits in file names
 
 log = logging.getLogger(__name__)
+
+
+class ClozeOptionsWithoutTokenizer(TypedDict, total=False):
+    """Keywords of `ClozeData`, for data sets that set its tokenizer themselves."""
+
+    root: str | None
+    cache_dir: str | None
+    vocab_size: int
+    min_frequency: int
+    lowercase: bool
+    batch_size: int | None
+    batch_tokens: int | None
+    word_vectors: str | None
+    word2vec_epochs: int
+    pool_batches: int
+    num_workers: int
+    seed: int
+
+
+class ClozeOptions(ClozeOptionsWithoutTokenizer, total=False):
+    """Keywords of `ClozeData`."""
+
+    tokenizer: Literal["word", "word_punct"]
 
 
 class ClozeData(SortedData[ClozeArrays]):
@@ -239,7 +263,7 @@ class CBT(_PublishedCloze):
     places = ("{}", "CBTest/data", "data", "text/{}", "", "text")
     upstream = "https://research.facebook.com/downloads/babi/"
 
-    def __init__(self, kind: Literal["NE", "CN", "V", "P"] = "NE", **options: Any) -> None:
+    def __init__(self, kind: Literal["NE", "CN", "V", "P"] = "NE", **options: Unpack[ClozeOptions]) -> None:
         super().__init__(**options)
         _check_kind(kind, ("NE", "CN", "V", "P"))
         self.kind = kind
@@ -294,7 +318,7 @@ class CBTLike(_PublishedCloze):
     cleaning = ("invisible", "treebank")
     _lines = 20
 
-    def __init__(self, kind: Literal["NE", "CN"] = "NE", **options: Any) -> None:
+    def __init__(self, kind: Literal["NE", "CN"] = "NE", **options: Unpack[ClozeOptions]) -> None:
         super().__init__(**options)
         _check_kind(kind, ("NE", "CN"))
         self.kind = kind
@@ -336,7 +360,7 @@ class CNNDailyMail(ClozeData):
 
     _splits_of: ClassVar[dict[Split, str]] = {"train": "training", "val": "validation", "test": "test"}
 
-    def __init__(self, part: Literal["cnn", "dailymail"] = "cnn", **options: Any) -> None:
+    def __init__(self, part: Literal["cnn", "dailymail"] = "cnn", **options: Unpack[ClozeOptions]) -> None:
         super().__init__(**options)
         if part not in ("cnn", "dailymail"):
             raise ValueError(f"part must be one of 'cnn', 'dailymail'; got {part!r}")
@@ -411,7 +435,7 @@ class Cloze(ClozeData):
         split_seed: int = 0,
         encoding: str = "utf-8",
         tokenizer: Literal["word", "word_punct"] = "word_punct",
-        **options: Any,
+        **options: Unpack[ClozeOptionsWithoutTokenizer],
     ) -> None:
         super().__init__(tokenizer=tokenizer, **options)
         check_fraction("val_fraction", val_fraction)

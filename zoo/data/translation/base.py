@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypedDict
 
 from zoo.data.common.arrays import PairArrays
 from zoo.data.common.base import DataModule, Split
@@ -20,6 +20,30 @@ _FORMAT = 2  # part of every cache key: increase it when tokenisation or the fil
 Tokens = tuple[list[int], list[int]]  # of one source and one target sentence
 
 log = logging.getLogger(__name__)
+
+
+class PairOptionsWithoutVocabulary(TypedDict, total=False):
+    """Keywords of `PairData`, for data sets that set its vocabulary themselves."""
+
+    root: str | None
+    cache_dir: str | None
+    lowercase: bool
+    batch_size: int | None
+    batch_tokens: int | None
+    max_length: int | None
+    pool_batches: int
+    bpe_dropout: float
+    extend_vocabulary: int
+    num_workers: int
+    seed: int
+
+
+class PairOptions(PairOptionsWithoutVocabulary, total=False):
+    """Keywords of `PairData`."""
+
+    tokenizer: Literal["bpe", "word", "char"]
+    vocab_size: int
+    shared_vocab: bool
 
 
 class PairData(DataModule):

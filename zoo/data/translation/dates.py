@@ -3,9 +3,10 @@
 import datetime
 import random
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
-from zoo.data.translation.base import PairData
+from zoo.data.translation.base import PairData, PairOptionsWithoutVocabulary
+from zoo.utils.unpack import Unpack
 
 _FIRST, _LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 _DAYS = (_LAST - _FIRST).days + 1
@@ -122,7 +123,7 @@ class Dates(PairData):
         tokenizer: Literal["bpe", "word", "char"] = "char",
         vocab_size: int = 100,
         shared_vocab: bool = False,
-        **options: Any,
+        **options: Unpack[PairOptionsWithoutVocabulary],
     ) -> None:
         super().__init__(tokenizer=tokenizer, vocab_size=vocab_size, shared_vocab=shared_vocab, **options)
         if min(train_size, val_size, test_size) < 1 or val_size + test_size > _DAYS // 2:

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from zoo.data.common.base import Split
 from zoo.data.common.download import RemoteFile
 from zoo.data.common.files import check_fraction, draw, named_file, read_pairs
-from zoo.data.translation.base import PairData, PublishedPairs
+from zoo.data.translation.base import PairData, PairOptions, PublishedPairs
+from zoo.utils.unpack import Unpack
 
 
 class ParallelText(PairData):
@@ -39,7 +40,7 @@ class ParallelText(PairData):
         val_fraction: float = 0.01,
         split_seed: int = 0,
         tgt_lang: str = "en",
-        **options: Any,
+        **options: Unpack[PairOptions],
     ) -> None:
         super().__init__(**options)
         check_fraction("val_fraction", val_fraction)
@@ -144,7 +145,7 @@ class Multi30k(PublishedPairs):
         tgt_lang: Literal["en", "de", "fr", "cs"] = "de",
         form: Literal["raw", "tok"] = "raw",
         extra_pairs: list[str] | None = None,
-        **options: Any,
+        **options: Unpack[PairOptions],
     ) -> None:
         super().__init__(**options)
         languages = ("en", "de", "fr", "cs")
@@ -229,7 +230,7 @@ class Tatoeba(PublishedPairs):
         test_fraction: float = 0.01,
         split_seed: int = 0,
         tutorial_filter: bool = False,
-        **options: Any,
+        **options: Unpack[PairOptions],
     ) -> None:
         super().__init__(**options)
         if {src_lang, tgt_lang} not in ({"eng", "fra"}, {"eng", "deu"}):
