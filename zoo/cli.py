@@ -66,10 +66,11 @@ usage: zoo {verb} --config RECIPE [--SETTING VALUE ...]
   --optimizer.KEY VALUE, --lr_scheduler.KEY VALUE
                         e.g. --optimizer.lr 0.0005 --lr_scheduler.warmup_steps 100
   --data.KEY VALUE      an argument of the recipe's data, e.g. --data.root /data/multi30k
+  --log tensorboard     also log for TensorBoard (or wandb: Weights & Biases), into the folder of the run
   --print_config        print the complete configuration and stop
   --help-all            every setting of the trainer
 
-Checkpoints (the best and the last) and logs go to runs/<name of the recipe>/.
+Checkpoints (the best and the last), metrics.csv and learning_curves.png go to runs/<name of the recipe>/.
 
 example:
   {example}
@@ -680,11 +681,11 @@ def _train(args: list[str]) -> None:
                 )
     from zoo.commands.recipes import located
 
-    args = located(["--help" if arg == "--help-all" else arg for arg in args])
+    found = located(["--help" if arg == "--help-all" else arg for arg in args])
     from zoo.training.lightning_cli import run
 
     keep_freed_memory()
-    run(args)
+    run(found, args)
 
 
 if __name__ == "__main__":
