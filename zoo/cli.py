@@ -11,6 +11,7 @@
     zoo publish NAME|FOLDER ORG/REPO                    upload weights and card to the Hugging Face Hub
     zoo download NAME ...|all                           fetch weights ahead of time
     zoo cache                                           the fetched weights; `zoo cache clear` removes them
+    zoo completion bash|zsh|fish                        a script with which the shell completes commands and names
 
 A recipe is code: it may name any class of any installed package, with any arguments. A folder of weights is not code.
 Each command takes --import MODULE, a module of your own with scores, kinds of attention or models.
@@ -22,6 +23,7 @@ Every mistake of a user ends as one line on standard error and exit code 2. A si
 import argparse
 import errno
 import os
+import re
 import signal
 import sys
 from contextlib import nullcontext, suppress
@@ -473,6 +475,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("action", nargs="?", choices=("clear",), help="remove the weights")
     command.add_argument("name", nargs="*", help="only these, as `zoo cache` names them (default: all)")
+
+    command = add(
+        "completion",
+        _completion,
+        "print a script with which the shell completes commands, options and names",
+        'eval "$(zoo completion bash)"                      # in ~/.bashrc; zsh likewise\n'
+        "  zoo completion fish > ~/.config/fish/completions/zoo.fish",
+    )
+    command.add_argument("shell", choices=("bash", "zsh", "fish"))
     return parser
 
 
@@ -660,6 +671,14 @@ def _recipes(options: argparse.Namespace) -> None:
     from zoo.commands.recipes import run
 
     run(options)
+
+
+def _completion(options: argparse.Namespace) -> None:
+    from zoo.commands.completion import run
+
+    told = re.findall(r"(?<!\S)--[\w.]+(?= )", TRAINING_HELP)  # of those with a KEY what is before it
+    training = dict.fromkeys(TRAINING, list(dict.fromkeys(option.removesuffix("KEY") for option in told)))
+    run(options.shell, _parser(), training)
 
 
 def _train(args: list[str]) -> None:
