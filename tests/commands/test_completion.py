@@ -22,10 +22,9 @@ def scripts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("completion")
 
     def script(shell):
-        with pytest.MonkeyPatch.context() as patch:
-            with (folder / shell).open("w", encoding="utf-8") as file:
-                patch.setattr("sys.stdout", file)
-                assert main(["completion", shell]) == 0
+        with pytest.MonkeyPatch.context() as patch, (folder / shell).open("w", encoding="utf-8") as file:
+            patch.setattr("sys.stdout", file)
+            assert main(["completion", shell]) == 0
         return folder / shell
 
     return {shell: script(shell) for shell in ("bash", "zsh", "fish")}

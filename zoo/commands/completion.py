@@ -87,7 +87,7 @@ def _words(parser: argparse.ArgumentParser, training: dict[str, Sequence[str]]) 
                 found.values |= {(verb, option): [*map(str, action.choices)] for option in action.option_strings}
             elif action.choices:
                 found.names[verb] = [*map(str, action.choices)]
-    found.names |= {verb: weights for verb in WEIGHTS} | {"recipes": recipes}
+    found.names |= dict.fromkeys(WEIGHTS, weights) | {"recipes": recipes}
     found.names["download"] = [*weights, "all"]
     for verb, options in training.items():
         plain = [recipe for recipe in recipes if "/" not in recipe]

@@ -16,7 +16,8 @@ LOGGERS = {"tensorboard": ("tensorboard>=2.12",), "wandb": ("wandb>=0.16",)}  # 
 
 def missing(extra: str) -> list[str]:
     """The requirements of an extra whose packages cannot be imported, without importing them."""
-    return [package for package in (EXTRAS | LOGGERS)[extra] if importlib.util.find_spec(package.partition(">=")[0]) is None]
+    packages = (EXTRAS | LOGGERS)[extra]
+    return [package for package in packages if importlib.util.find_spec(package.partition(">=")[0]) is None]
 
 
 def require(extra: str, what: str) -> None:
