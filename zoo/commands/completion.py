@@ -5,7 +5,7 @@ The script holds the names of now and starts no Python, so that it answers at on
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from zoo import registry
@@ -64,7 +64,7 @@ class Words:
     names: dict[str, list[str]] = field(default_factory=dict)
 
 
-def run(shell: str, parser: argparse.ArgumentParser, training: dict[str, Sequence[str]]) -> None:
+def run(shell: str, parser: argparse.ArgumentParser, training: Mapping[str, Sequence[str]]) -> None:
     """Prints the script of a shell.
 
     Args:
@@ -76,7 +76,7 @@ def run(shell: str, parser: argparse.ArgumentParser, training: dict[str, Sequenc
     print(_fish(words) if shell == "fish" else ZSH * (shell == "zsh") + _bash(words), end="")
 
 
-def _words(parser: argparse.ArgumentParser, training: dict[str, Sequence[str]]) -> Words:
+def _words(parser: argparse.ArgumentParser, training: Mapping[str, Sequence[str]]) -> Words:
     weights, recipes = registry.list_models(), [*shipped_recipes()]
     commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     found = Words()

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 
@@ -35,7 +36,7 @@ def loggers(log: str | None, run: Path, step: int | None) -> list[Logger]:
     for name in check(log):
         if name == "tensorboard":
             # one folder for all starts, so that a resumed training is one curve
-            options = {} if step is None else {"purge_step": step}
+            options: dict[str, Any] = {} if step is None else {"purge_step": step}
             made.append(TensorBoardLogger(run, None, "tensorboard", default_hp_metric=False, **options))
         else:
             project = os.environ.get("WANDB_PROJECT", "attention-zoo")
