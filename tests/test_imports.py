@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "models": {"batches", "layers", "tasks", "text"},
     "registry": {"bundles", "tasks"},
     "extensions": {"layers", "models", "tasks"},
-    "training": {"bundles", "registry", "tasks", "text"},
+    "training": {"bundles", "plots", "registry", "tasks", "text"},
     "onnx_export": {"batches", "bundles", "layers", "models", "tasks", "text"},
     "serving": {"registry", "text", "vision"},
     "comparison": {"batches", "data", "metrics", "plots", "registry", "results", "tasks", "training"},

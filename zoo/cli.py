@@ -12,6 +12,7 @@
     zoo publish NAME|FOLDER ORG/REPO                    upload weights and card to the Hugging Face Hub
     zoo download NAME ...|all                           fetch weights ahead of time
     zoo cache                                           the fetched weights; `zoo cache clear` removes them
+    zoo completion bash|zsh|fish                        a script with which the shell completes commands and names
 
 A recipe is code: it may name any class of any installed package, with any arguments. A folder of weights is not code.
 Each command takes --import MODULE, a module of your own with scores, kinds of attention or models.
@@ -23,6 +24,7 @@ Every mistake of a user ends as one line on standard error and exit code 2. A si
 import argparse
 import errno
 import os
+import re
 import signal
 import sys
 from contextlib import nullcontext, suppress
@@ -67,10 +69,11 @@ usage: zoo {verb} --config RECIPE [--SETTING VALUE ...]
   --optimizer.KEY VALUE, --lr_scheduler.KEY VALUE
                         e.g. --optimizer.lr 0.0005 --lr_scheduler.warmup_steps 100
   --data.KEY VALUE      an argument of the recipe's data, e.g. --data.root /data/multi30k
+  --log tensorboard     also log for TensorBoard (or wandb: Weights & Biases), into the folder of the run
   --print_config        print the complete configuration and stop
   --help-all            every setting of the trainer
 
-Checkpoints (the best and the last) and logs go to runs/<name of the recipe>/.
+Checkpoints (the best and the last), metrics.csv and learning_curves.png go to runs/<name of the recipe>/.
 
 example:
   {example}
@@ -485,6 +488,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("action", nargs="?", choices=("clear",), help="remove the weights")
     command.add_argument("name", nargs="*", help="only these, as `zoo cache` names them (default: all)")
+
+    command = add(
+        "completion",
+        _completion,
+        "print a script with which the shell completes commands, options and names",
+        'eval "$(zoo completion bash)"                      # in ~/.bashrc; zsh likewise\n'
+        "  zoo completion fish > ~/.config/fish/completions/zoo.fish",
+    )
+    command.add_argument("shell", choices=("bash", "zsh", "fish"))
     return parser
 
 
@@ -674,6 +686,14 @@ def _recipes(options: argparse.Namespace) -> None:
     run(options)
 
 
+def _completion(options: argparse.Namespace) -> None:
+    from zoo.commands.completion import run
+
+    told = re.findall(r"(?<!\S)--[\w.]+(?= )", TRAINING_HELP)  # of those with a KEY what is before it
+    training = dict.fromkeys(TRAINING, list(dict.fromkeys(option.removesuffix("KEY") for option in told)))
+    run(options.shell, _parser(), training)
+
+
 def _train(args: list[str]) -> None:
     verb = args[0]
     if {"-h", "--help"} & set(args):
@@ -693,14 +713,14 @@ def _train(args: list[str]) -> None:
                 )
     from zoo.commands.recipes import located
 
-    args = located(["--help" if arg == "--help-all" else arg for arg in args])
+    found = located(["--help" if arg == "--help-all" else arg for arg in args])
     if verb == "calibrate":
         from zoo.training.calibration import calibrate as run
     else:
         from zoo.training.lightning_cli import run
 
     keep_freed_memory()
-    run(args)
+    run(found, args)
 
 
 if __name__ == "__main__":

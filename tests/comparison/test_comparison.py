@@ -21,6 +21,8 @@ import pytest
 import torch
 import yaml
 from filelock import FileLock
+from forks import Fork
+from other_system import everything
 
 from zoo.cli import main
 from zoo.comparison import jobs as comparison
@@ -464,6 +466,20 @@ def test_one_step(place, name, monkeypatch):
         "false",
     ]
     assert main(["fit", *recipes, *trainer, "--data.root", str(place / "data"), "--data.batch_size", "2"]) == 0
+
+
+@pytest.mark.slow  # five processes
+def test_without_posix(place, monkeypatch):
+    """As on Windows, in the processes of the jobs too."""
+    site = place / "site"
+    site.mkdir()
+    lines = ["import os, other_system", "other_system.become_windows()", f"open(f'{site}/{{os.getpid()}}', 'w')", ""]
+    (site / "sitecustomize.py").write_text("\n".join(lines))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *sys.path]))
+    end = Fork(everything, str(place), ["compare", *options(place, "--only", "dot")]).wait()
+    assert end.code == 0 and "compare ended with 0" in end.output, end.output
+    assert "dot, seed 1: BLEU" in end.output and (place / "out" / "README.md").is_file()
+    assert len([path for path in site.iterdir() if path.name.isdecimal()]) >= 2  # training, evaluation
 
 
 @pytest.mark.slow  # four processes

@@ -202,7 +202,8 @@ def test_two_processes_compute_what_one_computes(recipe, tmp_path):
         if f.is_file() and f.name != ".lock"
     )
     logs, checkpoints = ["config.yaml", "metrics.csv"], ["best.ckpt", "last.ckpt"]
-    expected = [*(f"checkpoints/{name}" for name in checkpoints), *(f"version_0/{name}" for name in logs)]
+    expected = [*(f"checkpoints/{name}" for name in checkpoints), "learning_curves.png", "metrics.csv"]
+    expected += [f"version_0/{name}" for name in logs]
     assert files == [f"runs/tiny/{name}" for name in expected]
 
     one, two = (_val_losses(tmp_path / folder) for folder in ("one", "two"))

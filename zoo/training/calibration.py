@@ -88,8 +88,12 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def calibrate(args: list[str]) -> None:
+def calibrate(args: list[str], typed: list[str] | None = None) -> None:
     """Runs `zoo calibrate` with command-line arguments: those of `zoo validate`.
+
+    Args:
+        args: The verb and its arguments.
+        typed: What the user wrote for them.
 
     Raises:
         ValueError: a setting is wrong, or --weights names no folder.
@@ -102,7 +106,7 @@ def calibrate(args: list[str]) -> None:
         )
     bundle: Bundle = local_dir(names[-1].removeprefix("local-dir:"))
     callback = Calibrate()
-    run(["validate", *args[1:]], [callback])
+    run(["validate", *args[1:]], typed, [callback])
     if callback.calibration is None:
         raise ValueError("the validation data has no batches, so there is nothing to calibrate on")
     found = rewrite(bundle, {CALIBRATION: callback.calibration.to_json()})

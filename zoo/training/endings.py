@@ -1,5 +1,6 @@
 """How a run ends that does not end well: one line that says why, and how it is resumed."""
 
+import os
 import re
 import shlex
 import signal
@@ -13,6 +14,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningCLI
 
 from zoo.training.checkpoints import NotWrittenError, is_full
+from zoo.utils.modules import VARIABLE
 
 
 def explained(error: Exception, cli: LightningCLI, args: list[str]) -> Exception:
@@ -59,7 +61,9 @@ def _resume(args: list[str]) -> str:
         for n, arg in enumerate(args)
         if not arg.startswith("--ckpt_path") and (n == 0 or args[n - 1] != "--ckpt_path")
     ]
-    return shlex.join(["zoo", *before, "--ckpt_path", "last"])
+    modules = filter(None, os.environ.get(VARIABLE, "").split(","))  # --import, which is read before all others
+    imports = [word for name in modules for word in ("--import", name)]
+    return shlex.join(["zoo", *before, *imports, "--ckpt_path", "last"])
 
 
 def children(cli: LightningCLI) -> list[subprocess.Popen]:

@@ -14,7 +14,7 @@ import torch
 from filelock import FileLock, Timeout
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.callbacks import Checkpoint, EMAWeightAveraging, ModelCheckpoint
+from lightning.pytorch.callbacks import Checkpoint, EMAWeightAveraging, ModelCheckpoint, ProgressBar
 from lightning.pytorch.cli import (
     LightningArgumentParser,
     LightningCLI,
@@ -47,6 +47,8 @@ from zoo.training.checks import (
     given_values,
 )
 from zoo.training.endings import children, explained, first_line, is_of_lost_process, restoring, say_stopped
+from zoo.training.loggers import check, loggers
+from zoo.training.logs import Lines, RunTable, is_terminal
 from zoo.training.report import Report
 from zoo.training.signals import ending_by_signal
 from zoo.utils.atomic import remove_leftovers, write_text
@@ -112,8 +114,9 @@ class TrainingCLI(LightningCLI):
         return {name: skip for name, skip in LightningCLI.subcommands().items() if name == self._arguments[0]}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds --weights, --optimizer and --lr_scheduler."""
+        """Adds --weights, --log, --optimizer and --lr_scheduler."""
         parser.add_argument("--weights", type=str | None, help="a pretrained name instead of the recipe's fresh model")
+        parser.add_argument("--log", type=str | None, help="tensorboard or wandb, in addition to metrics.csv")
         for name, kind, usual in (
             ("optimizer", OptimizerCallable, AdamW),
             ("lr_scheduler", LRSchedulerCallable, WarmupCosine),
@@ -134,6 +137,7 @@ class TrainingCLI(LightningCLI):
             Path(str(config.config[0])).stem if config.config else "run"
         )
         check_trainer(config.trainer)
+        check(config.log)
         path = self.run_folder / "checkpoints" / f"{config.ckpt_path}.ckpt"
         if config.ckpt_path in ("best", "last") and (path.is_file() or not fits):
             if not path.is_file():
@@ -192,7 +196,8 @@ class TrainingCLI(LightningCLI):
         reader = next((plugin for plugin in plugins if isinstance(plugin, CheckpointIO)), AtomicCheckpointIO())
         if reader not in plugins:
             plugins.append(reader)
-        last = [StopAtNaN(), self.report] if self.subcommand == "fit" else []
+        fits = self.subcommand == "fit"
+        last = [StopAtNaN(), self.report] if fits else []
         callbacks += [*self._more_callbacks, RestoreEnds(reader), *last]
         folders = {run}
         if config.enable_checkpointing is not False and not config.fast_dev_run:
@@ -213,9 +218,17 @@ class TrainingCLI(LightningCLI):
         )
         if about:
             rank_zero_info(about)
-        logger = CSVLogger(run.parent, run.name) if config.logger in (None, True) else config.logger
+        tables = [CSVLogger(run.parent, run.name)] if config.logger in (None, True) else _listed(config.logger or None)
+        step = self.checkpoint["global_step"] if self.checkpoint and fits else None
+        logger = [*tables, *loggers(self._get(self.config, "log"), run, step)] or False
+        if fits:
+            callbacks.append(RunTable())  # after the checkpoints, so that it never delays one
+        bars = any(isinstance(callback, ProgressBar) for callback in callbacks)
+        if config.enable_progress_bar is None and not bars and not is_terminal():
+            kwargs["enable_progress_bar"] = False
+            callbacks += [Lines()] if fits else []
         kwargs |= {"plugins": plugins, "callbacks": callbacks, "logger": logger, "precision": chosen}
-        if self.subcommand == "fit" and self._pretrained() and config.num_sanity_val_steps is None:
+        if fits and self._pretrained() and config.num_sanity_val_steps is None:
             kwargs["num_sanity_val_steps"] = -1  # all of the validation, for the scores before the fine-tuning
         try:
             trainer = super().instantiate_trainer(**kwargs)
@@ -313,8 +326,13 @@ def _builder(settings: dict[str, Any]) -> Callable[..., Any]:
     return partial(getattr(importlib.import_module(module), name), **settings.get("init_args", {}))
 
 
-def run(args: list[str], callbacks: Sequence[Callback] = ()) -> None:
+def run(args: list[str], typed: list[str] | None = None, callbacks: Sequence[Callback] = ()) -> None:
     """Runs `fit`, `validate` or `test` with command-line arguments, and callbacks besides the recipe's.
+
+    Args:
+        args: The verb and its arguments.
+        typed: What the user wrote for them, which the command that resumes repeats (default: the same).
+        callbacks: More callbacks than those of the recipe.
 
     Raises:
         ValueError: A setting is wrong; the message names it.
@@ -322,17 +340,20 @@ def run(args: list[str], callbacks: Sequence[Callback] = ()) -> None:
     """
     # Scores are of all processes already; a mean of them would only round.
     warnings.filterwarnings("ignore", r"It is recommended to use `self\.log\(.*, sync_dist=True\)`")
-    cli = TrainingCLI.__new__(TrainingCLI)  # known here while it is still at work
-    with ending_by_signal(lambda number: say_stopped(cli, args, number), lambda: children(cli)):
+    cli, typed = TrainingCLI.__new__(TrainingCLI), typed or args  # known here while it is still at work
+    with ending_by_signal(lambda number: say_stopped(cli, typed, number), lambda: children(cli)):
         try:
             cli.__init__(args, callbacks)
         except (ArgumentError, ValueError, OSError, MisconfigurationException) as error:
-            raise explained(error, cli, args) from error
+            raise explained(error, cli, typed) from error
         except Exception as error:
             if os.environ.get("ZOO_DEBUG"):
                 raise
             if path := restoring(cli):
                 raise ValueError(f"{path} does not fit this training: {first_line(error)}") from error
+            if type(error).__module__.startswith("wandb"):
+                hint = "log in with `wandb login`, or set WANDB_MODE=offline"
+                raise ValueError(f"--log wandb: {first_line(error)}; {hint}") from error
             if is_of_lost_process(error):
                 what = str(error).splitlines()[0][:200]
                 sys.exit(

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from zoo.registry import load
 from zoo.tasks.base import ZooModule
 from zoo.training.checkpoints import is_fast_dev_run, read_checkpoint
+from zoo.training.logs import draw
 
 HARDLY = 0.001  # relative change below which a model answers as before
 INPUTS = {  # what `zoo predict` takes
@@ -80,6 +81,8 @@ class Report(Callback):
             lines.append(f"{name:<17} {before}{score:.4f}")
         if advice := self._advice(saving, change):
             lines.append(advice)
+        if picture := draw(trainer, saving):
+            lines.append(f"learning curves   {os.path.relpath(picture)}")
         if path:
             inputs = shlex.join(INPUTS[model.task.input])
             lines.append(f"best checkpoint   {path}")

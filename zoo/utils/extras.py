@@ -11,18 +11,20 @@ EXTRAS = {  # as in pyproject.toml; each package is imported by its own name
     "word2vec": ("gensim>=4.3",),
     "meteor": ("pycocoevalcap>=1.2",),
 }
+LOGGERS = {"tensorboard": ("tensorboard>=2.12",), "wandb": ("wandb>=0.16",)}  # of `--log`; no extras of this package
 
 
 def missing(extra: str) -> list[str]:
     """The requirements of an extra whose packages cannot be imported, without importing them."""
-    return [package for package in EXTRAS[extra] if importlib.util.find_spec(package.partition(">=")[0]) is None]
+    packages = (EXTRAS | LOGGERS)[extra]
+    return [package for package in packages if importlib.util.find_spec(package.partition(">=")[0]) is None]
 
 
 def require(extra: str, what: str) -> None:
     """Raises early if an extra is missing.
 
     Args:
-        extra: A key of EXTRAS.
+        extra: A key of EXTRAS or LOGGERS.
         what: What needs it: the beginning of the message.
 
     Raises:
