@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -13,7 +14,8 @@ from PIL import Image
 
 import zoo
 import zoo.results
-from zoo.plots.html import LEVELS
+from zoo.plots.html import LEVELS, NIGHT, fragment
+from zoo.plots.style import contrast
 from zoo.results import (
     Alignment,
     Caption,
@@ -217,6 +219,44 @@ def test_several_results_make_one_linked_page(tmp_path):
         zoo.page([])
 
 
+def pages_of(result):
+    """The result in all kinds of pages, without and with a title."""
+    both = zoo.page([result, RESULTS["alignment"]])
+    return [result.to_html(), result._repr_html_(), fragment(result.section("model")), both]
+
+
+@pytest.mark.parametrize("result", [r for r in (*RESULTS.values(), *BARE.values()) if not isinstance(r, Alignment)])
+def test_pages_show_confidence_and_warnings_below_the_answer(result):
+    for text in pages_of(result):
+        assert 'class="trust"' not in text and "confidence" not in Page(text).text
+    for text in pages_of(replace(result, confidence=0.0649)):
+        assert re.search(r'</(h1|h2|div)>\n<div class="trust"><p class="n">confidence 0.06</p></div>\n', text)
+        assert text.count('class="trust"') == 1
+    for text in pages_of(replace(result, warnings=[f"2 of 3 words {EVIL}", "another language"])):
+        page = Page(text)
+        assert "script" not in {tag for tag, _ in page.tags} and "confidence" not in page.text
+        assert f"warning: 2 of 3 words {EVIL}warning: another language\n" in page.text
+        assert page.tags.count(("p", {"class": "warning"})) == 2
+
+
+def test_the_mark_of_a_warning_is_seen_on_light_and_dark_screens():
+    style = Page(RESULTS["reading"].to_html()).style
+    assert "border-inline-start: 3px solid var(--warning)" in style
+    ((light, dark),) = re.findall(r"--warning: light-dark\((#\w{6}), (#\w{6})\);", style)
+    assert contrast(light, "#ffffff") >= 3 and contrast(dark, NIGHT[0]) >= 3  # WCAG 2 on marks that are not text
+
+
+def test_a_table_of_contents_is_short():
+    fits, long = "a" * 60, "<b> " * 16
+    results = [Translation(text, -0.5, SOURCE, TARGET, WEIGHTS) for text in (fits, long, "")]
+    nav = zoo.page(results).partition("<nav>")[2].partition("</nav>")[0].strip().splitlines()
+    cut = ("&lt;b&gt; " * 15)[:-1] + "…"  # 59 characters, the last a blank
+    assert nav == [f'<p><a href="#result-{n}">{n}. {text}</a></p>' for n, text in enumerate((fits, cut, "(empty)"), 1)]
+    assert f'<h2 class="head">2. {long.replace("<", "&lt;").replace(">", "&gt;")}</h2>' in zoo.page(results), (
+        "all of it"
+    )
+
+
 @each
 def test_a_figure_without_a_file(name):
     figure = RESULTS[name].plot(title="model · $x$")
@@ -297,6 +337,9 @@ def test_tables_of_the_others():
 def test_no_table_without_attention_or_pandas(monkeypatch):
     with pytest.raises(ValueError, match="this model has no attention"):
         BARE["translation"].to_pandas()
+    for ask in (BARE["nothing"].to_pandas, BARE["nothing"].plot):
+        with pytest.raises(ValueError, match="^an empty translation has no attention to plot or tabulate; translate"):
+            ask()
     assert len(BARE["alignment"].to_pandas()) == 0
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ValueError) as caught:
@@ -312,6 +355,24 @@ def test_rounding_is_that_of_python():
     for digits in (4, 5):
         assert rounded(weights, digits) == [[round(w, digits) for w in row] for row in weights.tolist()]
     assert rounded(torch.zeros(0, 3)) == [] and rounded(torch.zeros(1, 0)) == [[]]
+
+
+def test_a_result_prints_on_one_line():
+    assert repr(RESULTS["translation"]) == "Translation('der x')"
+    trusted = replace(RESULTS["translation"], confidence=0.987)
+    assert repr(trusted) == "Translation('der x', confidence=0.99)"
+    assert repr(replace(trusted, warnings=["few words"])) == (
+        "Translation('der x', confidence=0.99, warnings=['few words'])"
+    )
+    assert repr(RESULTS["alignment"]) == "Alignment('0-0 1-1')"
+    assert repr(RESULTS["classification"]) == "Classification('b 0.6000')"
+    assert repr(BARE["document"]) == "DocumentClassification('no label')"
+    assert repr(replace(RESULTS["completion"], text="a\n" * 40)) == "Completion('" + r"a\n" * 40 + "')"
+    assert repr(replace(RESULTS["caption"], text="b" * 81)) == f"Caption('{'b' * 79}…')"
+    for result in (*RESULTS.values(), *BARE.values()):
+        assert "tensor" not in repr(result) and "\n" not in repr(result) and len(repr(result)) < 120
+    look = Look(["a"], ["b"], *[rows(1, 1, 1, 1)] * 3)
+    assert repr(look) == "Look(source_tokens=['a'], target_tokens=['b'])"
 
 
 def test_types_are_exported():

@@ -8,14 +8,16 @@ from functools import wraps
 from html import escape
 from typing import NamedTuple, ParamSpec
 
-from zoo.plots.style import COLOURS, GRID, INK, MUTED, printable, rounded, shade, text_on
+from zoo.plots.style import COLOURS, GRID, INK, MUTED, printable, rounded, shade, shortened, text_on
 from zoo.plots.weights import HopWeights, Matrix, Weights, document_weights, hop_weights, largest
 
 LEVELS = 32  # shades; neighbours differ less than the eye can see
 OPEN_HOPS = 4  # number of hops unfolded from the start
+CONTENTS = 60  # letters of an answer in the table of contents
 BEST = 5  # labels shown from the start, unless more are chosen
 NIGHT = ["#12181f", "#173243", "#1c4f6b", "#267399", "#4c9bc3", "#8cc7e4", "#d3edf9"]  # COLOURS on a dark screen
 NIGHT_INK, NIGHT_MUTED, NIGHT_GRID = "#dbe3ea", "#93a1ae", "#2a343f"
+AMBER, NIGHT_AMBER = "#b7791f", "#d9a441"  # beside a warning
 Arguments = ParamSpec("Arguments")
 
 WHOLE = "html { color-scheme: light dark } body { margin: 0 }"
@@ -32,6 +34,8 @@ h1, h2.head, .part .head { font-size: 1.4rem; font-weight: 600; line-height: 1.3
 h2 { font-size: 1.05rem; font-weight: 600; margin: 0; color: inherit }
 p { margin: 0; font-size: inherit }
 .above { margin-bottom: .25rem; overflow-wrap: anywhere }
+.trust { margin: -.9rem 0 1.25rem; line-height: 1.5; overflow-wrap: anywhere }
+.warning { font-size: .875rem; margin-top: .35rem; padding-inline-start: .6rem; border-inline-start: 3px solid var(--warning) }
 nav { margin-bottom: 2rem }
 nav p { overflow-wrap: anywhere; padding: .2rem 0; line-height: 1.5 }
 a { color: var(--link) }
@@ -104,12 +108,16 @@ class Section(NamedTuple):
         body: HTML.
         rules: Rules of style that it needs in addition to STYLE.
         above: What stands in small letters above the heading, e.g. the name of the model.
+        confidence: What stands in small letters below the heading: the probability that the answer is good.
+        warnings: Reasons to doubt the answer, below it.
     """
 
     title: str
     body: str
     rules: tuple[str, ...] = ()
     above: str = ""
+    confidence: float | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def page(sections: Sequence[Section], title: str | None = None) -> str:
@@ -129,17 +137,17 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
         raise ValueError("a page needs at least one result")
     if len(sections) == 1:
         heading = sections[0].title if title is None else title
-        body = [_above(sections[0]), f"<h1>{_heading(sections[0])}</h1>", sections[0].body]
+        body = [_above(sections[0]), f"<h1>{_heading(sections[0])}</h1>", _trust(sections[0]), sections[0].body]
     else:
         heading = f"{len(sections)} results" if title is None else title
         links = (
-            f'<p><a href="#result-{n}">{n}. {_heading(section)}</a> <span class="n">{escaped(section.above)}</span></p>'
+            f'<p><a href="#result-{n}">{n}. {_heading(section, CONTENTS)}</a>{_beside(section)}</p>'
             for n, section in enumerate(sections, 1)
         )
         body = [f"<h1>{escaped(heading)}</h1>", "<nav>", *links, "</nav>"]
         for n, section in enumerate(sections, 1):
             head = f'<h2 class="head">{n}. {_heading(section)}</h2>'
-            body += [f'<article id="result-{n}">', _above(section), head, section.body, "</article>"]
+            body += [f'<article id="result-{n}">', _above(section), head, _trust(section), section.body, "</article>"]
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
@@ -154,7 +162,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
 
 def fragment(section: Section) -> str:
     """A result as a part of a notebook: the style acts on nothing else there, and no ids can clash."""
-    head = [_above(section), f'<div class="head">{_heading(section)}</div>']
+    head = [_above(section), f'<div class="head">{_heading(section)}</div>', _trust(section)]
     body = "\n".join(filter(None, [*head, section.body]))
     return f'<div class="attention-zoo"><style>{_style([section])}</style><div class="part">\n{body}\n</div></div>\n'
 
@@ -369,8 +377,23 @@ def _above(section: Section) -> str:
     return f'<p class="above n">{escaped(section.above)}</p>' if section.above else ""
 
 
-def _heading(section: Section) -> str:
-    return escaped(section.title) if section.title.strip() else "(empty)"
+def _beside(section: Section) -> str:
+    """What an entry of the table of contents has after the answer."""
+    return f' <span class="n">{escaped(section.above)}</span>' if section.above else ""
+
+
+def _heading(section: Section, length: int | None = None) -> str:
+    """The answer, of at most so many characters."""
+    if not section.title.strip():
+        return "(empty)"
+    return escaped(section.title if length is None else shortened(section.title, length))
+
+
+def _trust(section: Section) -> str:
+    """Confidence and warnings; nothing if there are none."""
+    lines = [] if section.confidence is None else [f'<p class="n">confidence {section.confidence:.2f}</p>']
+    lines += [f'<p class="warning">warning: {escaped(text)}</p>' for text in section.warnings]
+    return f'<div class="trust">{"".join(lines)}</div>' if lines else ""
 
 
 def _style(sections: Sequence[Section]) -> str:
@@ -381,6 +404,7 @@ def _style(sections: Sequence[Section]) -> str:
         "paper": (COLOURS[0], NIGHT[0]),
         "bar": (COLOURS[4], NIGHT[4]),
         "link": (COLOURS[5], NIGHT[5]),
+        "warning": (AMBER, NIGHT_AMBER),
     }
     for level in range(1, LEVELS + 1):
         light, dark = shade(level / LEVELS), shade(level / LEVELS, NIGHT)

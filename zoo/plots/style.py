@@ -125,6 +125,11 @@ def printable(token: str) -> str:
     return "".join(" " if c.isspace() else "�" if unicodedata.category(c) in ("Cc", "Cs") else c for c in token)
 
 
+def shortened(text: str, length: int) -> str:
+    """The beginning of a text of more than `length` characters, with an ellipsis."""
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
 def rounded(weight: float) -> str:
     """A weight in three decimals; one that would look like zero without being it is "<0.001"."""
     return "<0.001" if 0 < weight < 0.0005 else f"{weight:.3f}"

@@ -11,7 +11,7 @@ from zoo.plots.style import Drawn
 from zoo.results.base import Result, columns_of_pairs, rounded
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Alignment(Result):
     """Soft and hard alignment of two given sentences of S and T words.
 
@@ -31,16 +31,13 @@ class Alignment(Result):
         """The links as `zoo align` prints them: source word, hyphen, target word."""
         return " ".join(f"{i}-{j}" for i, j in self.links)
 
-    def section(self, title: str | None = None) -> Section:
-        """See `Result`."""
+    def _section(self) -> Section:
         from zoo.plots.alignment import alignment_section
 
         sentences = {"source": " ".join(self.source_words), "target": " ".join(self.target_words)}
         if not (self.source_words and self.target_words):
-            found = plain_section(sentences["target"], sentences, {}, "There are no words to align.")
-        else:
-            found = alignment_section(self.source_words, self.target_words, self.attention, sentences["target"])
-        return found._replace(above=title or "")
+            return plain_section(sentences["target"], sentences, {}, "There are no words to align.")
+        return alignment_section(self.source_words, self.target_words, self.attention, sentences["target"])
 
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import alignment_heatmap

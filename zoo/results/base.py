@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, overload
 from torch import Tensor
 
 from zoo.plots.html import Section, fragment, page
-from zoo.plots.style import Drawn
+from zoo.plots.style import Drawn, shortened
 from zoo.utils.atomic import write_text
 from zoo.utils.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+LONGEST = 80  # letters of an answer in `repr`
 
 
 class Result(ABC):
@@ -30,12 +32,8 @@ class Result(ABC):
         """As JSON-able values."""
 
     @abstractmethod
-    def section(self, title: str | None = None) -> Section:
-        """This result as a part of a page, see `zoo.page`; without attention it has only its texts.
-
-        Args:
-            title: What stands above the answer, e.g. the name of the model.
-        """
+    def _section(self) -> Section:
+        """The answer and the words of `section`."""
 
     @abstractmethod
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
@@ -44,6 +42,17 @@ class Result(ABC):
     @abstractmethod
     def _columns(self) -> dict[str, list]:
         """The columns of `to_pandas`."""
+
+    def section(self, title: str | None = None) -> Section:
+        """This result as a part of a page, see `zoo.page`; without attention it has only its texts.
+
+        Its confidence and its warnings stand below the answer.
+
+        Args:
+            title: What stands above the answer, e.g. the name of the model.
+        """
+        confidence, warnings = _trust(self)
+        return self._section()._replace(above=title or "", confidence=confidence, warnings=tuple(warnings))
 
     @overload
     def plot(self, path: None = None, title: str | None = None) -> "Figure": ...
@@ -95,8 +104,23 @@ class Result(ABC):
 
         return DataFrame(self._columns())
 
+    def __repr__(self) -> str:
+        """The answer without its weights, which would fill the screen; `to_dict` has all fields."""
+        confidence, warnings = _trust(self)
+        parts = [repr(shortened(self.line(), LONGEST))]
+        if confidence is not None:
+            parts.append(f"confidence={confidence:.2f}")
+        if warnings:
+            parts.append(f"warnings={warnings!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
     def _repr_html_(self) -> str:
         return fragment(self.section())
+
+
+def _trust(result: Result) -> tuple[float | None, list[str]]:
+    """Confidence and warnings; an alignment has neither."""
+    return getattr(result, "confidence", None), getattr(result, "warnings", [])
 
 
 def written(text: str, path: str | os.PathLike | None) -> str | Path:

@@ -13,7 +13,7 @@ from zoo.plots.style import Drawn
 from zoo.results.base import Result, existing, finite, rounded, trust
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Caption(Result):
     """The caption of one image, of T words.
 
@@ -41,16 +41,13 @@ class Caption(Result):
         """The answer as one line."""
         return self.text
 
-    def section(self, title: str | None = None) -> Section:
-        """See `Result`."""
+    def _section(self) -> Section:
         from zoo.plots.caption import caption_section
 
         if self.image is None or not self.text:
             note = "There are no words to point at." if not self.text else "This caption was kept without its photo."
-            found = plain_section(self.text, {"caption": self.text}, {}, note)
-        else:
-            found = caption_section(self.image, self.tokens, self.attention, self.text)
-        return found._replace(above=title or "")
+            return plain_section(self.text, {"caption": self.text}, {}, note)
+        return caption_section(self.image, self.tokens, self.attention, self.text)
 
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import caption_picture

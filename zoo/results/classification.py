@@ -13,7 +13,7 @@ from zoo.results.base import Result, headed, rounded, trust
 EMPTY = "There are no words to look at."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Classification(Result):
     """The predicted class of a text or pair, and where the model looked.
 
@@ -43,14 +43,11 @@ class Classification(Result):
         """The answer as one line."""
         return _line(self)
 
-    def section(self, title: str | None = None) -> Section:
-        """See `Result`."""
+    def _section(self) -> Section:
         if all(self.tokens):
-            found = hops_section(self.tokens, self.attention, _title(self), self.probabilities, chosen=self.labels)
-        else:
-            texts = {f"text {n}": " ".join(words) for n, words in enumerate(self.tokens, 1)}
-            found = plain_section(_title(self), texts, self.probabilities, EMPTY)
-        return found._replace(above=title or "")
+            return hops_section(self.tokens, self.attention, _title(self), self.probabilities, chosen=self.labels)
+        texts = {f"text {n}": " ".join(words) for n, words in enumerate(self.tokens, 1)}
+        return plain_section(_title(self), texts, self.probabilities, EMPTY)
 
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import hops_picture
@@ -79,7 +76,7 @@ class Classification(Result):
         return {**_answer(self), **relatedness, "tokens": self.tokens, "attention": attention}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DocumentClassification(Result):
     """The predicted class of a document of S sentences, and which sentences and words decided.
 
@@ -117,15 +114,12 @@ class DocumentClassification(Result):
         """The answer as one line."""
         return _line(self)
 
-    def section(self, title: str | None = None) -> Section:
-        """See `Result`."""
+    def _section(self) -> Section:
         if any(self.words):
-            found = document_section(
+            return document_section(
                 self.words, self.sentence_weights, self.word_weights, _title(self), self.probabilities, self.labels
             )
-        else:
-            found = plain_section(_title(self), {}, self.probabilities, EMPTY)
-        return found._replace(above=title or "")
+        return plain_section(_title(self), {}, self.probabilities, EMPTY)
 
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import document_picture

@@ -13,7 +13,7 @@ from zoo.results.base import Result, attended, existing, finite, rounded, trust
 WITH_ATTENTION = "a key-value-predict model"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Completion(Result):
     """A text of T words with its completion, and where each word looked.
 
@@ -43,16 +43,13 @@ class Completion(Result):
         """The answer as one line."""
         return self.text
 
-    def section(self, title: str | None = None) -> Section:
-        """See `Result`."""
+    def _section(self) -> Section:
         from zoo.plots.look_back import look_back_section
 
         if self.attention is None or not self.tokens:
             note = "This model has no attention." if self.tokens else "There are no words to look at."
-            found = plain_section(self.text, {"text": self.text}, {}, note)
-        else:
-            found = look_back_section(self.tokens, self.attention, self.given, self.text)
-        return found._replace(above=title or "")
+            return plain_section(self.text, {"text": self.text}, {}, note)
+        return look_back_section(self.tokens, self.attention, self.given, self.text)
 
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import look_back_picture

@@ -13,7 +13,7 @@ from zoo.results.base import Result, headed, rounded, trust
 DIGITS = 5  # of a weight: a document has many words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reading(Result):
     """The missing word of a query, and where in the document of D words the model looked for it.
 
@@ -46,14 +46,12 @@ class Reading(Result):
         """The answer as one line."""
         return f"{self.answer} {self.probabilities[self.answer]:.4f}"
 
-    def section(self, title: str | None = None) -> Section:
-        """See `Result`."""
+    def _section(self) -> Section:
         from zoo.plots.reading import reading_section
 
-        found = reading_section(
+        return reading_section(
             self.document, self.weights, self.query, self.query_weights, self.probabilities, self.answer
         )
-        return found._replace(above=title or "")
 
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import reading_picture

@@ -14,7 +14,7 @@ from zoo.results.base import Result, attended, columns_of_pairs, existing, finit
 WITH_ATTENTION = "a bahdanau or luong model"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Translation(Result):
     """One translated sentence of T tokens, from S source tokens.
 
@@ -42,28 +42,28 @@ class Translation(Result):
         """The answer as one line."""
         return self.text
 
-    def section(self, title: str | None = None) -> Section:
-        """See `Result`."""
+    def _section(self) -> Section:
         from zoo.plots.alignment import alignment_section
 
         if self.attention is None or not (self.tokens and self.source_tokens):
             texts = {"source": " ".join(self.source_tokens), "translation": self.text}
             note = "This model has no attention." if self.tokens else "There are no words to look at."
-            found = plain_section(self.text, texts, {}, note)
-        else:
-            found = alignment_section(self.source_tokens, self.tokens, self.attention, self.text)
-        return found._replace(above=title or "")
+            return plain_section(self.text, texts, {}, note)
+        return alignment_section(self.source_tokens, self.tokens, self.attention, self.text)
 
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import alignment_heatmap
 
-        if not self.tokens:
-            raise ValueError("an empty translation has no attention to plot; translate a sentence first")
-        attention = attended(self.attention, WITH_ATTENTION)
-        return alignment_heatmap(path, self.source_tokens, self.tokens, attention, title)
+        return alignment_heatmap(path, self.source_tokens, self.tokens, self._attended(), title)
 
     def _columns(self) -> dict[str, list]:
-        return columns_of_pairs(self.source_tokens, self.tokens, attended(self.attention, WITH_ATTENTION))
+        return columns_of_pairs(self.source_tokens, self.tokens, self._attended())
+
+    def _attended(self) -> Tensor:
+        """The attention; ValueError says whether the translation or the model has none."""
+        if not self.tokens:
+            raise ValueError("an empty translation has no attention to plot or tabulate; translate a sentence first")
+        return attended(self.attention, WITH_ATTENTION)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""
@@ -94,9 +94,9 @@ class Look:
 
     source_tokens: list[str]
     target_tokens: list[str]
-    encoder: Tensor
-    decoder: Tensor
-    cross: Tensor
+    encoder: Tensor = field(repr=False)
+    decoder: Tensor = field(repr=False)
+    cross: Tensor = field(repr=False)
 
     def plot(
         self,
