@@ -363,3 +363,10 @@ def test_training_writes_checkpoints_atomically(recipe, monkeypatch):
     monkeypatch.setattr(AtomicCheckpointIO, "save_checkpoint", lambda *a, **k: written.append(a[2]) or save(*a, **k))
     assert main(["fit", "--config", recipe()]) == 0
     assert {str(p).rsplit("/", 1)[-1] for p in written} == {"best.ckpt", "last.ckpt"}
+
+
+def test_an_export_says_what_it_replaced(tmp_path, capsys):
+    folder = str(tmp_path / "mine")
+    assert main(["export", "luong_dot.dates", folder]) == 0 and not capsys.readouterr().err
+    assert main(["export", "structured_self_attention.sst2", folder]) == 0
+    assert capsys.readouterr().err == f"zoo: {folder} held a zoo.models.luong.LuongNMT, which was replaced\n"

@@ -191,6 +191,8 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.set_defaults(run=run)
+        # taken out before the arguments are parsed (zoo/utils/modules.py)
+        command.add_argument("--import", metavar="MODULE", help="first import a module with classes of your own")
         return command
 
     command = add("list", _list, "list the pretrained models", "zoo list 'luong*' --task translation")
@@ -435,7 +437,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a checkpoint of `zoo fit`, a name of `zoo list`, local-dir:FOLDER or hf-hub:...@REVISION; of several "
         "that started from the same model, the average is exported",
     )
-    command.add_argument("folder", help="new folder")
+    command.add_argument("folder", help="new folder; unchanged weights of this package in it are replaced")
     command.add_argument(
         "--format",
         choices=("bundle", "onnx"),
@@ -621,10 +623,18 @@ def _export(options: argparse.Namespace) -> None:
     if options.format == "onnx":
         _export_onnx(model, options.folder, options.model[0])
         return
+    replaced = _class_in(options.folder)
     folder = model.save_pretrained(options.folder, half=True, golden=True)
+    if replaced not in (None, Bundle(folder).class_path):
+        print(f"zoo: {options.folder} held a {replaced}, which was replaced", file=sys.stderr)
     for name in sorted(os.listdir(folder)):
         print(f"{name:24}{(folder / name).stat().st_size:>12,} bytes")
     print(f"sha256 of config.json, which lists those of the others: {Bundle(folder).config_sha256}")
+
+
+def _class_in(folder: str) -> str | None:
+    """The class of the weights in a folder; None if it has none."""
+    return local_dir(folder).class_path if (Path(folder) / "config.json").is_file() else None
 
 
 def _export_onnx(model: Any, folder: str, source: str) -> None:

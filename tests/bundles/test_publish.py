@@ -24,7 +24,14 @@ from zoo.cli import package
 NAME = "luong_dot.dates"
 REPO = "me/dates"
 PNG = b"\x89PNG\r\n\x1a\n and so on"
-BUNDLE = ["config.json", "golden.safetensors", "model.safetensors", "tokenizer.src.json", "tokenizer.tgt.json"]
+BUNDLE = [
+    "calibration.json",
+    "config.json",
+    "golden.safetensors",
+    "model.safetensors",
+    "tokenizer.src.json",
+    "tokenizer.tgt.json",
+]
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +114,10 @@ def test_round_trip(remote, client):
     assert sorted(repo.tree) == [
         ".gitattributes",
         "README.md",
-        *BUNDLE[:2],
+        *BUNDLE[:3],
         "luong_dot.dates.png",
         "manifest.json",
-        *BUNDLE[2:],
+        *BUNDLE[3:],
     ]
     assert whole(repo.tree)
     assert all(repo.tree[name] == (registry.BUNDLED / NAME / name).read_bytes() for name in BUNDLE)

@@ -10,6 +10,7 @@ import zoo
 from zoo import registry
 from zoo.cli import main
 from zoo.data import Dates
+from zoo.tasks.confidence import Evidence, warnings_of
 
 DATES = "luong_dot.dates"
 
@@ -116,3 +117,24 @@ def test_guide_and_card_say_what_was_measured(name):
     assert row[2].strip() == f"{calibration.error:.3f}"
     assert f"`confidence` is the probability that {calibration.event}." in card
     assert f"Its expected calibration error is {calibration.error:.3f} on " in card
+
+
+def test_the_name_of_a_file_that_is_read_as_a_text(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["predict", "structured_self_attention.sst2", "nowhere.txt", "a fine film"]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "name of a file" in line]
+    assert line.startswith("zoo: text 1: warning: the name of a file was read as a text: there is no such file")
+
+
+def test_bytes_that_are_no_text(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("3 May 1995\n\udcff\udcfe\n"))
+    assert main(["predict", DATES]) == 2
+    out, err = capsys.readouterr()
+    assert out == "1995-05-03\n\n" and err.startswith("zoo: error: line 2: ") and "UTF-8" in err
+
+
+def test_answers_that_are_empty_or_go_round():
+    empty, turning = Evidence({}, text="a b", answer=""), Evidence({}, text="a", answer="und so geht es weiter " * 4)
+    assert warnings_of(None, empty) == ["the answer is empty"]
+    assert warnings_of(None, turning) == ["the answer repeats itself"]
+    assert warnings_of(None, Evidence({}, text="a", answer="und so geht es weiter " * 3)) == []

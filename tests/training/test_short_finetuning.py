@@ -12,12 +12,14 @@ import torch
 import yaml
 from fakes import settings
 from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from safetensors.torch import load_file
 
 from zoo.cli import main
 from zoo.models.han import HAN
 from zoo.text import Tokenizer
 from zoo.training.averaging import EMAWeights
+from zoo.training.report import Report
 from zoo.training.stopping import StopInTime
 
 RUN = Path("runs/tiny/checkpoints")
@@ -63,6 +65,13 @@ def _fit(*args, averaging, stopping, lr=0.02):
 def _block(capsys):
     """The lines at the end of a training."""
     return capsys.readouterr().out.strip().splitlines()
+
+
+def _without_curves(capsys):
+    block = _block(capsys)
+    kept = [line for line in block if not line.startswith("  learning curves ")]
+    assert len(kept) == len(block) - 1
+    return kept
 
 
 # ---- the average ----
@@ -169,7 +178,7 @@ def test_an_interrupted_training_ends_at_the_same_step(capsys):
 
 def test_the_block_at_the_end(capsys):
     assert _fit(averaging={"warmup": True}, stopping={"steps": 40, "epochs": 1, "patience_steps": 99}, lr=0.05) == 0
-    title, weights, *scores, best, export, predict = _block(capsys)
+    title, weights, *scores, best, export, predict = _without_curves(capsys)
     assert title == "Fine-tuning of local-dir:weight: 14 epochs, 42 steps"
     assert 5 < float(weights.removeprefix("  weights           changed by ").split("%")[0]) < 500
     before, after = (float(number) for number in scores[0].removeprefix("  val/loss").split(" -> "))
@@ -202,10 +211,19 @@ def test_it_says_when_the_score_did_not_improve(capsys):
     )
 
 
+def test_it_says_when_only_the_loss_improved():
+    report, saving = Report("weight"), ModelCheckpoint(monitor="val/loss")
+    report.before = {"val/loss": 1.14, "val/accuracy": 25.0, "val/macro_f1": 22.2}
+    report.best = {"val/loss": 1.13, "val/accuracy": 25.0, "val/macro_f1": 22.2}
+    assert report._advice(saving, 0.01).startswith("Only val/loss improved, and no answer on the validation data.")
+    report.best |= {"val/accuracy": 50.0}
+    assert report._advice(saving, 0.01) is None
+
+
 def test_a_training_from_scratch_has_no_score_before(capsys):
     recipe = ["--model", "zoo.models.han.HAN", *(f"--model.{name}={value}" for name, value in HAN.tiny.items())]
     sizes = ["--model.vocab_size=60", "--model.num_classes=2"]
     assert _fit(*recipe, *sizes, averaging={"warmup": True}, stopping={"epochs": 1}) == 0
-    title, *scores, best, _, _ = _block(capsys)
+    title, *scores, best, _, _ = _without_curves(capsys)
     assert title == "Training: 1 epoch, 3 steps" and str(RUN) in best
     assert len(scores) == 3 and not any("->" in line for line in scores)

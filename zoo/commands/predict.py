@@ -90,11 +90,13 @@ def run(options: argparse.Namespace) -> None:
                 print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False, allow_nan=False))
             else:
                 line = _best(result) if task.searches and _n_best(options) > 1 else result.line()
-                line = "" if is_withheld(model.calibration, result.confidence) else line
+                withheld = is_withheld(model.calibration, result.confidence)
+                line = "" if withheld else line
                 print(f"{source}\t{line}" if named else line)
-            if result.warnings:
+                result.warnings.extend(["the answer is not printed"] * withheld)
+            if warnings := [*_missing_files(source, task), *result.warnings]:
                 place = source if named else f"{faults.noun} {number}"
-                tqdm.write(f"zoo: {place}: warning: {'; '.join(result.warnings)}", file=sys.stderr)
+                tqdm.write(f"zoo: {place}: warning: {'; '.join(warnings)}", file=sys.stderr)
             title = _title(options.name, task, source)
             # without words there is nothing to draw
             if options.plot and any(result.tokens) and getattr(result, "text", True):
@@ -107,6 +109,14 @@ def run(options: argparse.Namespace) -> None:
     faults.raise_any(number)
     if unread:
         raise ValueError(f"{unread:,} of {number:,} images could not be read; see above")
+
+
+def _missing_files(source: Any, task: Task) -> list[str]:
+    """A warning about a text that looks like the name of a file, but was read as a text."""
+    if not isinstance(source, str) or task.input == "image" or not re.fullmatch(r"\S+\.(txt|md|csv|tsv|html?)", source):
+        return []
+    how = f"; for its lines: < {source}" if Path(source).is_file() else ": there is no such file"
+    return [f"the name of a file was read as a text{how}"]
 
 
 def _check_device(device: str) -> None:
@@ -183,7 +193,8 @@ class Faults:
 
     def add(self, number: int, error: ValueError) -> None:
         """Records the failure of a text, counted from 1."""
-        message = " ".join(str(error).split()).replace("text 1 has", "the text has")  # it was the only text of its call
+        said = "it is not UTF-8 text" if isinstance(error, UnicodeEncodeError) else str(error)
+        message = " ".join(said.split()).replace("text 1 has", "the text has")  # it was the only text of its call
         fault = f"{self.noun} {number}: {message}"
         self._count += 1
         if self._count == 1:

@@ -9,6 +9,7 @@ the other half measures its expected calibration error (Naeini et al. 2015).
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
@@ -146,6 +147,10 @@ def trusted(result: R, calibration: Calibration | None, evidence: Evidence) -> R
 def warnings_of(calibration: Calibration | None, evidence: Evidence) -> list[str]:
     """Reasons to doubt an answer, each a short phrase."""
     found = [*evidence.notes]
+    if evidence.answer == "" and (evidence.text or "").strip():
+        found.append("the answer is empty")
+    if evidence.answer and _repeats(evidence.answer):
+        found.append("the answer repeats itself")
     least = LEAST_KNOWN if calibration is None else calibration.least_known
     if evidence.known is not None and evidence.known < least:
         found.append("the model knows few of the words")
@@ -159,6 +164,13 @@ def warnings_of(calibration: Calibration | None, evidence: Evidence) -> list[str
     elif confidence is not None and confidence < calibration.low_confidence:
         found.append(f"low confidence ({confidence:.2f})")
     return found
+
+
+def _repeats(answer: str) -> bool:
+    """Whether some four words stand in a text four times or more."""
+    words = answer.split()
+    counts = Counter(zip(words, words[1:], words[2:], words[3:]))
+    return max(counts.values(), default=0) >= 4
 
 
 def is_withheld(calibration: Calibration | None, confidence: float | None) -> bool:

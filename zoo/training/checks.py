@@ -1,11 +1,13 @@
 """What is wrong with the settings of a run, told in one line before anything long begins."""
 
+import importlib
 import os
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from zoo.registry import model_class, open_bundle
 from zoo.training import precision
 from zoo.utils.regular import check_regular
 
@@ -94,6 +96,19 @@ def check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path: 
                     f"{wanted[name]}; "
                     "leave it out, or begin a new training"
                 )
+
+
+def check_task(model: Any, data: Any) -> None:
+    """Raises ValueError if a pretrained weight is for another task than the data."""
+    if model.class_path != "zoo.load" or not model.get("init_args"):
+        return
+    cls = model_class(open_bundle(model.init_args.name).class_path)
+    module, _, name = data.class_path.rpartition(".")
+    task = getattr(getattr(importlib.import_module(module), name), "task", cls.task.name)
+    if task != cls.task.name:
+        raise ValueError(
+            f"{name} is data for {task}; {cls.__name__} is a model for {cls.task.name}: use other data or another model"
+        )
 
 
 def check_training(config: Any, checkpoint: dict[str, Any], args: list[str]) -> None:

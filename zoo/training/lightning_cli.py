@@ -41,6 +41,7 @@ from zoo.training.checks import (
     TRAINING,
     check_model,
     check_recipe,
+    check_task,
     check_trainer,
     check_training,
     given_options,
@@ -137,6 +138,7 @@ class TrainingCLI(LightningCLI):
             Path(str(config.config[0])).stem if config.config else "run"
         )
         check_trainer(config.trainer)
+        check_task(config.model, config.data)
         check(config.log)
         path = self.run_folder / "checkpoints" / f"{config.ckpt_path}.ckpt"
         if config.ckpt_path in ("best", "last") and (path.is_file() or not fits):

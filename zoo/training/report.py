@@ -113,7 +113,23 @@ class Report(Callback):
                 f"{saving.monitor} did not improve: the weights as they were score at least as well on the validation "
                 f"data. Keep {self.name}, or {longer}."
             )
+        if self.before and saving is not None and self._only_the_loss_moved(saving):
+            return (
+                f"Only {saving.monitor} improved, and no answer on the validation data. With few texts the score says "
+                f"little; {longer}, or start from another weight."
+            )
         return None
+
+    def _only_the_loss_moved(self, saving: ModelCheckpoint) -> bool:
+        """Whether the monitored loss fell and no other score changed."""
+        others = [name for name in self.best.keys() & self.before.keys() if name != saving.monitor]
+        return (
+            (saving.monitor or "").endswith("loss")
+            and bool(others)
+            and all(
+                self.best[name] <= self.before[name] for name in others if not name.endswith(("loss", "perplexity"))
+            )
+        )
 
 
 def _count(number: int, what: str) -> str:
