@@ -144,6 +144,11 @@ def test_pictures_and_pages(han, tmp_path, capsys):
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert re.findall('<article id="(.*?)">', page) == re.findall('<a href="#(.*?)">', page)
     assert re.findall('<p class="above n">(.*?)</p>', page) == ["han · good film.", "han", "han · bad"]
+    printed = [
+        line.partition(": warning: ")[2] for line in capsys.readouterr().err.splitlines() if ": warning: " in line
+    ]
+    shown = [re.findall('<p class="warning">warning: (.*?)</p>', part) for part in page.split("<article ")[1:]]
+    assert printed and printed == ["; ".join(texts) for texts in shown if texts]
 
 
 def test_a_picture_names_model_and_input(han, tmp_path, capsys):

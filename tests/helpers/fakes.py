@@ -56,7 +56,8 @@ class Upper:
     def plot(self, path, title) -> None:
         path.write_text(f"{title}: {self.text}")
 
-    line, to_dict, section = Translation.line, Translation.to_dict, Translation.section
+    line, to_dict = Translation.line, Translation.to_dict
+    section, _section = Translation.section, Translation._section
 
 
 class Toy(ZooModule):
