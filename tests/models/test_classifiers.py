@@ -301,7 +301,7 @@ def test_results_are_written_as_picture_page_and_json(reader, tmp_path):
     assert found["label"] == result.label and "sleeps" in json.dumps(found)
 
 
-@pytest.mark.parametrize("text", ["word " * 3000, "One sentence. " * 7000, ". . . !", "\0\n\t"])
+@pytest.mark.parametrize("text", ["word " * 3000, "One sentence. " * 2000, ". . . !", "\0\n\t"])
 def test_extreme_texts(reader, text):
     result = reader.classify(text)
     assert result.label in reader.label_names and all(0 <= p <= 1 for p in result.probabilities.values())

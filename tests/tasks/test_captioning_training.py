@@ -70,7 +70,7 @@ def weights(path):
     return torch.load(path, weights_only=True, map_location="cpu")["state_dict"]
 
 
-@pytest.mark.parametrize("attention", ["soft", "hard"])
+@pytest.mark.parametrize("attention", [pytest.param("soft", marks=pytest.mark.slow), "hard"])
 def test_a_training_goes_on_exactly_where_the_encoder_is_freed(recipe, attention, tmp_path):
     recipe("whole", {}, {"attention": attention})
     assert main(["fit", "--config", "tiny.yaml"]) == 0

@@ -570,7 +570,9 @@ def test_new_words_take_ready_vectors(folder):
     torch.testing.assert_close(rows[-1], rows[5], atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["subwords", "characters"])
+@pytest.mark.parametrize(
+    "shared", [pytest.param(True, id="subwords"), pytest.param(False, id="characters", marks=pytest.mark.slow)]
+)
 def test_a_translator_with_the_words_of_the_data(folder, shared, caplog, capsys):
     model = _translator(shared_vocab=True, tie_output=True) if shared else _translator(chars=True)
     if not shared:

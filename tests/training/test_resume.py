@@ -107,7 +107,7 @@ KILLS = [
     ("on_validation_start", 1),
     ("on_train_batch_start", 4),
 ]
-OFTEN = ("recipes", "each step")
+OFTEN = ("recipes",)
 
 
 @pytest.mark.parametrize(

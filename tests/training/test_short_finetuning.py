@@ -161,7 +161,7 @@ def test_limits_that_are_none():
 
 
 def test_an_interrupted_training_ends_at_the_same_step(capsys):
-    options = {"averaging": {"warmup": True}, "stopping": {"epochs": 3, "steps": 11}}
+    options = {"averaging": {"warmup": True}, "stopping": {"epochs": 3, "steps": 11, "patience": 99}}
     assert _fit("--trainer.max_steps", "5", **options) == 0
     first = _block(capsys)
     assert _fit("--ckpt_path", "last", **options) == 0
