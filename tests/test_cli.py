@@ -370,3 +370,13 @@ def test_an_export_says_what_it_replaced(tmp_path, capsys):
     assert main(["export", "luong_dot.dates", folder]) == 0 and not capsys.readouterr().err
     assert main(["export", "structured_self_attention.sst2", folder]) == 0
     assert capsys.readouterr().err == f"zoo: {folder} held a zoo.models.luong.LuongNMT, which was replaced\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "nearest"), [("--bemsize", "--beam-size"), ("--beam_size=3", "--beam-size"), ("--zzz", None)]
+)
+def test_a_mistyped_option_gives_the_nearest(option, nearest, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["predict", "luong_dot.dates", option, "3", "x"])
+    hint = f"; did you mean {nearest}?" if nearest else "x"
+    assert capsys.readouterr().err.rstrip().endswith(hint)

@@ -28,6 +28,7 @@ import re
 import signal
 import sys
 from contextlib import nullcontext, suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -164,10 +165,18 @@ def _parsed(args: list[str]) -> argparse.Namespace:
     parser = _parser()
     options, rest = parser.parse_known_args(args)
     if rest and (not hasattr(options, "text") or any(word.startswith("-") and word != "-" for word in rest)):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{_nearest_option(parser, args[0], rest)}")
     if rest:
         options.text = [*options.text, *rest]
     return options
+
+
+def _nearest_option(parser: argparse.ArgumentParser, verb: str, rest: list[str]) -> str:
+    """The option that the first unknown one may have meant, as the end of a message."""
+    verbs = next(action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    unknown = next((word.partition("=")[0] for word in rest if word.startswith("--")), "")
+    nearest = get_close_matches(unknown, verbs[verb]._option_string_actions, n=1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 def _parser() -> argparse.ArgumentParser:
