@@ -5,7 +5,12 @@ import gc
 import os
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "ZOO_DATA": ""}
-os.environ.setdefault("OMP_NUM_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2")
+# The workers of pytest-xdist inherit the environment of the process that starts them, and so its default.
+if "OMP_NUM_THREADS" not in os.environ or "ZOO_TEST_THREADS" in os.environ:
+    os.environ |= {
+        "OMP_NUM_THREADS": "1" if "PYTEST_XDIST_WORKER" in os.environ else "2",
+        "ZOO_TEST_THREADS": "default",
+    }
 
 import socket
 import sys
