@@ -4,8 +4,8 @@
 
 196 positions of 512 features, batches of 32 images with one caption of 18 words each, vocabulary 3,000, all sizes 512.
 
-* plain: the textbook loop, which projects the image at every step, forms the scores of the vocabulary at every step and
-  searches image by image. The same equations.
+* plain: the textbook loop with what can be outside of it there: the image is projected once, and the scores of the
+  vocabulary are formed for all words at once. Its search goes image by image. The same equations.
 * beam-3: captions of exactly 18 words, so that both sides take the same number of steps.
 * encoder: images a second of the bundled captioners' encoder at 224 pixels, for itself.
 """
@@ -43,22 +43,24 @@ class Plain(nn.Module):
         mean = features.mean(1)
         return torch.tanh(self.init_h(mean)), torch.tanh(self.init_c(mean))
 
-    def step(self, words: Tensor, h: Tensor, c: Tensor, features: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        e = self.full(torch.tanh(self.image(features) + self.hidden(h).unsqueeze(1))).squeeze(2)
+    def step(
+        self, words: Tensor, h: Tensor, c: Tensor, features: Tensor, keys: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        e = self.full(torch.tanh(keys + self.hidden(h).unsqueeze(1))).squeeze(2)
         alpha = torch.softmax(e, dim=1)
         z = torch.sigmoid(self.gate(h)) * (features * alpha.unsqueeze(2)).sum(1)
         y = self.embedding(words)
         h, c = self.cell(torch.cat([y, z], dim=1), (h, c))
-        return self.out(torch.tanh(self.deep(torch.cat([h, z], dim=1)) + y)), h, c, alpha
+        return torch.tanh(self.deep(torch.cat([h, z], dim=1)) + y), h, c, alpha
 
     def forward(self, features: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
         h, c = self.start(features)
-        logits, alphas = [], []
+        keys, readouts, alphas = self.image(features), [], []
         for t in range(captions.size(1)):
-            scores, h, c, alpha = self.step(captions[:, t], h, c, features)
-            logits.append(scores)
+            readout, h, c, alpha = self.step(captions[:, t], h, c, features, keys)
+            readouts.append(readout)
             alphas.append(alpha)
-        return torch.stack(logits, 1), torch.stack(alphas, 1)
+        return self.out(torch.stack(readouts, 1)), torch.stack(alphas, 1)
 
     def loss(self, features: Tensor, captions: Tensor) -> Tensor:
         logits, alphas = self(features, captions[:, :-1])
@@ -67,13 +69,13 @@ class Plain(nn.Module):
     @torch.no_grad()
     def beam(self, features: Tensor, k: int) -> list[list[int]]:
         """One image: features (L, D)."""
-        features = features.expand(k, -1, -1)
+        keys, features = self.image(features), features.expand(k, -1, -1)
         words = torch.full((k,), BOS, device=features.device)
         scores, found = features.new_zeros(k, 1), words.new_zeros(k, 0)
         h, c = self.start(features)
         for t in range(T):
-            logits, h, c, _ = self.step(words, h, c, features)
-            total = scores + torch.log_softmax(logits, 1)
+            readout, h, c, _ = self.step(words, h, c, features, keys)
+            total = scores + torch.log_softmax(self.out(readout), 1)
             scores, best = total[0].topk(k) if t == 0 else total.flatten().topk(k)
             rows, words = best // V, best % V
             scores = scores.unsqueeze(1)
@@ -144,7 +146,7 @@ def main() -> None:
         "beam plain": lambda: [plain.eval().beam(x, 3) for x in features],
         "encoder": encode,
     }
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype in measuring.precisions(device).values():
         alternated = {name: measuring.cast(job, device, dtype) for name, job in jobs.items()}
         seconds = measuring.fastest(alternated, options.rounds, device)
         words = N * T

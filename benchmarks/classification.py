@@ -150,8 +150,9 @@ def jobs(task: str, side: str, count: int, device: torch.device) -> tuple[dict[s
         return run
 
     total = sum(int(batch.words.numel() if task == "HAN" else batch.lengths.sum()) for batch in data)
-    found = {"train fp32": train(torch.float32), "infer fp32": infer(torch.float32)}
-    found |= {"train bf16": train(torch.bfloat16), "infer bf16": infer(torch.bfloat16)}
+    found = {}
+    for name, dtype in measuring.precisions(device).items():
+        found |= {f"train {name}": train(dtype), f"infer {name}": infer(dtype)}
     return found, total
 
 

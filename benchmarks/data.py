@@ -1,9 +1,13 @@
 """Shows that memory does not grow with the corpus: millions of synthetic pairs or documents, tokenised and batched.
 
-Run by hand: python benchmarks/data.py [pairs|documents] [--size 5000000] [--folder DIR]
+Run by hand: python benchmarks/data.py [pairs|documents|shards] [--size 5000000] [--folder DIR]
+
+shards: the pairs are read by ParallelText from compressed files that are written first. CPU seconds are those of all
+threads of this process.
 """
 
 import argparse
+import gzip
 import random
 import resource
 import tempfile
@@ -18,6 +22,7 @@ from zoo.batches.translation import PairBatch
 from zoo.data.classification.arrays import Example
 from zoo.data.classification.base import LabeledData
 from zoo.data.translation.base import PairData
+from zoo.data.translation.parallel_text import ParallelText
 from zoo.text import Tokenizer
 
 MIB = 2**20
@@ -66,6 +71,21 @@ class SyntheticPairs(PairData):
         return tokenizer, tokenizer
 
 
+def shards(pairs: int, cache_dir: str, files: int = 16, **options: Any) -> ParallelText:
+    """The same pairs in compressed files, which are written if they are not there."""
+    folder = Path(cache_dir) / f"{pairs}-pairs"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / "val.tsv").write_text("ba\tbe\n")
+        texts = SyntheticPairs(pairs).train_pairs()
+        for number in range(files):
+            with gzip.open(folder / f"part-{number:02}.tsv.gz", "wt", compresslevel=6) as file:
+                count = pairs * (number + 1) // files - pairs * number // files
+                file.writelines(f"{src}\t{tgt}\n" for src, tgt in islice(texts, count))
+    files_of_train = str(folder / "part-*.tsv.gz")
+    return ParallelText(files_of_train, val_src=str(folder / "val.tsv"), cache_dir=cache_dir, **options)
+
+
 class SyntheticDocuments(LabeledData):
     """Random documents of 1 to 15 of 50,000 made-up sentences, so of 90 words on average, in two classes."""
 
@@ -101,7 +121,7 @@ def tokens(batch: PairBatch | DocumentBatch) -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", nargs="?", default="pairs", choices=["pairs", "documents"])
+    parser.add_argument("kind", nargs="?", default="pairs", choices=["pairs", "documents", "shards"])
     parser.add_argument("--size", type=int, help="5 million pairs or 1 million documents if left out")
     parser.add_argument("--batches", type=int, default=20_000, help="batches to load with each kind of budget")
     parser.add_argument("--folder", help="cache folder; a temporary one if left out")
@@ -111,12 +131,15 @@ def main() -> None:
 
 
 def measure(kind: str, size: int | None, batches: int, folder: str) -> None:
-    make, size = (SyntheticPairs, size or 5_000_000) if kind == "pairs" else (SyntheticDocuments, size or 1_000_000)
-    begin = time.perf_counter()
+    make = {"pairs": SyntheticPairs, "documents": SyntheticDocuments, "shards": shards}[kind]
+    size = size or (1_000_000 if kind == "documents" else 5_000_000)
     data = make(size, cache_dir=folder)
+    begin, cpu = time.perf_counter(), time.process_time()
     print(f"start                resident {resident_mib():6.0f} MiB")
     data.prepare_data()
     print(f"{size:,} {kind} tokenised in {time.perf_counter() - begin:.0f} s, resident {resident_mib():6.0f} MiB")
+    cpu = time.process_time() - cpu
+    print(f"CPU seconds          {cpu:6.0f}, {size / cpu:,.0f} {kind.replace('shards', 'pairs')} for each")
     stored = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
     print(f"cache on disk        {stored / MIB:6.0f} MiB")
     for budget in ({"batch_size": 64}, {"batch_tokens": 2000}):
@@ -129,14 +152,15 @@ def measure(kind: str, size: int | None, batches: int, folder: str) -> None:
         seconds = time.perf_counter() - begin
         print(f"\n{budget}: {len(loader):,} batches per epoch, first batch after {seconds:.2f} s")
         before, peak, real, padded = resident_mib(), 0.0, 0, 0
-        begin = time.perf_counter()
+        begin, cpu = time.perf_counter(), time.process_time()
         for number, batch in zip(range(batches), iterator):
             counts = tokens(batch)
             real, padded = real + counts[0], padded + counts[1]
             if number % 100 == 0:
                 peak = max(peak, resident_mib())
-        seconds = time.perf_counter() - begin
-        speed = f"{(number + 1) / seconds:,.0f} batches/s, {real / seconds:,.0f} tokens/s"
+        seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
+        speed = f"{(number + 1) / seconds:,.0f} batches/s, {real / seconds:,.0f} tokens/s, "
+        speed += f"{real / cpu:,.0f} tokens per CPU second"
         print(f"{speed}, padding {1 - real / padded:.1%}")
         print(f"resident before {before:.0f} MiB, peak {peak:.0f} MiB, after {resident_mib():.0f} MiB")
 

@@ -12,7 +12,6 @@ to batch, have the same output layer and optimiser, and no dropout.
 """
 
 import argparse
-import time
 from collections.abc import Callable
 
 import measuring
@@ -134,7 +133,7 @@ def jobs(
         model.eval()
         model.write(T * len(batches))
 
-    named, dtypes = {"train": train, "read": read, "written": write}, {"fp32": torch.float32, "bf16": torch.bfloat16}
+    named, dtypes = {"train": train, "read": read, "written": write}, measuring.precisions(device)
     return {
         f"{name} {label}": measuring.cast(job, device, dtype)
         for label, dtype in dtypes.items()
@@ -150,8 +149,6 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=5)
     options = measuring.parse(parser)
     device = options.device
-    # on one thread the time of the process: other programs on the machine do not count
-    clock = time.process_time if options.threads == 1 and device.type == "cpu" else time.perf_counter
     generator = torch.Generator().manual_seed(0)
     words = torch.randint(4, V, (options.batches, B, T + 1), generator=generator)
     batches = [measuring.on(LMBatch(row[:, :-1], row[:, 1:], n == 0), device) for n, row in enumerate(words)]
@@ -160,7 +157,7 @@ def main() -> None:
         names = ("ours", "loop", "all inside")
         sides = {side: jobs(side, attention, options.window, batches, device) for side in names}
         alternated = {(job, side): sides[side][job] for job in sides["ours"] for side in sides}
-        seconds = measuring.fastest(alternated, options.rounds, device, clock)
+        seconds = measuring.fastest(alternated, options.rounds, device)
         print(f"\n{attention}, window {options.window}: {B} streams of {T} words")
         print(f"{'':14}{'ours, words/s':>16}{'loop':>10}{'ratio':>8}{'all inside':>14}{'ratio':>8}")
         for job in sides["ours"]:

@@ -2,27 +2,33 @@
 
 import argparse
 import multiprocessing
-import re
 import time
 from collections.abc import Callable, Hashable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from zoo.tasks.precision import lacks_bf16
 from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.memory import peak_memory
 
 Job = Callable[[], object]
 Clock = Callable[[], float]
 Name = TypeVar("Name", bound=Hashable)
+_clock: Clock = time.perf_counter  # see `parse`
 
 
 def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """The options, `--device` among them; sets the process up for them and names the GPU, if it is one."""
+    global _clock
     parser.add_argument("--device", type=torch.device, default="cpu", help='"cpu" or a GPU, e.g. "cuda"')
     options = parser.parse_args()
+    if options.threads == 1 and options.device.type == "cpu":
+        _clock = time.process_time  # other programs on the machine do not count
+    if why := lacks_bf16(options.device.type):
+        print(f"fp32 only: {why}")
     prepare(options.threads)
     if options.device.type == "cuda":
         print(torch.cuda.get_device_name(options.device))
@@ -38,6 +44,11 @@ def prepare(threads: int) -> None:
 def on(batch: Any, device: torch.device) -> Any:
     """The batch (tensors in tuples, lists or dicts) on the device."""
     return tree_map_only(Tensor, lambda tensor: tensor.to(device), batch)
+
+
+def precisions(device: torch.device) -> dict[str, torch.dtype]:
+    """fp32, and bf16 where the device computes in it."""
+    return {"fp32": torch.float32} | ({} if lacks_bf16(device.type) else {"bf16": torch.bfloat16})
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
@@ -61,8 +72,9 @@ def synchronize(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
-def seconds(function: Job, device: torch.device, clock: Clock = time.perf_counter) -> float:
+def seconds(function: Job, device: torch.device, clock: Clock | None = None) -> float:
     """Seconds of one call."""
+    clock = clock or _clock
     synchronize(device)
     start = clock()
     function()
@@ -77,9 +89,7 @@ def best(function: Job, device: torch.device, rounds: int = 5, warm: int = 1) ->
     return min(seconds(function, device) for _ in range(rounds))
 
 
-def fastest(
-    jobs: dict[Name, Job], rounds: int, device: torch.device, clock: Clock = time.perf_counter
-) -> dict[Name, float]:
+def fastest(jobs: dict[Name, Job], rounds: int, device: torch.device, clock: Clock | None = None) -> dict[Name, float]:
     """Least seconds of each job, alternated: a change of the machine's pace meets all."""
     found = dict.fromkeys(jobs, float("inf"))
     for _ in range(rounds):
@@ -105,14 +115,10 @@ def product_seconds(rows: int, k: int, n: int, dtype: torch.dtype, backward: boo
 
 
 def high_water(device: torch.device) -> float:
-    """Most memory this process ever had, in MB: of the GPU, or of the machine.
-
-    (Linux; ru_maxrss would count the parent's.)
-    """
+    """Most memory this process ever had, in MB: of the GPU, or of the machine."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+    return (peak_memory() or 0) / 2**20
 
 
 def peak(

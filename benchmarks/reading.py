@@ -14,7 +14,6 @@ All sides see the same ragged batches, sorted and grouped by nothing, and are tr
 """
 
 import argparse
-import time
 from collections.abc import Callable
 
 import measuring
@@ -131,8 +130,10 @@ def jobs(
         return run
 
     total = sum(int(batch.document_lengths.sum() + batch.query_lengths.sum()) for batch, _ in data)
-    found = {"train fp32": train(torch.float32), "infer fp32": infer(torch.float32)}
-    return found | {"train bf16": train(torch.bfloat16), "infer bf16": infer(torch.bfloat16)}, total
+    found = {}
+    for name, dtype in measuring.precisions(device).items():
+        found |= {f"train {name}": train(dtype), f"infer {name}": infer(dtype)}
+    return found, total
 
 
 def check(attention: str) -> None:
@@ -160,14 +161,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batches", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument(
-        "--cpu-time", action="store_true", help="time of the processor, for a machine that others use too"
-    )
     options = measuring.parse(parser)
     device = options.device
-    if options.cpu_time and device.type != "cpu":
-        parser.error("--cpu-time is for the CPU")
-    clock = time.process_time if options.cpu_time else time.perf_counter
     for attention in ("over_attention", "sum"):
         check(attention)
         found = {side: jobs(attention, side, options.batches, False, device) for side in ("ours", "dense", "packed")}
@@ -175,7 +170,7 @@ def main() -> None:
         names, total = list(found["ours"][0]), found["ours"][1]
         seconds, sorted_seconds = (
             measuring.fastest(
-                {(job, side): sides[side][0][job] for job in names for side in sides}, options.rounds, device, clock
+                {(job, side): sides[side][0][job] for job in names for side in sides}, options.rounds, device
             )
             for sides in (found, grouped)
         )

@@ -99,7 +99,18 @@ def main() -> None:
         rows = [[torch.randint(EOS + 1, V, (length - n % 2,)).tolist() for n in range(B)] for _ in range(2)]
         batches.append(measuring.on(pad_batch(*rows), device))
     tokens = sum(int(batch.tgt_lengths.sum()) for batch in batches)
-    ours = TransformerNMT(V, V, True, True, D, HEADS, FF, LAYERS, LAYERS, dropout=0.3).to(device)
+    ours = TransformerNMT(
+        V,
+        V,
+        shared_vocab=True,
+        tie_output=True,
+        model_size=D,
+        num_heads=HEADS,
+        feedforward_size=FF,
+        encoder_layers=LAYERS,
+        decoder_layers=LAYERS,
+        dropout=0.3,
+    ).to(device)
     plain = Plain().to(device)
     optimizers = {model: torch.optim.AdamW(model.parameters(), fused=True) for model in (ours, plain)}
 
@@ -133,7 +144,7 @@ def main() -> None:
         "decode cached": lambda: plain.eval().cached(batches[2].src),
         "decode full": lambda: plain.eval().full(batches[2].src),
     }
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype in measuring.precisions(device).values():
         alternated = {name: measuring.cast(job, device, dtype) for name, job in jobs.items()}
         seconds = measuring.fastest(alternated, options.rounds, device)
         print(f"\n{str(dtype).removeprefix('torch.')}: {options.threads} threads")

@@ -1,23 +1,31 @@
 """Speed of training and decoding as shares of what the matrix products alone would take, in one run.
 
-    python benchmarks/translation.py [--threads 2] [--batches 8] [--root DATA] [--device cpu]
+    python benchmarks/translation.py [--threads 2] [--batches 8] [--root DATA] [--device cpu] [--peers ENVIRONMENT]
 
-Model: BiLSTM 2 x 256 (2 layers) -> LSTM 512 with input feeding, general score, embeddings 256, vocabulary 8,000, batch
-64.
+Model: BiLSTM 2 x 256 -> LSTM 512 with input feeding, general score, embeddings 256, vocabulary 8,000, batch 64.
 Data: Multi30k English-German if --root (or ZOO_DATA) has it, else invented sentences of its lengths.
 
 * limit: the products of the real tokens only, each timed alone at the shape it can have (all steps at once where
   nothing is recurrent, 64 rows a step where something is). No padding, no elementwise work, no optimiser.
-* plain: the same model as tutorials write it (packed nn.LSTM, nn.LSTMCell in a loop, output layer over all positions).
+* plain: the best plain form of the same model: packed nn.LSTM, nn.LSTMCell in a loop, and outside of the loop the keys
+  of the attention and the output layer, over real tokens only.
 * share: limit / measured. All figures are the best of several alternated rounds.
-* peak memory: of the process, or what it allocated on the GPU.
+* decoding: exactly 25 tokens a sentence on all sides.
+* --peers: OpenNMT-py on the same sentences, in processes of their own (peers/ours.py, peers/opennmt.py), alternated,
+  by processor time. Its environment: `python -m venv ENVIRONMENT`, then there `pip install torch configargparse
+  pyonmttok pyyaml sacrebleu six ctranslate2 rapidfuzz pyahocorasick tensorboard spacy flask waitress fasttext-wheel`
+  and `pip install --no-deps OpenNMT-py==3.5.1`, whose own limit on torch is not met but not needed here.
 """
 
 import argparse
+import json
 import os
 import random
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import measuring
@@ -30,38 +38,56 @@ from zoo.layers.masking import lengths_to_mask
 from zoo.models.luong import LuongNMT
 from zoo.text import EOS, PAD
 
-B, E, H, V = 64, 256, 512, 8000
+B, E, H, V, LAYERS, DROPOUT = 64, 256, 512, 8000, 1, 0.2
+WRITTEN = 25  # target tokens of each sentence in decoding: an untrained model would stop anywhere
+
+
+UNITS = {
+    "train": "training, target tokens per CPU second",
+    "greedy": "greedy, sentences per CPU second",
+    "beam": "beam 5, sentences per CPU second",
+    "memory": "peak memory of training, MB",
+    "grown": "    of which beyond the imports, MB",
+}
 
 
 class Plain(nn.Module):
-    """The model the way it is usually written."""
+    """The model as a good toolkit writes it: all that can be outside of the loop over the target tokens is."""
 
     def __init__(self):
         super().__init__()
         self.src, self.tgt = nn.Embedding(V, E, PAD), nn.Embedding(V, E, PAD)
-        self.encoder = nn.LSTM(E, H // 2, 2, bidirectional=True, batch_first=True)
+        self.encoder = nn.LSTM(E, H // 2, LAYERS, bidirectional=True, batch_first=True)
         self.cell = nn.LSTMCell(E + H, H)
         self.w_a, self.w_c, self.out = nn.Linear(H, H, bias=False), nn.Linear(2 * H, H, bias=False), nn.Linear(H, V)
+        self.dropout = nn.Dropout(DROPOUT)
 
     def loss(self, batch: PairBatch) -> tuple[Tensor, int]:
         lengths = batch.src_lengths.cpu()
-        packed = nn.utils.rnn.pack_padded_sequence(self.src(batch.src), lengths, True, enforce_sorted=False)
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.dropout(self.src(batch.src)), lengths, True, enforce_sorted=False
+        )
         memory, (h, c) = self.encoder(packed)
-        memory, _ = nn.utils.rnn.pad_packed_sequence(memory, True)
+        memory = self.dropout(nn.utils.rnn.pad_packed_sequence(memory, True)[0])
         mask = lengths_to_mask(batch.src_lengths, memory.size(1))
         h, c = h[-2:].transpose(0, 1).flatten(1), c[-2:].transpose(0, 1).flatten(1)
-        feed, embedded, logits = torch.zeros_like(h), self.tgt(batch.tgt[:, :-1]), []
+        feed, readouts = torch.zeros_like(h), []
+        keys, embedded = self.w_a(memory), self.dropout(self.tgt(batch.tgt[:, :-1]))
         for t in range(embedded.size(1)):
-            h, c = self.cell(torch.cat([embedded[:, t], feed], 1), (h, c))
-            scores = torch.bmm(self.w_a(memory), h.unsqueeze(2)).squeeze(2).masked_fill(~mask, float("-inf"))
-            context = torch.bmm(scores.softmax(1).unsqueeze(1), memory).squeeze(1)
-            feed = torch.tanh(self.w_c(torch.cat([context, h], 1)))
-            logits.append(self.out(feed))
+            h, c, feed = self.step(embedded[:, t], h, c, feed, keys, memory, mask)
+            readouts.append(feed)
         labels = batch.tgt[:, 1:]
-        loss = nn.functional.cross_entropy(
-            torch.stack(logits, 1).flatten(0, 1), labels.flatten(), ignore_index=PAD, reduction="sum"
-        )
-        return loss, int((labels != PAD).sum())
+        real = labels != PAD
+        logits = self.out(torch.stack(readouts, 1)[real])
+        return nn.functional.cross_entropy(logits, labels[real], reduction="sum"), int(real.sum())
+
+    def step(
+        self, embedded: Tensor, h: Tensor, c: Tensor, feed: Tensor, keys: Tensor, memory: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        h, c = self.cell(torch.cat([embedded, feed], 1), (h, c))
+        scores = torch.bmm(keys, h.unsqueeze(2)).squeeze(2).masked_fill(~mask, float("-inf"))
+        context = torch.bmm(scores.softmax(1).unsqueeze(1), memory).squeeze(1)
+        return h, c, self.dropout(torch.tanh(self.w_c(torch.cat([context, h], 1))))
 
 
 def limit(
@@ -74,12 +100,8 @@ def limit(
 ) -> float:
     """Seconds of the products of one batch with these numbers of real tokens."""
     rows, steps, src_steps = B * (beam or 1), tgt_tokens / B, src_tokens / B
-    encoder = [
-        (src_tokens, E, 2 * H, 2),
-        (src_tokens, H, 2 * H, 2),
-        (src_tokens, H, H, 1),
-        (B, H // 2, 2 * H, 4 * src_steps),
-    ]
+    encoder = [(src_tokens, E, 2 * H, 2), (src_tokens, H, H, 1), (B, H // 2, 2 * H, 2 * LAYERS * src_steps)]
+    encoder += [(src_tokens, H, 2 * H, 2 * (LAYERS - 1))]
     if beam is None:  # training: what is not recurrent, all steps at once
         decoder = [(tgt_tokens, E, 4 * H, 1), (B, 2 * H, 4 * H, steps), (B, 2 * H, H, steps), (tgt_tokens, H, V, 1)]
     else:
@@ -109,11 +131,40 @@ def batches(root: str | None, count: int, cache: str) -> list[PairBatch]:
     return [batch for batch in found if len(batch.src) == B]
 
 
+def beside(environment: str, data: list[PairBatch], threads: int, rounds: int) -> None:
+    """Alternates this model and OpenNMT-py, each in processes of their own, on the same sentences (opennmt.py)."""
+    with tempfile.TemporaryDirectory() as folder:
+        for side, rows in (("src", [b.src[:, :] for b in data]), ("tgt", [b.tgt[:, 1:] for b in data])):
+            lines = [" ".join(f"w{n}" for n in row if n > EOS) for part in rows for row in part.tolist()]
+            Path(folder, side).write_text("".join(line + "\n" for line in lines))
+        Path(folder, "vocabulary").write_text("".join(f"w{n}\t1\n" for n in range(EOS + 1, V)))
+        torch.save([tuple(batch) for batch in data], Path(folder, "batches"))
+        settings = dict(folder=folder, threads=threads, batch=B, embedding=E, hidden=H, layers=LAYERS, dropout=DROPOUT)
+        given = json.dumps(settings | {"vocabulary": V, "written": WRITTEN, "steps": 3 * len(data)})
+        here = Path(__file__).parent
+        sides = {"ours": (sys.executable, "ours"), "OpenNMT-py": (str(Path(environment, "bin", "python")), "opennmt")}
+        found: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+        for _ in range(rounds):
+            for name, (python, script) in sides.items():
+                run = subprocess.run(
+                    [python, str(here / "peers" / f"{script}.py"), given], capture_output=True, text=True, check=False
+                )
+                if run.returncode:
+                    sys.exit(f"{python}: {run.stderr.strip().splitlines()[-1]}")
+                found[name].append(json.loads(run.stdout.strip().splitlines()[-1]))
+        print(f"\n{'':44}{'ours':>10}{'OpenNMT-py':>12}{'ratio':>8}   ({rounds} alternated runs, best of each)")
+        for key, unit in UNITS.items():
+            best = min if key in ("memory", "grown") else max
+            a, b = (best(run[key] for run in runs) for runs in found.values())
+            print(f"{unit:44}{a:10.1f}{b:12.1f}{a / b:8.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peers", nargs="*", default=[], help="Python environments that have OpenNMT-py")
     parser.add_argument("--root", default=os.environ.get("ZOO_DATA") or None)
     options = measuring.parse(parser)
     device = options.device
@@ -130,7 +181,7 @@ def main() -> None:
     )
 
     data = [measuring.on(batch, device) for batch in data]
-    model = LuongNMT(V, V, embedding_size=E, hidden_size=H, encoder_layers=2, dropout=0.2).to(device)
+    model = LuongNMT(V, V, embedding_size=E, hidden_size=H, encoder_layers=LAYERS, dropout=DROPOUT).to(device)
     plain = Plain().to(device)
 
     def train(net: nn.Module, dtype: torch.dtype) -> Callable[[], None]:
@@ -151,29 +202,31 @@ def main() -> None:
         def run():
             model.eval()
             model.embeddings.output.bias.data[EOS] = -1e9
-            for batch in data:  # until the length of the reference: an untrained model would stop anywhere
-                model._search(batch.src, batch.src_lengths, beam, max_length=batch.tgt_lengths)
+            for batch in data:
+                model._search(batch.src, batch.src_lengths, beam, max_length=WRITTEN, return_attention=False)
 
         return run
 
     def bound(dtype: torch.dtype, beam: int | None = None) -> float:
-        return limit(round(src), round(tgt), dtype, beam is None, device, beam)
+        return limit(round(src), round(tgt) if beam is None else B * WRITTEN, dtype, beam is None, device, beam)
 
-    jobs = {
-        "train fp32": (train(model, torch.float32), bound(torch.float32)),
-        "train fp32, plain": (train(plain, torch.float32), bound(torch.float32)),
-        "train bf16-mixed": (train(model, torch.bfloat16), bound(torch.bfloat16)),
-        "greedy fp32": (decode(1), bound(torch.float32, 1)),
-        "beam 5 fp32": (decode(5), bound(torch.float32, 5)),
-    }
-    seconds = measuring.fastest({name: run for name, (run, _) in jobs.items()}, options.rounds, device)
-    print(f"{'':20}{'tokens/s':>10}{'limit':>10}{'share':>8}")
-    for name, (_, least) in jobs.items():
-        speed, top = tgt * len(data) / seconds[name], tgt / least
-        print(f"{name:20}{speed:10.0f}{top:10.0f}{speed / top:8.0%}")
-    print(f"bf16-mixed / fp32 training speed: {seconds['train fp32'] / seconds['train bf16-mixed']:.2f}")
+    jobs = {}
+    for name, dtype in measuring.precisions(device).items():
+        cast = partial(measuring.cast, device=device, dtype=dtype)
+        jobs |= {
+            f"train {name}": (train(model, dtype), bound(dtype), tgt),
+            f"train {name}, plain": (train(plain, dtype), bound(dtype), tgt),
+            f"greedy {name}": (cast(decode(1)), bound(dtype, 1), B * WRITTEN),
+            f"beam 5 {name}": (cast(decode(5)), bound(dtype, 5), B * WRITTEN),
+        }
+    seconds = measuring.fastest({name: run for name, (run, *_) in jobs.items()}, options.rounds, device)
+    print(f"{'':20}{'tokens/s':>10}{'sentences/s':>13}{'limit':>10}{'share':>8}")
+    for name, (_, least, tokens) in jobs.items():
+        speed, top = tokens * len(data) / seconds[name], tokens / least
+        print(f"{name:20}{speed:10.0f}{B * len(data) / seconds[name]:13.1f}{top:10.0f}{speed / top:8.0%}")
     print(f"ours / plain training speed: {seconds['train fp32, plain'] / seconds['train fp32']:.2f}")
-    print(f"peak memory {measuring.high_water(device):.0f} MB")
+    for peers in options.peers:
+        beside(peers, data, options.threads, options.rounds)
 
 
 if __name__ == "__main__":

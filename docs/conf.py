@@ -21,6 +21,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
+    "lessons",
     "mathml",
 ]
 exclude_patterns = ["_extensions", "_static", "photos"]
@@ -57,7 +58,7 @@ def _copy_cards(app: Sphinx) -> None:
         if file.suffix == ".md":
             text = file.read_text(encoding="utf-8").split("\n---\n", 1)[1]
             (target / file.name).write_text(f"---\norphan: true\n---\n{text}", encoding="utf-8")
-        else:
+        elif file.is_file():  # a picture
             shutil.copy(file, target)
 
 

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from onnxruntime import InferenceSession
+from onnxruntime import InferenceSession, SessionOptions
 from tokenizers import Tokenizer
 
 
@@ -19,9 +19,12 @@ class Translator:
     """One sentence at a time; the graphs themselves take many (their axis "batch")."""
 
     def __init__(self, folder: str) -> None:
-        path, sessions = Path(folder), []
+        path, sessions, options = Path(folder), [], SessionOptions()
+        about = json.loads((path / "onnx.json").read_text(encoding="utf-8"))
+        for name, value in about["session"].items():  # graphs of --int8 need an option
+            options.add_session_config_entry(name, value)
         for name in ("encoder.onnx", "step.onnx"):
-            sessions.append(InferenceSession(path / name, providers=["CPUExecutionProvider"]))
+            sessions.append(InferenceSession(path / name, options, providers=["CPUExecutionProvider"]))
         self.encoder, self.step = sessions
         names = (
             ["tokenizer.json"] * 2
@@ -29,7 +32,6 @@ class Translator:
             else ["tokenizer.src.json", "tokenizer.tgt.json"]
         )
         self.source, self.target = (Tokenizer.from_file(str(path / name)) for name in names)
-        about = json.loads((path / "onnx.json").read_text(encoding="utf-8"))
         self.memory, self.state, self.search = about["memory"], about["state"], about["search"]
         self.bos, self.eos = about["special_tokens"]["bos"], about["special_tokens"]["eos"]
 
@@ -49,11 +51,15 @@ class Translator:
     def encode(self, ids: list[int]) -> tuple[dict, dict]:
         """Memory and first state of a sentence."""
         found = run(self.encoder, {"tokens": np.array([ids]), "lengths": np.array([len(ids)])})
-        return {name: found[name] for name in self.memory}, {name: found[name] for name in self.state}
+        memory = {name: found[name] for name in self.memory}
+        memory["given_attention"] = np.zeros((1, 1, len(ids)), np.float32)  # none is given: the model decides
+        return memory, {name: found[name] for name in self.state}
 
     def advance(self, tokens: list[int], t: int, memory: dict, state: dict) -> tuple[np.ndarray, dict]:
         """Log-probabilities (hypotheses, vocabulary) of what follows the last tokens, and the next state."""
-        found = run(self.step, {"tokens": np.array([tokens]), "position": np.array(t), **memory, **state})
+        values = {"tokens": np.array([tokens]), "position": np.array(t), **memory, **state}
+        values["given_attention"] = memory["given_attention"].repeat(len(tokens), axis=1)
+        found = run(self.step, values)
         found["log_probs"][..., self.search["never"]] = -np.inf
         return found["log_probs"][0], {name: found[after] for name, after in self.state.items()}
 

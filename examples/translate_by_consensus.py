@@ -8,36 +8,13 @@ pairs.
 Prints source and translation with a tab between them. What two translations have in common is the Dice coefficient of
 their character n-grams (n = 2 to 6, lower case); the first model counts 1.15 times. Lines on which the models do not
 agree are left out. Beam search makes short translations: with a larger length penalty they are as long as those of
-people.
+people. A recipe has the same as a stage of `zoo rebuild` (docs/guides/rebuild.md).
 """
 
 import argparse
 import sys
-from collections import Counter
 
-import zoo
-
-FIRST = 1.15  # weight of the first model
-
-
-def ngrams(text: str) -> Counter:
-    text = text.lower()
-    return Counter(text[i : i + n] for n in range(2, 7) for i in range(len(text) - n + 1))
-
-
-def agreement(a: Counter, b: Counter) -> float:
-    """From 0 (nothing in common) to 1 (the same)."""
-    return 2 * (a & b).total() / max(1, a.total() + b.total())
-
-
-def chosen(translations: list[str]) -> tuple[str, float]:
-    """The translation that is most like all of them, and how much it is like the others on average."""
-    found = [ngrams(text) for text in translations]
-    table = [[agreement(a, b) for b in found] for a in found]
-    totals = [FIRST * row[0] + sum(row[1:]) for row in table]
-    best = totals.index(max(totals))
-    others = [value for n, value in enumerate(table[best]) if n != best]
-    return translations[best], sum(others) / len(others)
+from zoo.rebuilding.consensus import BEAM_SIZE, LENGTH_PENALTY, MIN_AGREEMENT, agreed, read_lines, translations
 
 
 def main() -> None:
@@ -46,12 +23,16 @@ def main() -> None:
     parser.add_argument(
         "--min-agreement",
         type=float,
-        default=0.5,
+        default=MIN_AGREEMENT,
         help="least agreement of the kept translation (default: %(default)s)",
     )
-    parser.add_argument("--beam-size", type=int, default=5)
+    parser.add_argument("--beam-size", type=int, default=BEAM_SIZE)
     parser.add_argument(
-        "--length-penalty", type=float, nargs="+", default=[1.2], help="one for all, or one for each (default: 1.2)"
+        "--length-penalty",
+        type=float,
+        nargs="+",
+        default=[LENGTH_PENALTY],
+        help="one for all, or one for each (default: 1.2)",
     )
     options = parser.parse_args()
     if len(options.models) < 2:
@@ -59,17 +40,13 @@ def main() -> None:
     penalties = options.length_penalty * (len(options.models) if len(options.length_penalty) == 1 else 1)
     if len(penalties) != len(options.models):
         parser.error(f"give one length penalty, or one for each of {len(options.models)} models; got {len(penalties)}")
-    lines = [line for line in sys.stdin.read().split("\n") if line.strip()]
-    columns = []
-    for name, penalty in zip(options.models, penalties, strict=True):
-        found = zoo.load(name).translate(
-            lines, beam_size=options.beam_size, length_penalty=penalty, split_sentences=False
-        )
-        columns.append([translation.text for translation in found])
-    for line, *translations in zip(lines, *columns, strict=True):
-        best, value = chosen(translations)
-        if best and value >= options.min_agreement:
-            print(f"{line}\t{best}")
+    lines = read_lines(sys.stdin.read())
+    columns = [
+        translations(name, lines, options.beam_size, penalty)
+        for name, penalty in zip(options.models, penalties, strict=True)
+    ]
+    for line, best in agreed(lines, columns, options.min_agreement):
+        print(f"{line}\t{best}")
 
 
 if __name__ == "__main__":

@@ -18,10 +18,22 @@ import sys
 import fakes
 import pytest
 import torch
+from exported import (  # noqa: F401  # fixtures of several folders
+    captioner,
+    document_classifier,
+    excluding_reader,
+    language_model,
+    pair_classifier,
+    reader,
+    transformer,
+    translator,
+)
+from hub_server import Hub
 from model_cases import model_classes
 
-from zoo import cli, extensions, registry
+from zoo import extensions, registry
 from zoo.bundles.files import Bundle
+from zoo.commands import cards
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -71,14 +83,14 @@ def toy_registry(tmp_path, monkeypatch, toy_in_zoo):
     """A registry of two weights, `toy.v2` and `toy.v10`, with cards."""
     monkeypatch.setattr(registry, "BUNDLED", tmp_path / "weights")
     monkeypatch.setattr(registry, "PINS", tmp_path / "pins.json")
-    monkeypatch.setattr(cli, "CARDS", tmp_path / "cards")
-    cli.CARDS.mkdir()
+    monkeypatch.setattr(cards, "CARDS", tmp_path / "cards")
+    cards.CARDS.mkdir()
     entries = []
     for name, hidden in [("toy.v10", 10), ("toy.v2", 2)]:
         model = fakes.Toy(hidden=hidden)
         folder = model.save_pretrained(registry.BUNDLED / name, half=True)
         entries.append(registry.Entry(name, Bundle(folder).config_sha256))
-        (cli.CARDS / f"{name}.md").write_text(
+        (cards.CARDS / f"{name}.md").write_text(
             f"---\nname: {name}\ntask: capitals\nparameters: {1234567 * hidden}\n"
             f"scores:\n- {{split: test, metric: accuracy, value: 99.50}}\n---\n# Toy ß\n",
             encoding="utf-8",
@@ -114,3 +126,17 @@ def float64():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(scope="module")
+def hub():
+    """A Hub on the loopback device."""
+    with Hub() as found:
+        yield found
+
+
+@pytest.fixture
+def remote(hub):
+    """The Hub, empty."""
+    hub.reset()
+    return hub

@@ -8,6 +8,7 @@ variants).
 
 import importlib
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -15,8 +16,11 @@ import pytest
 import yaml
 
 import zoo
-from zoo import cli, registry
+from zoo import registry
 from zoo.bundles.files import GOLDEN, Bundle
+from zoo.commands import cards
+from zoo.explanations import Certificate
+from zoo.rebuilding.stages import read_stages
 
 ROOT = Path(__file__).parent.parent
 NAMES = registry.list_models()
@@ -35,12 +39,12 @@ FIELDS = {
 
 
 def test_every_weight_has_a_card_and_every_card_a_weight():
-    assert {path.stem for path in cli.CARDS.glob("*.md")} == set(NAMES)
+    assert {path.stem for path in cards.CARDS.glob("*.md")} == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_front_matter(name):
-    card, prose = cli.read_card(name)
+    card, prose = cards.read_card(name)
     for field, kind in FIELDS.items():
         assert isinstance(card.get(field), kind) and card[field], f"{field} must be a {kind.__name__} and not empty"
     assert card["name"] == name
@@ -131,7 +135,7 @@ def recipe(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_says_what_trained_it(name):
-    _, prose = cli.read_card(name)
+    _, prose = cards.read_card(name)
     training = prose.split("\n## Training\n")[1].split("\n## ")[0]
     assert settings(recipe(name)) in " ".join(training.split()), f"put this under Training: {settings(recipe(name))}"
 
@@ -151,9 +155,19 @@ def test_the_settings_name_each_choice():
     assert "no dropout; no label smoothing; no clipping; no average of the weights" in settings(changed)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if registry.certificate_file(name).is_file()])
+def test_it_says_whether_the_attention_explains(name):
+    """The figures are those that were stored, and the answer follows from them by the rules of today."""
+    stored = json.loads(registry.certificate_file(name).read_text(encoding="utf-8"))
+    found = Certificate.from_dict(stored)
+    assert found.to_dict() == stored, f"store again: zoo explain {name} --certificate --data.root DATA --json"
+    _, prose = cards.read_card(name)
+    assert found.section() in prose, f"put this into the card:\n{found.section()}"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_parameter_count_is_that_of_the_real_weights(name):
-    card, _ = cli.read_card(name)
+    card, _ = cards.read_card(name)
     assert card["parameters"] == sum(p.numel() for p in zoo.load(name).parameters())
 
 
@@ -173,3 +187,72 @@ def test_the_registry_agrees_with_the_bundle(name):
     if registry.is_bundled(name):
         bundle = registry.open_bundle(name)
         assert all(bundle.read(file, 16 * 10**6) for file in bundle.sha256) and GOLDEN in bundle.sha256
+
+
+# ---- what was rebuilt ----
+
+LOGS = sorted((ROOT / "model_cards/logs").glob("*.json"))
+
+
+@pytest.mark.parametrize("file", LOGS, ids=lambda file: file.stem)
+def test_the_log_of_a_rebuilt_weight(file):
+    """It is of this weight and its recipe's stages, and the card says what came of it."""
+    card, prose = cards.read_card(file.stem)
+    text = file.read_text(encoding="utf-8")
+    log = json.loads(text)
+    assert [stage["name"] for stage in log["stages"]] == [stage.name for stage in read_stages(ROOT / card["recipe"])]
+    assert not re.search(r'"(local-dir:)?/', text), "a path of somebody's machine"
+    for score, rebuilt in zip(card["scores"], log["scores"], strict=True):
+        assert {name: rebuilt[name] for name in ("metric", "split")} == {
+            name: score[name] for name in ("metric", "split")
+        }
+        assert rebuilt["difference"] == pytest.approx(rebuilt["rebuilt"] - rebuilt["card"])
+    rebuilt = ", ".join(f"{score['metric']} {score['rebuilt']:.2f}" for score in log["scores"])
+    seconds = sum(stage.get("processor_seconds", 0) for stage in log["stages"])
+    said = (
+        f"Rebuilt by `zoo rebuild {file.stem}` in {seconds / 60:.0f} minutes of processor time, with torch "
+        f"{log['test']['versions']['torch'].split('+')[0]}: {rebuilt}. Its log: "
+        f"`model_cards/logs/{file.name}`."
+    )
+    assert said in " ".join(prose.split()), f"put this under Training: {said}"
+
+
+# ---- exported graphs ----
+
+UNSCORED = {"attention_classifier_local_p.imdb"}  # 25,000 reviews
+WIDER = {("key_value.multi30k_en_de", "BLEU, test_2016_flickr"): 0.4}  # better than float32
+HEADS = {
+    "bleu": "BLEU",
+    "exact_match": "exact match, %",
+    "bleu_4": "BLEU-4",
+    "cider_d": "CIDEr-D",
+    "accuracy": "accuracy, %",
+    "micro_f1": "micro F1, %",
+    "relatedness_pearson": "Pearson correlation",
+    "perplexity": "perplexity",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in UNSCORED])
+def test_graphs_score_as_the_weight(name):
+    """In 8 bits within 0.2 points (CIDEr-D, whose maximum is 1,000, within 0.6), in 32 bits the same."""
+    card, prose = cards.read_card(name)
+    section = prose.split("\n### As graphs\n")[1].split("\n## ")[0]
+    heads, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if "|" in line)
+    assert [row[0].split(",")[0] for row in rows] == ["fp32", "int8"] and float(rows[1][1]) < 0.45 * float(rows[0][1])
+    want = {
+        HEADS[score["metric"]] + (f", {score['split']}" if score["split"] != "test" else ""): score["value"]
+        for score in card["scores"]
+        if score["metric"] in HEADS
+    }
+    assert heads[2:] == list(want)
+    for engine, row in zip(("fp32", "int8"), rows, strict=True):
+        for head, cell in zip(heads[2:], row[2:], strict=True):
+            if engine == "int8" or cell != "not scored":
+                assert abs(float(cell) - want[head]) <= _allowed(name, engine, head)
+
+
+def _allowed(name, engine, head):
+    if engine == "fp32":
+        return 0.015  # two roundings
+    return 0.6 if head == "CIDEr-D" else WIDER.get((name, head), 0.2)

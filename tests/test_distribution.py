@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from hub_server import Client, Hub
 
-from zoo import cli, registry
+from zoo import registry
 from zoo.cli import main
+from zoo.commands import cards
 from zoo.commands.recipes import RECIPES
 
 ROOT = Path(__file__).parent.parent
@@ -30,14 +31,14 @@ def in_wheel():
 def test_the_wheel_has_a_weight_for_each_task_and_what_the_guides_use():
     names = in_wheel()
     assert names == sorted(set(names)) and set(names) <= registry.TABLE.keys() and set(names) >= NEEDED
-    assert {cli.read_card(name)[0]["task"] for name in names} == TASKS
+    assert {cards.read_card(name)[0]["task"] for name in names} == TASKS
     assert any(name.endswith(".dates") for name in names)
     assert any(registry.open_bundle(name).init_args.get("pair") for name in names)  # pairs of sentences
 
 
 def test_the_weights_of_the_wheel_are_small():
     files = [file for name in in_wheel() for file in (registry.BUNDLED / name).iterdir()]
-    others = [file for folder in (cli.CARDS, RECIPES) for file in folder.rglob("*")]
+    others = [file for folder in (cards.CARDS, RECIPES) for file in folder.rglob("*")]
     assert sum(file.stat().st_size for file in files + others) <= MOST  # packed it is a little less, code included
 
 
@@ -66,7 +67,7 @@ def test_what_is_in_the_wheel(wheel):
 
     assert {file.parts[0] for file in below("zoo/weights")} == set(in_wheel())
     assert {Path("zoo/py.typed"), Path("zoo/__init__.pyi")} <= files  # editors complete and check by them
-    for folder, mine in [("zoo/recipes", RECIPES), ("zoo/model_cards", cli.CARDS)]:
+    for folder, mine in [("zoo/recipes", RECIPES), ("zoo/model_cards", cards.CARDS)]:
         assert below(folder) == {file.relative_to(mine) for file in mine.rglob("*") if file.is_file()}
     assert Path("zoo/pins.json") in files and not below("tests")
 

@@ -21,6 +21,7 @@ import pytest
 import torch
 import yaml
 from hub_server import Client, Hub
+from rebuild_cases import in_process
 
 import zoo
 from zoo import cli, registry
@@ -47,10 +48,24 @@ NOT_RUN = {  # beginning of commands -> why
     "pip install": "needs a registry; .ci/run does it",
     "pytest": "would run this file again",
     "python benchmarks/": "measures the machine for minutes",
+    "zoo demo": "waits for a browser, and exports a large model; tests/demo does",
+    "zoo lesson check": "a fresh copy has no right answers; tests/lessons/test_command.py does",
+    "zoo explain han.imdb --certificate": "measures for minutes; tests/commands/test_explain.py does",
+    "zoo compare --search": "ten trainings more; tests/comparison does",
+    "zoo compare --pairs": "trains on more pairs than there are here; tests/comparison does",
+    "zoo compare --recipes FOLDER": "a folder of the reader; tests/comparison does",
     "zoo calibrate": "a model of one short epoch has no right answers; tests/commands/test_honest_predictions.py does",
 }
 # pages that start processes, or export large models
-SLOW = {"guides/compare", "guides/own_mechanism", "guides/several_gpus", "guides/onnx", "guides/serving"}
+SLOW = {
+    "guides/compare",
+    "guides/ctranslate2",
+    "guides/own_mechanism",
+    "guides/several_gpus",
+    "guides/onnx",
+    "guides/serving",
+}
+CONTINUED = ["guides/onnx"]  # pages whose Python reads what their commands wrote
 AFTER = {
     "guides/publish": "guides/train",
     "guides/honest_predictions": "guides/train",
@@ -80,14 +95,18 @@ class Command:
 
 
 def commands(text, page):
-    """The commands in blocks without a language or of bash, on indented lines, and between backquotes."""
+    """The commands in blocks without a language or of bash, on indented lines, and between backquotes.
+
+    A sentence may name a command, as `zoo export`, which is not one to run.
+    """
+    names = {f"zoo {verb}" for verb in cli.VERBS}
     found, fence = [], None
     for line in text.replace("\\\n", " ").splitlines():
         shown = []
         if line.startswith("```"):
             fence = line[3:] if fence is None else None
         elif fence is None and not line.startswith("    "):
-            shown = [code for code in re.findall("`([^`]+)`", line) if " " in code]
+            shown = [code for code in re.findall("`([^`]+)`", line) if " " in code and code not in names]
         elif fence in (None, "", "bash") and page != SYNOPSIS:
             shown = [line]
         found += [
@@ -201,6 +220,9 @@ class User:
             return self.fit(args)
         if verb in cli.TRAINING:
             args += self.small(args)
+        if verb == "rebuild" and "--list" not in args:
+            args += ["--trainer.accelerator=cpu", "--trainer.max_epochs=1", "--data.train_size=64"]
+            args += ["--data.val_size=9", "--data.test_size=9"]
         if verb == "compare" and not {"--report", "--recipes"} & {*args}:
             args += ["--only", "none", "dot", "--epochs", "1", "--device", "cpu"]
         if verb == "publish" and "--dry-run" not in args:
@@ -213,7 +235,9 @@ class User:
         if args[0] == "python":
             subprocess.run([sys.executable, *args[1:]], check=True, timeout=120)
         else:
-            assert args[0] == "zoo" and main(args[1:]) == 0
+            with pytest.MonkeyPatch.context() as patch:
+                in_process(patch)  # of rebuild
+                assert args[0] == "zoo" and main(args[1:]) == 0
         out = capfd.readouterr().out
         assert not command.answer or out == command.answer + "\n"
         # a model of one short epoch may write an empty line
@@ -443,7 +467,9 @@ def code_blocks(language, pages):
     ]
 
 
-@pytest.mark.parametrize("code", code_blocks("python", PAGES | CARDS))
+@pytest.mark.parametrize(
+    "code", code_blocks("python", {p: t for p, t in (PAGES | CARDS).items() if p not in CONTINUED})
+)
 def test_python_prints_what_stands_beside_it(code, tmp_path, monkeypatch, capsys):
     """What a block prints is its lines that begin with `# `."""
     monkeypatch.chdir(tmp_path)
@@ -451,6 +477,19 @@ def test_python_prints_what_stands_beside_it(code, tmp_path, monkeypatch, capsys
     exec(compile(code, "page", "exec"), {"__name__": "__main__"})
     stated = [line[2:] for line in code.splitlines() if line.startswith("# ")]
     assert capsys.readouterr().out.splitlines() == stated
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", CONTINUED)
+def test_python_after_the_commands(page, users, tmp_path_factory, monkeypatch, capfd):
+    """Blocks that read what the commands of their page wrote."""
+    _worked_through(page, users, tmp_path_factory, monkeypatch, capfd)
+    monkeypatch.chdir(users[page].folder)
+    capfd.readouterr()
+    for code in blocks(PAGES[page], "python"):
+        exec(compile(code, "page", "exec"), {"__name__": "__main__"})
+        stated = [line[2:] for line in code.splitlines() if line.startswith("# ")]
+        assert capfd.readouterr().out.splitlines() == stated and stated
 
 
 @pytest.mark.parametrize("code", code_blocks("yaml", PAGES))

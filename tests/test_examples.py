@@ -1,4 +1,4 @@
-"""examples/, but for those of ONNX, which are in test_onnx.py."""
+"""examples/, except that of ONNX (tests/onnx_export)."""
 
 import io
 import subprocess
@@ -8,6 +8,7 @@ import pytest
 from fakes import EXAMPLES, example
 
 import zoo
+from zoo.rebuilding.consensus import agreement, chosen, ngrams
 
 CONSENSUS = EXAMPLES / "translate_by_consensus.py"
 NAMES = ["luong_general.multi30k_en_de", "bahdanau.multi30k_en_de"]
@@ -18,15 +19,15 @@ def consensus():
     return example("translate_by_consensus")
 
 
-def test_the_translation_that_the_others_are_like_wins(consensus):
-    best, value = consensus.chosen(["Ein Hund rennt.", "Eine Katze schläft.", "Ein Hund läuft."])
+def test_the_translation_that_the_others_are_like_wins():
+    best, value = chosen(["Ein Hund rennt.", "Eine Katze schläft.", "Ein Hund läuft."])
     assert best == "Ein Hund rennt." and value == pytest.approx(0.287, abs=1e-3)
-    assert consensus.chosen(["Zwei Autos", "Ein Hund läuft.", "Ein Hund läuft."]) == (
+    assert chosen(["Zwei Autos", "Ein Hund läuft.", "Ein Hund läuft."]) == (
         "Ein Hund läuft.",
         pytest.approx(0.5, abs=0.05),
     )
-    assert consensus.chosen(["A", "A"]) == ("A", 0.0)  # too short for what is compared
-    assert consensus.agreement(*map(consensus.ngrams, ("abcab", "ABCAB"))) == 1
+    assert chosen(["A", "A"]) == ("A", 0.0)  # too short for what is compared
+    assert agreement(*map(ngrams, ("abcab", "ABCAB"))) == 1
 
 
 @pytest.fixture

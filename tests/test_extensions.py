@@ -1,6 +1,7 @@
 """Scores, attentions, normalisations and models of users: by name everywhere, checked early, and gone for nobody else."""
 
 import inspect
+import json
 import os
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch.nn.functional import cosine_similarity
 import zoo
 from zoo import registry
 from zoo.cli import main
-from zoo.comparison import jobs as comparison
+from zoo.comparison.runner import Runner
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.utils import modules
@@ -152,7 +153,7 @@ def test_an_argument_that_all_models_of_the_task_take(place):
     ],
 )
 def test_the_comparison_checks_before_it_trains(text, message, place, capsys, monkeypatch):
-    monkeypatch.setattr(comparison.Runner, "run", lambda *_: pytest.fail("something was trained"))
+    monkeypatch.setattr(Runner, "run", lambda *_: pytest.fail("something was trained"))
     for language in ("en", "de"):
         for part in ("train", "val"):
             Path(f"{part}.{language}").write_text("a b\nc d\n")
@@ -180,3 +181,16 @@ def test_started_processes_import_them_too(place, monkeypatch):
     with modules.imported(["mechanisms"]):
         assert os.environ[modules.VARIABLE] == "mechanisms"
     assert os.environ[modules.VARIABLE] == ""
+
+
+def test_a_missing_import_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    error = fails(capsys, "fit", "--config", "luong_dot.dates", "--model.score", "cosine")
+    hint = "got 'cosine'; if a module of yours registers it, import that first: --import MODULE at the command line"
+    assert "score must be one of 'dot', " in error and error.endswith(hint)
+    LuongNMT(**{**LuongNMT.tiny, "score": "general"}).save_pretrained("weights")
+    config = Path("weights/config.json")
+    content = json.loads(config.read_text().replace('"general"', '"cosine"'))
+    del content["digest"]
+    config.write_text(json.dumps(content))
+    assert fails(capsys, "predict", "local-dir:weights", "a").endswith(hint)

@@ -23,17 +23,45 @@ ALLOWED: dict[str, set[str]] = {
     "bundles": set(),
     "batches": {"text"},
     "data": {"batches", "text", "vision"},
-    "tasks": {"batches", "bundles", "layers", "metrics", "results", "text", "vision"},
-    "models": {"batches", "layers", "tasks", "text"},
+    "verbs": {"results", "text", "vision"},
+    "runtime": {"text", "verbs"},
+    "tasks": {"batches", "bundles", "layers", "metrics", "results", "text", "verbs", "vision"},
+    "models": {"batches", "layers", "tasks", "text", "verbs"},
     "registry": {"bundles", "tasks"},
     "extensions": {"layers", "models", "tasks"},
-    "training": {"bundles", "plots", "registry", "tasks", "text"},
-    "onnx_export": {"batches", "bundles", "layers", "models", "tasks", "text"},
+    "explanations": {"batches", "layers", "models", "tasks", "text", "verbs", "vision"},
+    "bridges": {"explanations", "results", "tasks", "text"},
+    "training": {"bundles", "plots", "registry", "tasks", "text", "verbs"},
+    "onnx_export": {"batches", "bundles", "layers", "models", "runtime", "tasks", "text", "verbs"},
+    "ctranslate2_export": {"bundles", "layers", "models", "tasks", "text"},
     "serving": {"registry", "text", "vision"},
+    "demo": set(),
+    "lessons": {"layers", "models"},
     "comparison": {"batches", "data", "metrics", "plots", "registry", "results", "tasks", "training"},
-    "commands": {"bundles", "data", "metrics", "plots", "registry", "results", "tasks", "vision"},
-    "cli": {"bundles", "commands", "comparison", "onnx_export", "registry", "serving", "training"},
-    "__init__": {"bundles", "extensions", "registry", "results"},
+    "rebuilding": {"bundles", "registry", "training"},
+    "commands": {
+        "bundles",
+        "ctranslate2_export",
+        "comparison",
+        "data",
+        "demo",
+        "lessons",
+        "explanations",
+        "metrics",
+        "onnx_export",
+        "plots",
+        "rebuilding",
+        "registry",
+        "results",
+        "runtime",
+        "serving",
+        "tasks",
+        "training",
+        "verbs",
+        "vision",
+    },
+    "cli": {"commands"},
+    "__init__": {"bundles", "explanations", "extensions", "registry", "results"},
     "__main__": {"cli"},
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -76,6 +104,8 @@ def test_imports_go_one_way(file):
     others = {name.split(".")[0] for name in imported} - {"zoo"} - set(sys.stdlib_module_names)
     if folder == "layers":
         assert others <= {"torch"}
+    if folder == "runtime":
+        assert not others & {"torch", "torchvision", "torchmetrics", "lightning"}
     assert "huggingface_hub" not in others or file.name == "hub.py"
 
 

@@ -85,6 +85,8 @@ def test_extras_are_those_of_the_project():
     names = {extra: set(texts) for extra, texts in OPTIONAL.items()}
     tested = next(Requirement(text) for text in OPTIONAL["test"] if text.startswith("attention-zoo["))
     assert {Requirement(text).name for text in names.pop("dev")} == {"attention-zoo", "ruff", "pyright", "pre-commit"}
+    # zoo/bridges imports neither of them
+    assert {Requirement(text).name for text in names.pop("bridges")} == {"captum", "bertviz"}
     assert "sphinx" in {Requirement(text).name for text in names.pop("docs")}
     assert {Requirement(text).name for text in names.pop("test")} == {
         "attention-zoo",

@@ -12,9 +12,10 @@ import yaml
 from safetensors.torch import load_file
 
 import zoo
-from zoo import cli, registry
+from zoo import registry
 from zoo.bundles.files import GOLDEN
 from zoo.cli import main
+from zoo.commands import cards
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 NAMES = registry.list_models()
@@ -36,7 +37,7 @@ def test_golden(name):
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_raw_input_gives_an_answer(name):
-    model, text = zoo.load(name), SENTENCES[cli.read_card(name)[0]["language"][0]]  # the source comes first
+    model, text = zoo.load(name), SENTENCES[cards.read_card(name)[0]["language"][0]]  # the source comes first
     if hasattr(model, "caption"):
         caption = model.caption(captions_fakes.picture(0, 300, 200))
         assert re.search(r"\w", caption.text) and caption.attention.shape == (len(caption.tokens), 7, 7)
@@ -74,7 +75,7 @@ def test_scores_of_the_card(name, tmp_path, monkeypatch):
     with open(next(Path("runs").rglob("metrics.csv")), newline="") as file:
         computed = next(csv.DictReader(file))
 
-    front_matter = (cli.CARDS / f"{name}.md").read_text(encoding="utf-8").split("---\n")[1]
+    front_matter = (cards.CARDS / f"{name}.md").read_text(encoding="utf-8").split("---\n")[1]
     for score in yaml.load(front_matter, yaml.BaseLoader)["scores"]:  # BaseLoader: numbers as they are printed
         prefix = "test" if score["split"] == "test" else f"test/{score['split']}"
         value = float(computed[f"{prefix}/{score['metric'].lower().replace(' ', '_')}"])

@@ -27,10 +27,12 @@ def test_import_is_quick_and_without_torch():
 def test_public_names():
     assert dir(zoo) == [
         "BundleError",
+        "ContinuousCache",
         "DamagedError",
         "FetchError",
         "MisfitError",
         "__version__",
+        "faithfulness",
         "list_models",
         "load",
         "page",

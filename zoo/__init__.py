@@ -14,16 +14,20 @@ from zoo.utils.version import __version__
 
 if TYPE_CHECKING:
     from zoo.bundles.files import BundleError, DamagedError, FetchError, MisfitError
+    from zoo.explanations import faithfulness
     from zoo.extensions import register_attention, register_normalization, register_score
     from zoo.registry import list_models, load, register
     from zoo.results.several import page
+    from zoo.utils.continuous_cache import ContinuousCache
 
 __all__ = [
     "BundleError",
+    "ContinuousCache",
     "DamagedError",
     "FetchError",
     "MisfitError",
     "__version__",
+    "faithfulness",
     "list_models",
     "load",
     "page",
@@ -34,6 +38,8 @@ __all__ = [
 ]
 
 _HOME = dict.fromkeys(["list_models", "load", "register"], "zoo.registry")
+_HOME["faithfulness"] = "zoo.explanations"
+_HOME["ContinuousCache"] = "zoo.utils.continuous_cache"
 _HOME["page"] = "zoo.results.several"
 _HOME |= dict.fromkeys(["register_attention", "register_normalization", "register_score"], "zoo.extensions")
 _HOME |= dict.fromkeys(["BundleError", "DamagedError", "FetchError", "MisfitError"], "zoo.bundles.files")
@@ -42,6 +48,10 @@ _HOME |= dict.fromkeys(["BundleError", "DamagedError", "FetchError", "MisfitErro
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'zoo' has no attribute '{name}'")
+    if name.startswith("register"):
+        from zoo.utils.whole import require_whole
+
+        require_whole(f"zoo.{name}")
     return getattr(importlib.import_module(_HOME[name]), name)
 
 

@@ -6,6 +6,7 @@
 from typing import Any, Literal, overload
 
 from zoo.bundles.files import BundleError, DamagedError, FetchError, MisfitError
+from zoo.explanations import faithfulness
 from zoo.extensions import register_attention, register_normalization, register_score
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
@@ -21,14 +22,17 @@ from zoo.models.tutorial_attention import TutorialAttentionNMT
 from zoo.registry import list_models, register
 from zoo.results.several import page
 from zoo.tasks.base import ZooModule
+from zoo.utils.continuous_cache import ContinuousCache
 from zoo.utils.version import __version__
 
 __all__ = [
     "BundleError",
+    "ContinuousCache",
     "DamagedError",
     "FetchError",
     "MisfitError",
     "__version__",
+    "faithfulness",
     "list_models",
     "load",
     "page",

@@ -9,17 +9,20 @@ import re
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zoo.bundles import hub, pins
 from zoo.bundles.files import Bundle, FetchError, MisfitError, local_dir
+from zoo.utils import strict_json
+from zoo.utils.shipped import shipped
+from zoo.utils.whole import require_whole
 
 if TYPE_CHECKING:  # importing torch here would make `zoo list` slow
+    from zoo.bundles.pins import Pin
     from zoo.tasks.base import ZooModule
 
+MAX_CERTIFICATE = 200  # entries of a stored certificate
 BUNDLED = Path(__file__).parent / "weights"  # a clone has all weights here, the wheel those that pyproject.toml lists
 PINS = Path(__file__).parent / "pins.json"  # where the others are fetched from; written by `zoo publish --all`
 M = TypeVar("M", bound="ZooModule")
@@ -62,7 +65,7 @@ TABLE: dict[str, Entry] = _table(
     Entry("han.reuters", "1636b06fec11f87024d58d4134b3ce801f90207a158d08730842d6e0287cd1d1"),
     Entry("key_value.multi30k_en_de", "3bb8ff6e3efae3f6c8af27542b0f4615d1aa4deccc23521dbd042e9285dfd137"),
     Entry("key_value_predict.ptb", "38335c4e5d2e524480d3d496c5b4cdadf4c21687bff283f11040ec30c3eb6a93"),
-    Entry("luong_dot.dates", "2476a469db5f843247a6b3b739b1a898dde81b4c0046705e6ac28fe77f12d69d"),
+    Entry("luong_dot.dates", "a8e11c2d5ad1c7b31ddb011883bc519fbfb5f6bb584310fc7be010b743898182"),
     Entry("luong_general.multi30k_de_en", "b2d43f745e9a8a02f350a373b8a38ea9d039ead9e0df1ae23e5504c6553307e1"),
     Entry("luong_general.multi30k_en_de", "73d101a55a5a2e84d6d60f6c879668d7e02063aa9796c7b0b6cb928ffd7f9ce6"),
     Entry("luong_general.tatoeba_de_en", "dca56141cd32f033f93b0f1265c300c0279ee7d9e500fa9b1ff99104e6a5caee"),
@@ -100,16 +103,18 @@ def is_bundled(name: str) -> bool:
     return (BUNDLED / name).is_dir()
 
 
-def all_pins() -> dict[str, pins.Pin]:
+def all_pins() -> dict[str, "Pin"]:
     """Name -> where it is on the Hub, for the weights that were published.
 
     Raises:
         DamagedError: zoo/pins.json is not as `zoo publish --all` wrote it.
     """
+    from zoo.bundles import pins  # late: a weight that is here needs no network
+
     return pins.read(PINS, TABLE)
 
 
-def pin(name: str) -> pins.Pin:
+def pin(name: str) -> "Pin":
     """Where on the Hub a weight is that this installation lacks.
 
     Raises:
@@ -134,6 +139,8 @@ def nowhere(names: Sequence[str]) -> FetchError:
 
 def unknown(name: str) -> ValueError:
     """The error for an unknown name, with the three nearest names."""
+    from difflib import get_close_matches  # late: only mistakes need it
+
     nearest = get_close_matches(name, TABLE, n=3, cutoff=0)
     folder = f"; for the folder of that name: local-dir:{name}" if Path(name).is_dir() else ""
     return ValueError(f"unknown model '{name}'; nearest: {', '.join(nearest) or 'none, the registry is empty'}{folder}")
@@ -153,8 +160,26 @@ def load(name: str, overrides: dict[str, Any] | None = None) -> "ZooModule":
         BundleError: The files are missing, damaged or do not fit the class.
         ValueError: Unknown name, or an override that the model does not have.
     """
+    require_whole("zoo.load")
     bundle = open_bundle(name)
-    return model_class(bundle.class_path).from_pretrained(bundle, overrides)
+    model = model_class(bundle.class_path).from_pretrained(bundle, overrides)
+    if name in TABLE and not overrides:
+        model.explains = _measured(name)
+    return model
+
+
+def _measured(name: str) -> str | None:
+    """What the stored certificate of a weight says, for pictures; None if there is none."""
+    file = certificate_file(name)
+    if not file.is_file():
+        return None
+    verdict = strict_json.loads(file.read_text(encoding="utf-8"), MAX_CERTIFICATE)["verdict"]
+    return f"may be read as an explanation: {verdict} (zoo explain {name})"
+
+
+def certificate_file(name: str) -> Path:
+    """Where the certificate of a shipped weight is stored, next to its card."""
+    return shipped("model_cards") / f"{name}.certificate.json"
 
 
 def open_bundle(name: str, golden: bool = False) -> Bundle:
@@ -170,6 +195,8 @@ def open_bundle(name: str, golden: bool = False) -> Bundle:
     """
     if name.startswith("local-dir:"):
         return local_dir(name.removeprefix("local-dir:"))
+    from zoo.bundles import hub  # late: see `all_pins`
+
     if name.startswith("hf-hub:"):
         return hub.download(*hub.split_source(name.removeprefix("hf-hub:")), _most_weights, golden=golden)
     found = entry(name)

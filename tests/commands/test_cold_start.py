@@ -23,6 +23,7 @@ SLOW = {
     "torch._dynamo",
     "torch._inductor",
     "torch.distributed.fsdp",
+    "torch.onnx",
     "torchmetrics",
     "torchvision",
     "transformers",

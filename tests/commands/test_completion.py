@@ -82,6 +82,19 @@ def test_other_shells_are_given_the_same(scripts):
     assert any("from info'" in line and "han.imdb" in line for line in lines)
 
 
+def test_fish_says_what_verbs_and_options_do(scripts):
+    lines = scripts["fish"].read_text().splitlines()
+    verbs = [line for line in lines if "__fish_use_subcommand" in line]
+    assert len(verbs) == len(cli._parser()._subparsers._group_actions[0].choices)
+    assert all(" -d " in line and " -d ''" not in line and "%(" not in line for line in verbs)
+    assert any(
+        "from predict'" in line and line.endswith("-l device -r -a 'cpu cuda mps' -d '(default: cpu)'")
+        for line in lines
+    )
+    assert any("from fit'" in line and "-l seed_everything -d 'seed (default 0)'" in line for line in lines)
+    assert not any(" -d ''" in line for line in lines)
+
+
 def test_an_unknown_shell(capsys):
     with pytest.raises(SystemExit) as end:
         main(["completion", "csh"])

@@ -9,27 +9,15 @@ from io import StringIO
 
 import pytest
 import torch
-from hub_server import Client, Hub, sha256
+from hub_server import Client, sha256
 
 import zoo
 from zoo import registry
 from zoo.bundles import pins
-from zoo.cli import main, package
+from zoo.cli import main
+from zoo.commands.publish import package
 
 SMALL, LARGE = "toy.v2", "toy.v10"  # in the order of `zoo list`
-
-
-@pytest.fixture(scope="module")
-def server():
-    with Hub() as server:
-        yield server
-
-
-@pytest.fixture
-def remote(server):
-    """The Hub, empty."""
-    server.reset()
-    return server
 
 
 @pytest.fixture

@@ -5,17 +5,20 @@ import json
 import sys
 
 import pytest
+from written_dates import halves
 
 import zoo
 from zoo import registry
 from zoo.cli import main
 from zoo.data import Dates
-from zoo.tasks.confidence import Evidence, warnings_of
+from zoo.verbs.confidence import Evidence, is_withheld, warnings_of
 
 DATES = "luong_dot.dates"
 
 
-@pytest.mark.parametrize("text", ["hello world", "banana", "32nd of Foo", "31 February 2020", "May", ""])
+@pytest.mark.parametrize(
+    "text", ["hello world", "banana", "32nd of Foo", "31 February 2020", "May", "", "next tuesday", "3/4/2009"]
+)
 def test_a_text_that_is_no_date_gets_no_date(text, capsys):
     assert main(["predict", DATES, text]) == 0
     out, err = capsys.readouterr()
@@ -52,6 +55,36 @@ def test_other_texts_are_no_dates():
     assert sum(result.confidence >= 0.5 for result in found) <= 0.06 * len(texts)
     right = zoo.load(DATES).translate([text for text, _ in data.val_pairs()])
     assert sum(bool(result.warnings) for result in right) <= 0.02 * len(right)
+
+
+def test_dates_that_people_write(capsys):
+    texts = [
+        "Dec 25, '09",
+        "FRI, 25-dec-2009 10:30",
+        "the twenty-fifth of december 2009",
+        "25.12.09",
+        "Decmber 25th 2009",
+    ]
+    assert main(["predict", DATES, *texts]) == 0
+    assert capsys.readouterr() == ("2009-12-25\n" * len(texts), "")
+    result = zoo.load(DATES).translate("next tuesday")
+    assert (result.text, result.confidence) == ("no date", 0) and result.warnings == [
+        "the model sees no date in the text"
+    ]
+
+
+@pytest.mark.parametrize("half, texts", halves().items())
+def test_the_card_says_what_is_printed_of_the_dates_written_by_hand(half, texts):
+    model = zoo.load(DATES)
+    found = model.translate([text for text, _ in texts])
+    printed = ["" if is_withheld(model.calibration, result.confidence) else result.text for result in found]
+    pairs = list(zip(printed, (answer for _, answer in texts), strict=True))
+    right = sum(answer == shown != "" for shown, answer in pairs)
+    wrong = sum(shown not in ("", answer) for shown, answer in pairs if answer)
+    nothing = [shown == "" for shown, answer in pairs if not answer]
+    dates = len(pairs) - len(nothing)
+    card = (registry.BUNDLED.parent.parent / f"model_cards/{DATES}.md").read_text(encoding="utf-8").replace("*", "")
+    assert f"| {half} half | {dates} | {right} | {wrong} | {len(nothing)} | {sum(nothing)} |" in card
 
 
 def test_sentences_are_split_only_for_translation(capsys):
@@ -138,3 +171,12 @@ def test_answers_that_are_empty_or_go_round():
     assert warnings_of(None, empty) == ["the answer is empty"]
     assert warnings_of(None, turning) == ["the answer repeats itself"]
     assert warnings_of(None, Evidence({}, text="a", answer="und so geht es weiter " * 3)) == []
+
+
+def test_a_page_shows_what_is_not_printed_and_does_not_say_otherwise(capsys, tmp_path):
+    page = tmp_path / "dates.html"
+    assert main(["predict", DATES, "hello world", "--html", str(page)]) == 0
+    out, err = capsys.readouterr()
+    assert out == "\n" and err.rstrip().endswith("; the answer is not printed")
+    shown = page.read_text(encoding="utf-8")
+    assert "the model sees no date in the text" in shown and "not printed" not in shown

@@ -19,6 +19,7 @@ from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.tasks import precision as precisions
 from zoo.text import Tokenizer
 
 WORDS = "a good film . it is bad"
@@ -117,7 +118,8 @@ def test_the_model_is_moved_to_the_device(han, capsys, monkeypatch):
     assert places == ["cpu", "cuda"]
 
 
-def test_precision(han, capsys):
+def test_precision(han, capsys, monkeypatch):
+    monkeypatch.setattr(precisions, "lacks_bf16", lambda device: None)
     printed = []
     for precision in ("fp32", "bf16"):
         assert main(["predict", "han", "A good film.", "--json", "--precision", precision]) == 0
@@ -129,6 +131,14 @@ def test_precision(han, capsys):
     with pytest.raises(SystemExit) as end:
         main(["predict", "han", "good", "--precision", "int8"])
     assert end.value.code == 2 and "'int8' (choose from" in capsys.readouterr().err
+
+
+def test_bf16_where_it_would_be_slower(han, capsys, caplog, monkeypatch):
+    monkeypatch.setattr(precisions, "lacks_bf16", lambda device: f"this {device} has none")
+    assert main(["predict", "han", "A good film.", "--json", "--precision", "bf16"]) == 0
+    assert caplog.messages == ["zoo: fp32 instead of bf16: this cpu has none"]
+    out = capsys.readouterr().out
+    assert json.loads(out)["probabilities"] == han.classify("A good film.").to_dict()["probabilities"]
 
 
 @pytest.mark.gpu
@@ -263,6 +273,14 @@ def test_mistakes(han, capsys, tmp_path):
     binary = tmp_path / "binary"
     binary.write_bytes(b"abc\0def")
     assert fails(capsys, "predict", "han", str(binary)) == f"{binary} is a binary file; give a text file"
+
+
+def test_a_file_is_named_by_its_file_name(han, capsys, tmp_path):
+    (tmp_path / "review.txt").write_text("good film .", encoding="utf-8")
+    args = [str(tmp_path / "review.txt"), "bad film .", "--html", str(tmp_path / "x.html")]
+    assert main(["predict", "han", *args]) == 0
+    page = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "han · review.txt</p>" in page and "han · good film" not in page and "han · bad film .</p>" in page
 
 
 def test_a_text_longer_than_any_file_name(han, capsys):

@@ -1,13 +1,10 @@
 """`zoo compare`: tiny trainings from beginning to end, what it measures, what it refuses, and its real recipes."""
 
-import contextlib
 import importlib
 import inspect
-import io
 import json
 import math
 import os
-import random
 import re
 import shutil
 import signal
@@ -20,90 +17,22 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from comparison_fakes import fails, options, result, write
 from filelock import FileLock
 from forks import Fork
 from other_system import everything
 
 from zoo.cli import main
-from zoo.comparison import jobs as comparison
-from zoo.comparison import measures as comparison_measures
-from zoo.comparison import report as comparison_report
-from zoo.comparison.measures import attention_measures, length_bins, mean_attention_measures
+from zoo.comparison import measures, pictures, runner
+from zoo.comparison.attention import attention_measures, mean_attention_measures
+from zoo.comparison.evaluation import length_bins
+from zoo.comparison.jobs import Job, Plan
+from zoo.comparison.recipes import Recipes
 from zoo.results.translation import Translation
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "recipes" / "comparison"
-NAMES = sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem != "base")
-WORDS = "ein Hund läuft über die kleine Straße im Schnee mit roten Bällen und springt".split()
-
-
-def fails(capsys, *args):
-    """Runs a command that must fail; returns its one line and what it printed before."""
-    assert main(["compare", *map(str, args)]) == 2
-    out, err = capsys.readouterr()
-    lines = [line for line in err.splitlines() if line.startswith("zoo: error: ")]
-    assert len(lines) == 1 and "Traceback" not in err
-    return lines[0].removeprefix("zoo: error: "), out
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """Small data, and small recipes made of the real ones; the processes of a job run within this one."""
-    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(comparison_measures, "WARM_UP", 5)  # of 20 steps
-    rng = random.Random(0)
-    folder = tmp_path / "data" / "multi30k"
-    folder.mkdir(parents=True)
-    for part, count in {"train": 36, "val": 8, "test_2016_flickr": 12, "test_2017_flickr": 2}.items():
-        lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(count)]
-        (folder / f"{part}.en").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        (folder / f"{part}.de").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
-    recipes = tmp_path / "recipes"
-    recipes.mkdir()
-    base = yaml.safe_load((RECIPES / "base.yaml").read_text(encoding="utf-8"))
-    sizes = dict(src_vocab_size=120, tgt_vocab_size=120, embedding_size=12, hidden_size=12)
-    base["model"]["init_args"] |= sizes
-    base["lr_scheduler"]["init_args"] |= dict(warmup_steps=4, total_steps=44)
-    base["data"]["init_args"] |= dict(vocab_size=120, batch_size=3)
-    base["trainer"] |= dict(max_epochs=2, precision="32-true", accelerator="cpu", num_sanity_val_steps=0)
-    (recipes / "base.yaml").write_text(yaml.safe_dump(base), encoding="utf-8")
-    own = {
-        "dot": "# Dot score.\nmodel: {class_path: zoo.models.luong.LuongNMT, init_args: {score: dot}}\n",
-        "none": "# Nothing.\nmodel: {class_path: zoo.models.seq2seq.Seq2SeqNMT, init_args: {hidden_size: 12}}\n",
-    }
-    for name, text in own.items():
-        (recipes / f"{name}.yaml").write_text(text, encoding="utf-8")
-    return tmp_path
-
-
-def options(place, *more):
-    folders = {"--out": "out", "--recipes": "recipes", "--data.root": "data"}
-    return [part for key, name in folders.items() for part in (key, str(place / name))] + [
-        "--device",
-        "cpu",
-        "--threads",
-        "1",
-        *more,
-    ]
-
-
-@pytest.fixture
-def within(monkeypatch):
-    """Runs the processes of jobs in this one, which takes no time to start; returns the list of what was run."""
-    commands = []
-
-    def run(self, job, command, slot):
-        commands.append([job.name, command[0]])
-        if command[0] == "zoo":
-            with contextlib.redirect_stderr(io.StringIO()):
-                failed = main(command[1:])
-            if failed:
-                raise comparison._FailedError("it is broken")
-        else:
-            comparison_measures.evaluate(command[1])
-
-    monkeypatch.setattr(comparison.Runner, "_process", run)
-    return commands
+NAMES = sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem not in ("base", "search"))
 
 
 def test_from_training_to_the_page(place, within, capsys):
@@ -111,7 +40,7 @@ def test_from_training_to_the_page(place, within, capsys):
     assert "dot, seed 1: BLEU" in (out := capsys.readouterr().out) and out.splitlines()[-1] == str(
         place / "out" / "README.md"
     )
-    assert within == [[name, part] for name in ("dot", "none") for part in ("zoo", "zoo.comparison.measures")]
+    assert within == [[name, part] for name in ("dot", "none") for part in ("zoo", "zoo.comparison.evaluation")]
     results = {
         name: json.loads((place / "out" / name / "seed1" / "result.json").read_text()) for name in ("dot", "none")
     }
@@ -128,23 +57,30 @@ def test_from_training_to_the_page(place, within, capsys):
     assert max(scores["bleu"] for scores in dot["training"]["validation"]) >= 0 and dot["device"] == "cpu"
 
     page = (place / "out" / "README.md").read_text(encoding="utf-8")
-    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    table = page.split("\n\n")[3]
+    rows = {line.split("`")[1]: line for line in table.splitlines() if line.startswith("| `")}
     assert rows.keys() == {"dot", "none"}
     assert (
         f"{dot['parameters'] / 1e6:.2f} M" in rows["dot"] and rows["none"].count("–") == 4
     )  # feeding and three of attention
-    assert "* `dot`: Dot score." in page and "Budget: 2 epochs, 24 steps" in page and dot["signature"] in page
+    assert (
+        "* `dot`: Dot score." in page
+        and "That took 24 steps, at most 2 epochs; 2 of 2" in page
+        and dot["signature"] in page
+    )
     assert (place / "out" / "bleu_against_cost.png").read_bytes().startswith(b"\x89PNG")
 
     # again: nothing is done twice; what is deleted is done again, the training not
     within.clear()
+    (place / "data" / "multi30k").rename(place / "elsewhere")  # nothing is left to do, so the data are not needed
     before = {path: path.stat().st_mtime_ns for path in (place / "out").glob("*/seed1/*.json")}
     assert main(["compare", *options(place)]) == 0
     assert within == [] and capsys.readouterr().out.count("already done") == 2
     assert before == {path: path.stat().st_mtime_ns for path in before}
+    (place / "elsewhere").rename(place / "data" / "multi30k")
     (place / "out" / "none" / "seed1" / "result.json").unlink()
     assert main(["compare", *options(place)]) == 0
-    assert within == [["none", "zoo.comparison.measures"]]
+    assert within == [["none", "zoo.comparison.evaluation"]]
 
     # other settings: one line, before anything runs
     within.clear()
@@ -195,27 +131,27 @@ def test_a_finished_training(place, within, capsys):
     assert line == f"{best} of a finished training is missing: delete {folder} to train it again"
 
     base = place / "recipes" / "base.yaml"
-    base.write_text(base.read_text().replace("total_steps: 44", "total_steps: 48"))
+    base.write_text(base.read_text().replace("warmup_steps: 4", "warmup_steps: 3"))
     shutil.rmtree(place / "out" / "dot")
     line, _ = fails(capsys, *train, "--only", "dot")
     folder = place / "out" / "none" / "seed1"
     assert (
         line
-        == f"{folder / 'result.json'} is of another recipe: choose another --out, or delete {folder} to train it again"
+        == f"{folder / 'result.json'} is of another base.yaml: choose another --out, or delete {folder} to train it again"
     )
     assert within == []
 
 
 def test_message_of_a_failed_process(place):
-    plan = comparison.Plan(place / "recipes", place / "out", None, 1, "cpu", 1, 0)
-    job, runner = comparison.Job(plan, "dot", 1), comparison.Runner(plan, 1)
+    plan = Plan(Recipes(place / "recipes"), place / "out", None, 1, "cpu", 1, 0)
+    job, running = Job(plan, "dot", 1), runner.Runner(plan)
     job.folder.mkdir(parents=True)
     (job.folder / "log.txt").write_text("zoo: error: of an earlier try\n")
     with pytest.raises(
-        comparison._FailedError, match=rf"No such file or directory: .*\({re.escape(str(job.folder / 'log.txt'))}\)"
+        runner._FailedError, match=rf"No such file or directory: .*\({re.escape(str(job.folder / 'log.txt'))}\)"
     ):
-        runner._process(job, ["json.tool", "nothing.json"], 0)
-    runner._process(job, ["this"], 0)
+        running._process(job, ["json.tool", "nothing.json"], 0)
+    running._process(job, ["this"], 0)
     assert "Zen of Python" in (job.folder / "log.txt").read_text()
 
 
@@ -242,39 +178,57 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     assert "base.yaml must have `data:` and, as the budget" in fails(capsys, *options(place))[0]
     damaged = place / "out" / "dot" / "seed1" / "result.json"
     damaged.parent.mkdir(parents=True)
-    lacking = [{**_result("dot", 1, 30.0), **wrong} for wrong in ({"settings": None}, {"test": {}}, {"threads": "one"})]
-    for text in (b"{", b'"\xff"', b'{"name": "dot"}', *(json.dumps(result).encode() for result in lacking)):
+    lacking = [{**result("dot", 1, 30.0), **wrong} for wrong in ({"settings": None}, {"test": {}}, {"threads": "one"})]
+    for text in (b"{", b'"\xff"', b'{"name": "dot"}', *(json.dumps(wrong).encode() for wrong in lacking)):
         damaged.write_bytes(text)
         assert "result.json is damaged" in fails(capsys, *options(place, "--report"))[0]
 
 
 def test_a_recipe_without_arguments(place):
     (place / "recipes" / "dot.yaml").write_text("model:\n  init_args:\n")
-    plan = comparison.Plan(place / "recipes", place / "out", None, 1, "cpu", 1, 0)
-    assert "--lr_scheduler.total_steps" in comparison.Job(plan, "dot", 1).fit_arguments()
+    plan = Plan(Recipes(place / "recipes"), place / "out", None, 1, "cpu", 1, 0)
+    assert "--trainer.max_epochs" in Job(plan, "dot", 1).fit_arguments()
 
 
 def test_arguments_of_a_training(place):
-    plan = comparison.Plan(place / "recipes", place / "out", "DATA", 4, "cuda", 1, 2)
-    arguments = comparison.Job(plan, "dot", 7).fit_arguments()
+    plan = Plan(Recipes(place / "recipes"), place / "out", "DATA", 4, "cuda", 1, 2, all_pairs=36)
+    arguments = Job(plan, "dot", 7, {"optimizer.lr": 0.004}).fit_arguments()
     given = dict(zip(arguments[5::2], arguments[6::2], strict=True))
-    assert given["--lr_scheduler.total_steps"] == "88" and given["--lr_scheduler.warmup_steps"] == "8", (
-        "stretched from 2 epochs to 4"
-    )
+    assert given["--optimizer.lr"] == "0.004" and given["--trainer.max_epochs"] == "4"
     assert given["--seed_everything"] == given["--data.seed"] == "7" and given["--data.root"] == "DATA"
     assert given["--trainer.accelerator"] == "gpu" and "--ckpt_path" not in given
     checkpoint = place / "out" / "dot" / "seed7" / "base" / "checkpoints" / "best.ckpt"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.touch()
-    again = comparison.Job(plan, "dot", 7).fit_arguments()
-    assert again[again.index("--ckpt_path") + 1] == "last"
+    again = Job(plan, "dot", 7).fit_arguments()
+    assert again[again.index("--ckpt_path") + 1] == "last" and "--data.train_size" not in again
+
+    part = Job(plan, "dot", 7, pairs=12)
+    arguments = part.fit_arguments()
+    given = dict(zip(arguments[5::2], arguments[6::2], strict=True))
+    assert part.folder == place / "out" / "dot" / "pairs12" / "seed7" and given["--data.train_size"] == "12"
+    assert given["--trainer.max_epochs"] == "12" and given["--trainer.check_val_every_n_epoch"] == "3", (
+        "as many steps between two validations as with all pairs"
+    )
 
 
 def test_gpus_in_turn(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [comparison._visible(n) for n in (0, 1)] == ["0", "1"]
+    assert [runner._visible(n) for n in (0, 1)] == ["0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert [comparison._visible(n) for n in (0, 1)] == ["3", "5"]
+    assert [runner._visible(n) for n in (0, 1)] == ["3", "5"]
+
+
+def test_several_jobs_share_a_gpu(place, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    plan = Plan(Recipes(place / "recipes"), place / "out", None, 1, "cuda", 1, 2, at_once=12)
+    job, running = Job(plan, "dot", 1), runner.Runner(plan)
+    job.folder.mkdir(parents=True)
+    for slot in (0, 3, 10):
+        running._process(
+            job, ["timeit", "-n1", "-r1", "import os; print('gpu', os.environ['CUDA_VISIBLE_DEVICES'])"], slot
+        )
+    assert re.findall("gpu (.*)", (job.folder / "log.txt").read_text()) == ["0", "1", "0"]
 
 
 def test_two_at_a_time_and_one_that_is_taken(place, capsys, monkeypatch):
@@ -286,9 +240,9 @@ def test_two_at_a_time_and_one_that_is_taken(place, capsys, monkeypatch):
         most.append(sorted(at_once))
         time.sleep(0.2)
         at_once.remove(slot)
-        raise comparison._FailedError("enough")
+        raise runner._FailedError("enough")
 
-    monkeypatch.setattr(comparison.Runner, "_process", run)
+    monkeypatch.setattr(runner.Runner, "_process", run)
     line, _ = fails(capsys, *options(place, "--jobs", "2"))
     assert [0, 1] in most and line.startswith("2 of 2 jobs failed")
     with FileLock(place / "out" / "dot" / "seed1" / "lock"):
@@ -352,51 +306,36 @@ def test_bins_of_length():
 
 
 def test_meter_goes_on():
-    meter = comparison_measures.TrainingMeter()
+    meter = measures.TrainingMeter()
     meter.rates, meter.tokens, meter.seconds, meter.memory = [10.0, 30.0], 99, 50.0, 7.0
-    other = comparison_measures.TrainingMeter()
+    meter.training_seconds = 12.5
+    other = measures.TrainingMeter()
     other.load_state_dict(meter.state_dict())
     assert other.rates == [10.0, 30.0] and other.tokens == 99 and other.state_dict()["seconds"] >= 50.0
+    assert other.training_seconds == 12.5
 
 
 # ---- the page ----
 
 
-def _result(name, seed, bleu, epochs=6):
-    attention = None if name == "none" else dict(entropy=1.2, relative_entropy=0.5, band=0.4, uniform_band=0.2)
-    return {
-        "name": name, "seed": seed, "settings": {"epochs": epochs, "recipe": "x"}, "parameters": 2_500_000,
-        "training": dict(epochs=epochs, steps=10, tokens=600_000, seconds=9.0, tokens_per_second=5000.0 + seed, peak_memory_mb=800.0),
-        "validation": {"bleu": bleu + 1, "attention": attention},
-        "test": {"name": "test_2016_flickr", "bleu": bleu, "bleu_by_length": {"1-9": {"sentences": 5, "bleu": bleu}}},
-        "decoding_sentences_per_second": 50.0, "beam_size": 5, "length_penalty": 1.0, "signature": "sig",
-        "device": "cpu", "hardware": "CPU", "threads": 1,
-    }  # fmt: skip
-
-
-def _write(out, *results):
-    for result in results:
-        folder = out / result["name"] / f"seed{result['seed']}"
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps(result))
-
-
 def test_page_of_several_seeds(tmp_path, capsys):
-    fed = _result("dot_input_feeding", 1, 33.0)
-    _write(tmp_path / "out", _result("dot", 1, 30.0), _result("dot", 2, 32.0), fed, _result("none", 1, 20.0))
+    fed = result("dot_input_feeding", 1, 33.0)
+    write(tmp_path / "out", result("dot", 1, 30.0), result("dot", 2, 32.0), fed, result("none", 1, 20.0))
     assert main(["compare", "--out", str(tmp_path / "out"), "--report", "--page", str(tmp_path / "page")]) == 0
     page = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    table = page.split("\n\n")[3].splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if line.startswith("| `")]
     assert [row[0] for row in rows] == ["`dot`", "`dot`", "`none`"], "best first"
     assert "Multi30k (en to de)" in page and "--recipes" not in page
     assert [row[1] for row in rows] == ["yes", "no", "–"] and [row[2] for row in rows] == ["1", "2", "1"]
-    assert rows[1][4] == "31.0 ± 1.4" and rows[0][4] == "33.0" and "standard deviation over seeds" in page
+    assert rows[1][4] == "31.0 ± 12.7" and rows[0][4] == "33.0" and "half the 95 % interval of the mean" in page
+    assert "How sure" not in page, "without translations"
     shutil.copytree(RECIPES, tmp_path / "recipes")
     beside = ["--recipes", str(tmp_path / "recipes"), "--page", str(tmp_path / "recipes")]
     assert main(["compare", "--out", str(tmp_path / "out"), "--report", *beside]) == 0
     linked = [
         line.split("|")[1].strip()
-        for line in (tmp_path / "recipes" / "README.md").read_text(encoding="utf-8").splitlines()
+        for line in (tmp_path / "recipes" / "README.md").read_text(encoding="utf-8").split("\n\n")[3].splitlines()
         if "| [`" in line
     ]
     assert linked == ["[`dot`](dot_input_feeding.yaml)", "[`dot`](dot.yaml)", "[`none`](none.yaml)"], "best first"
@@ -404,14 +343,14 @@ def test_page_of_several_seeds(tmp_path, capsys):
 
 
 def test_budgets_are_not_mixed(tmp_path, capsys):
-    _write(tmp_path, _result("dot", 1, 30.0), _result("none", 1, 20.0, epochs=3))
+    write(tmp_path, result("dot", 1, 30.0), result("none", 1, 20.0, epochs=3))
     assert "has results of 3 and 6 epochs" in fails(capsys, "--out", tmp_path, "--report")[0]
 
 
 def test_names_of_the_plot_are_apart():
-    placed = comparison_report.spread([0.5, 0.5, 0.51, 0.99, 1.0], 0.05)
+    placed = pictures.spread([0.5, 0.5, 0.51, 0.99, 1.0], 0.05)
     assert all(b - a > 0.0499 for a, b in zip(placed, placed[1:])) and placed[0] == 0.5 and placed[-1] <= 1
-    crowded = comparison_report.spread([0.5] * 40, 0.05)
+    crowded = pictures.spread([0.5] * 40, 0.05)
     assert crowded[0] >= 0 and crowded[-1] <= 1 and all(b - a > 0.0249 for a, b in zip(crowded, crowded[1:]))
 
 

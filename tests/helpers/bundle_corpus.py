@@ -45,6 +45,7 @@ from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.text import Tokenizer
+from zoo.utils.memory import peak_memory
 
 CONFIG, WEIGHTS, TOKENIZER, LABELS, PIXELS = (
     "config.json",
@@ -1033,10 +1034,7 @@ def high_water() -> int:
     """The most memory that this process has had, in bytes; since `reset_high_water`, where the system can forget it
     (Linux).
     """
-    try:
-        return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024
-    except (OSError, IndexError):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak_memory()
 
 
 def reset_high_water() -> int:

@@ -7,6 +7,7 @@ import torch
 
 from zoo.layers.attention import ATTENTIONS, NORMALIZATIONS, make_attention
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.multi_head import MultiHeadAttention
 from zoo.layers.scores import SCORES
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -93,6 +94,48 @@ def test_against_naive_loops(kind, name, renormalize, normalize):
             want = naive_weights(kind, attention, name, normalize, query[b, t], memory[b], LENGTHS[b], t, renormalize)
             torch.testing.assert_close(weights[b, t], torch.tensor(want))
             torch.testing.assert_close(context[b, t], sum(w * h for w, h in zip(want, memory[b])))
+
+
+@pytest.mark.parametrize("kind, name", CASES)
+@torch.no_grad()
+def test_given_weights_replace_those_of_their_rows_only(kind, name):
+    attention, query, memory, lengths = make(kind, name)
+    given = torch.rand(B, T, S).softmax(-1)
+    given[:, 1] = 0  # the model decides
+    projected = attention.project(memory, lengths_to_mask(lengths, S))
+    context, weights = attention(query, projected, torch.arange(T), given)
+    for b in range(B):
+        for t in range(T):
+            want = given[b, t].tolist()
+            if t == 1:
+                want = naive_weights(kind, attention, name, "softmax", query[b, t], memory[b], LENGTHS[b], t, False)
+            torch.testing.assert_close(weights[b, t], torch.tensor(want))
+            torch.testing.assert_close(context[b, t], sum(w * h for w, h in zip(want, memory[b])))
+
+
+@torch.no_grad()
+def test_all_heads_use_given_weights():
+    """Each head averages its part of the values with them; a row of zeros is softmax(q k / sqrt(d_k))."""
+    torch.manual_seed(0)
+    heads, size = 2, H // 2
+    attention = MultiHeadAttention(H, heads, key_size=size, output_projection=False, dropout=0.0)
+    x, memory, given = torch.randn(B, T, H), torch.randn(B, S, H), torch.rand(B, T, S).softmax(-1)
+    given[:, 1] = 0
+    keys, values = attention.project(memory)
+    found, weights = attention(x, keys, values, given=given)
+    queries = attention.query(x)
+    for b in range(B):
+        for t in range(T):
+            for h in range(heads):
+                want = given[b, t].tolist()
+                if t == 1:
+                    query = queries[b, t, h * size : (h + 1) * size]
+                    want = naive_normalized(
+                        "softmax", [float(query @ keys[b, h, s]) / math.sqrt(size) for s in range(S)]
+                    )
+                torch.testing.assert_close(weights[b, h, t], torch.tensor(want))
+                mean = sum(w * values[b, h, s] for s, w in enumerate(want))
+                torch.testing.assert_close(found[b, t, h * size : (h + 1) * size], mean)
 
 
 @pytest.mark.parametrize("kind, name", CASES)

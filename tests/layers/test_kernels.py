@@ -8,15 +8,18 @@ import pytest
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from zoo.layers import kernels, recurrent
 from zoo.layers.dropout import Dropout
-from zoo.layers.kernels import recurrence
+from zoo.layers.kernels import cross_entropy, recurrence
+from zoo.layers.losses import output_loss
 from zoo.layers.packed import pack, step_major
 from zoo.layers.recurrent import CELLS, GRUCell, LSTMCell, RecurrentEncoder, run_layer
 
 DOUBLE = {"dtype": torch.float64, "requires_grad": True}
 COUNTS = [3, 3, 2, 1]
+LABELS = torch.tensor([0, 4, 1, 1])
 
 
 def _lstm_case(directions=2):
@@ -49,6 +52,11 @@ CASES = {
         lambda gates, weight, h: recurrence.steps(GRUCell.update, gates, weight, (h,), COUNTS),
         lambda gates, weight, h: recurrence.plain_steps(GRUCell.update, gates, weight, (h,), COUNTS),
         _gru_case,
+    ),
+    "cross_entropy": (
+        lambda x, weight, bias: cross_entropy.linear_cross_entropy(x, weight, bias, LABELS, 0.1)[0],
+        lambda x, weight, bias: cross_entropy.plain_linear_cross_entropy(x, weight, bias, LABELS, 0.1)[0],
+        lambda: [torch.randn(4, 3, **DOUBLE), torch.randn(5, 3, **DOUBLE), torch.randn(5, **DOUBLE)],
     ),
 }  # fmt: skip
 every_kernel = pytest.mark.parametrize("kernel, plain, inputs", CASES.values(), ids=CASES)
@@ -186,12 +194,13 @@ def test_second_derivatives_of_rows_of_equal_length_in_float32(name):
 
 
 class Elements(TorchDispatchMode):
-    """Counts the elements of the tensors that are made new."""
+    """Counts the elements of the tensors that are made new, and those of the largest tensor."""
 
-    total = 0
+    total = largest = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         found = func(*args, **(kwargs or {}))
+        self.largest = max(self.largest, *(x.numel() for x in tree_leaves(found) if isinstance(x, torch.Tensor)), 0)
         if "empty" in str(func) or "softmax" in str(func):
             self.total += found.numel()
         return found
@@ -260,3 +269,21 @@ def test_dropout_by_bytes_drops_the_share_it_should():
         assert (found == 0).float().mean().item() == pytest.approx(p, abs=3e-3)
         assert found.mean().item() == pytest.approx(1, abs=5e-3) and len(found.unique()) == 2
     assert torch.equal(Dropout(0.5).eval()(x), x)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_scores_of_all_rows_never_exist_as_a_whole(smoothing):
+    layer, x = nn.Linear(4, 300), torch.randn(3000, 4, requires_grad=True)
+    labels = torch.randint(300, (3000,))
+    for kernel in (True, False):
+        with kernels.plain("dropout" if kernel else "cross_entropy"), Elements() as made:
+            output_loss(layer, x, labels, smoothing).backward()
+        assert made.largest == (512 if kernel else 3000) * 300
+
+
+def test_the_output_layer_in_float16_is_plain(monkeypatch):
+    """Its gradient would be formed before the loss is scaled."""
+    monkeypatch.setattr(cross_entropy, "_LinearCrossEntropy", None)
+    layer, x = nn.Linear(4, 5), torch.randn(3, 4)
+    with torch.autocast("cpu", torch.float16):
+        assert output_loss(layer, x, torch.tensor([0, 4, 1])).isfinite()

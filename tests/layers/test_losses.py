@@ -2,6 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from zoo.layers import kernels
+from zoo.layers.kernels import cross_entropy
 from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -14,8 +16,10 @@ def linear(weight, bias):
     return layer
 
 
+@pytest.mark.parametrize("rows", [3, 512])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_loss_and_gradients_equal_torch(smoothing):
+def test_loss_and_gradients_equal_torch(smoothing, rows, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "_ROWS", rows)
     torch.manual_seed(0)
     layer = nn.Linear(4, 5)
     x, labels = (torch.randn(7, 4) * 30).requires_grad_(), torch.tensor([0, 4, 1, 2, 3, 3, 0])
@@ -60,12 +64,14 @@ def test_sampled_softmax_is_right_on_average():
     assert (draws.std(0) / len(draws) ** 0.5 < 0.05 * want).all()  # which would show an error of a fifth
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("sampled", [9, 10, 100])
-def test_sampled_softmax_of_all_words_is_the_whole_one(sampled):
+def test_sampled_softmax_of_all_words_is_the_whole_one(sampled, plain):
     torch.manual_seed(0)
     x, layer = torch.randn(7, 4, requires_grad=True), nn.Linear(4, 10)
     labels = torch.tensor([0, 9, 5, 6, 7, 8, 4])  # with the first four words there is one left, which is drawn
-    got, want = sampled_output_loss(layer, x, labels, sampled), output_loss(layer, x, labels)
+    with kernels.plain() if plain else kernels.plain("dropout"):
+        got, want = sampled_output_loss(layer, x, labels, sampled), output_loss(layer, x, labels)
     torch.testing.assert_close(got, want)
     wanted = [x, *layer.parameters()]
     for a, b in zip(torch.autograd.grad(got, wanted), torch.autograd.grad(want, wanted)):

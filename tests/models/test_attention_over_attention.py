@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader
 
 from zoo.batches.reading import collate_questions
 from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention
-from zoo.tasks.reading import Reading, ReadingModule
+from zoo.results import Reading
+from zoo.tasks.reading import ReadingModule
 from zoo.text import UNK, Tokenizer
 from zoo.text.words import BLANK, BLANK_ID, split_words
 

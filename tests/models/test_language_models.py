@@ -468,6 +468,17 @@ def test_a_training_on_other_text_adds_its_words(corpus, tmp_path):
     assert torch.equal(fresh.words.table.weight[:known], old[:known]) and fresh.tokenizer.encode("zebra") == [known]
 
 
+@pytest.mark.parametrize("run", ["validate", "test"])
+def test_a_measurement_adds_no_words(run, tmp_path):
+    model = with_words(build())
+    known = len(model.tokenizer)
+    file = tmp_path / "other.txt"
+    file.write_text("a zebra ran\nthe zebra sat on a gnu\n" * 9)
+    data = PlainText(str(file), str(file), str(file), tokenizer="word", extend_vocabulary=200, val_streams=1)
+    scores = getattr(pl.Trainer(**QUIET), run)(model, datamodule=data, verbose=False)
+    assert len(model.tokenizer) == len(data.tokenizer) == known and scores[0]
+
+
 # ---- completing ----
 
 

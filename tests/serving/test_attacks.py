@@ -3,6 +3,8 @@
 import asyncio
 import io
 import json
+import os
+import signal
 import socket
 import threading
 import time
@@ -14,7 +16,7 @@ from serving_fakes import IMAGES, TEXTS, SlowDecoder, Thread, in_base64, loaded,
 
 from zoo.serving import connections, endpoint
 from zoo.serving.checks import Refused
-from zoo.serving.child import Child
+from zoo.serving.child import Child, Overran
 from zoo.serving.images import Decoder
 from zoo.serving.pool import Pool
 from zoo.vision.images import ImageError, decoding_work, open_image
@@ -108,6 +110,18 @@ def test_a_batch_has_a_limit_of_work():
     assert found == [(list(range(10)), 3), ([0, 1], 1)]
 
 
+def test_a_free_process_begins_at_once_and_then_takes_all_that_has_arrived():
+    async def ask(pool):
+        first = asyncio.create_task(pool.run("work", ["first"], [1]))
+        await asyncio.sleep(0.01)  # it is being computed
+        others = await asyncio.gather(*(pool.run("work", [n], [1]) for n in range(5)))
+        return await first, others
+
+    first, others = in_pool(Slow(), ask, max_items=8)
+    assert first == (["first"], 1)
+    assert others == [([n], 5) for n in range(5)]
+
+
 def test_what_nobody_waits_for_is_not_begun():
     slow = Slow()
 
@@ -122,6 +136,35 @@ def test_what_nobody_waits_for_is_not_begun():
 
 
 # ---- processes ----
+
+
+def test_messages_larger_than_any_buffer_keep_nobody_waiting():
+    large = bytes(range(256)) * 2**15  # 8 MiB
+
+    async def run():
+        child, ticks = Child(Odd, lanes=2), 0
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.01)
+
+        await child.start()
+        ticking = asyncio.create_task(tick())
+        try:
+            lanes = [child.call("echo", [lane, large], seconds=30.0, lane=lane) for lane in range(2)]
+            assert await asyncio.gather(*lanes) == [[0, large], [1, large]]
+            os.kill(child._process.pid, signal.SIGSTOP)  # it reads nothing
+            before = ticks
+            with pytest.raises(Overran):
+                await child.call("echo", [large], seconds=0.5)
+        finally:
+            ticking.cancel()
+            child.kill()
+        assert ticks - before > 5
+
+    asyncio.run(run())
 
 
 def test_a_process_that_dies_or_overruns_is_replaced_and_harms_only_its_own_request(caplog):

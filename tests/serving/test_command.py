@@ -4,13 +4,15 @@ import re
 import socket
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from fakes import Toy
 from serving_fakes import loaded
 
-from zoo.cli import main
+from zoo.cli import _parsed, main
+from zoo.commands import graphs
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
@@ -141,6 +143,24 @@ def test_mistakes(toy_registry, capsys, monkeypatch):
     monkeypatch.setattr("zoo.serving.run", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert fails(capsys, "toy.v2") == '`zoo serve` needs uvicorn; install with: pip install "uvicorn>=0.30"'
+
+
+def test_nobody_waits_for_others_unless_asked():
+    assert _parsed(["serve", "toy.v2"]).batch_wait_ms == 0
+    assert _parsed(["serve", "toy.v2", "--batch-wait-ms", "5"]).batch_wait_ms == 5
+
+
+def test_graphs_get_the_cores_that_the_process_may_use(monkeypatch):
+    asked = []
+    model = SimpleNamespace(about={"class": "Toy", "parameters": 1, "weights": "fp32"})
+    monkeypatch.setattr(graphs, "load_graphs", lambda *arguments: asked.append(arguments) or model)
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    for cores, workers in (({3}, 1), ({0, 1, 2, 3}, 1), ({0, 1, 2, 3}, 2), ({0}, 4)):
+        monkeypatch.setattr("os.sched_getaffinity", lambda pid, cores=cores: cores, raising=False)
+        graphs.open_graphs(True, "toy.v2", "cpu", workers)
+    monkeypatch.delattr("os.sched_getaffinity")  # other systems
+    graphs.open_graphs(True, "toy.v2", "cpu", 2)
+    assert asked == [("toy.v2", True, threads) for threads in (1, 4, 2, 1, 32)]
 
 
 def test_devices(monkeypatch):

@@ -2,16 +2,18 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from serving_fakes import IMAGES, QUESTIONS, TEXTS, Client, build, free_port, in_base64, near
+from serving_fakes import IMAGES, QUESTIONS, TEXTS, WORDS, Client, build, free_port, in_base64, near
 
 from zoo.cli import main
 
@@ -73,6 +75,7 @@ def test_a_served_model_answers_and_stops_in_order(folders):
     with process(source, "--batch-wait-ms", "3000") as server:
         server.wait_until_ready()
         assert server.get("/health").body == "ok" and server.get("/info").body["model"]["name"] == "translator"
+        assert fastest_answer(server.port) < 0.035
         with ThreadPoolExecutor(4) as pool:
             answers = [pool.submit(server.send, json.dumps({"text": text})) for text in TEXTS[:3]] + [
                 pool.submit(server.send, "{")
@@ -91,6 +94,18 @@ def test_a_served_model_answers_and_stops_in_order(folders):
             server.get("/health")
 
 
+def fastest_answer(port):
+    """Seconds, on a connection in use. Each is 0.04 if an answer's second part waits until the client confirms the first."""
+    connection, seconds = HTTPConnection("127.0.0.1", port), []
+    for _ in range(20):
+        start = time.perf_counter()
+        connection.request("GET", "/health")
+        connection.getresponse().read()
+        seconds.append(time.perf_counter() - start)
+    connection.close()
+    return min(seconds[5:])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["documents", "texts", "pairs", "captioner", "language_model", "reader"])
 def test_every_kind_of_model_is_served(folders, kind):
@@ -104,6 +119,35 @@ def test_every_kind_of_model_is_served(folders, kind):
             others = list(pool.map(lambda _: server.ask(**{fields[0]: body, "attention": True}), range(40)))
         assert others == [near(first)] * 40
         assert server.end(signal.SIGINT) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+@pytest.mark.parametrize("kind", ["translator", "texts"])
+def test_memory_stays_the_same(folders, kind, engine, tmp_path):
+    sent = [json.dumps({"text": " ".join(WORDS.split()[:n] * 2), "attention": n > 3}) for n in range(1, 7)]
+    requests = [(body, 200) for body in sent] + [("{", 400), ('{"txt": "a"}', 400), (json.dumps({"text": ""}), 422)]
+    with process(folders[kind], "--runtime", engine, ZOO_CACHE=str(tmp_path)) as server:
+        while (line := server.process.stderr.readline()).startswith("zoo: exporting"):
+            pass
+        assert "stop with ^C" in line, line + server.process.stderr.read()
+
+        def load(count):
+            with ThreadPoolExecutor(8) as pool:
+                asked = [requests[n % len(requests)] for n in range(count)]
+                found = pool.map(lambda request: server.send(request[0]).status, asked)
+                assert list(found) == [status for _, status in asked]
+            return sum(map(resident, server.members()))
+
+        before = load(500)
+        after = load(2_000)
+        assert after - before < 3, f"{after - before:.1f} MB more than the {before:.1f} MB after 500 requests"
+
+
+def resident(pid):
+    """MB of memory of a process."""
+    status = (Path("/proc") / str(pid) / "status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
 
 @pytest.mark.slow

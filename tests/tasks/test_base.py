@@ -75,6 +75,44 @@ def test_half_is_stored_as_fp16_and_loads_as_fp32(tmp_path):
     torch.testing.assert_close(again.embed.weight, model.embed.weight, rtol=1e-3, atol=1e-3)
 
 
+def test_8_bits_are_stored_with_a_scale_for_each_row(tmp_path):
+    model = Toy(hidden=128)
+    model.embed.weight.data[0] = 0.0  # of a row of zeros, whose scale is 0
+    folder = model.save_pretrained(tmp_path / "b", int8=True, golden=True)
+    stored, again = load_file(folder / "model.safetensors"), Toy.from_pretrained(folder)
+    whole, scale = stored["embed.weight"], stored["embed.weight.scale"]
+    assert whole.dtype == torch.int8 and whole.abs().amax(1).tolist() == [0] + [127] * (len(whole) - 1)
+    assert again.embed.weight.dtype == torch.float32 and again.out.weight is again.embed.weight
+    error = (again.embed.weight - model.embed.weight).abs()
+    assert (error <= scale.unsqueeze(1) / 2 * (1 + 1e-6)).all() and not again.embed.weight[0].any()
+    assert stored["head.bias"].dtype == torch.float16 and stored["steps"].dtype == torch.int64
+    half = model.save_pretrained(tmp_path / "half", half=True)
+    sizes = [(each / "model.safetensors").stat().st_size for each in (folder, half)]
+    assert sizes[0] < sizes[1]
+    model.embed.weight.data[1, 1] = float("nan")
+    with pytest.raises(ValueError, match="embed.weight.scale|embed.weight holds NaN or infinite values"):
+        model.save_pretrained(tmp_path / "c", int8=True)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda scale: scale[1:].clone(), "embed.weight.scale is not in the model"),
+        (lambda scale: scale.half(), "embed.weight.scale is not in the model"),
+        (lambda scale: None, "embed.weight has dtype torch.int8 in the file, torch.float32 in the model"),
+        (lambda scale: scale * float("inf"), "embed.weight holds NaN or infinite values"),
+    ],
+    ids=["short", "of fp16", "missing", "infinite"],
+)
+def test_8_bits_with_wrong_scales_are_refused(change, said, tmp_path):
+    folder = Toy(hidden=32).save_pretrained(tmp_path / "b", int8=True)
+    tensors = load_file(folder / "model.safetensors")
+    scale = change(tensors.pop("embed.weight.scale"))
+    _change(folder, tensors if scale is None else {**tensors, "embed.weight.scale": scale})
+    with pytest.raises(BundleError, match=said):
+        Toy.from_pretrained(folder)
+
+
 def test_what_cannot_be_stored_is_refused_and_leaves_nothing(tmp_path):
     model = Toy()
     model.head.weight.data[0, 0] = 1e6
@@ -290,3 +328,16 @@ def test_training_anew_from_a_checkpoint_has_its_own_random_numbers(tmp_path):
         torch.manual_seed(seed)
         _trainer(tmp_path, max_steps=1).fit(model, ToyData())
     assert not torch.equal(*seen)
+
+
+def test_a_verb_of_another_task_names_the_right_one():
+    from zoo.models.han import HAN
+
+    model = HAN(**HAN.tiny)
+    assert hasattr(model, "classify") and not hasattr(model, "translate")
+    with pytest.raises(AttributeError, match="HAN has no translate: it is a model for classification, use classify"):
+        model.translate("a")
+    with pytest.raises(AttributeError, match="'HAN' object has no attribute 'embeding'"):
+        model.embeding
+    model.add_module("caption", torch.nn.Linear(1, 1))
+    assert isinstance(model.caption, torch.nn.Linear)

@@ -16,6 +16,7 @@ import yaml
 from model_cases import build
 
 import zoo
+import zoo.runtime
 from zoo.batches.classification import collate_texts
 from zoo.cli import main
 from zoo.data import SICK
@@ -224,16 +225,13 @@ def test_a_bundle_from_before_there_was_such_an_argument(tmp_path):
     assert again.config["relatedness"] == 0.0 and torch.equal(again.golden()["logits"], model.golden()["logits"])
 
 
-@pytest.mark.slow
-def test_the_graph_leaves_it_out(tmp_path):
-    from zoo.onnx_export import export_onnx
-
-    model = _reader()
-    source = model.save_pretrained(tmp_path / "bundle")
-    export_onnx(
-        zoo.load(f"local-dir:{source}"), tmp_path / "graphs", f"local-dir:{source}"
-    )  # compares the logits itself
-    assert (tmp_path / "graphs" / "classifier.onnx").is_file()
+def test_an_exported_graph_tells_it_too(pair_classifier):
+    model, folder = pair_classifier
+    pairs = [("A man runs .", "a black dog"), ("People", "eats ice cream"), ("", "dog")]
+    wanted = [result.relatedness for result in model.classify(pairs)]
+    assert len(set(wanted)) == 3
+    found = [result.relatedness for result in zoo.runtime.load(folder).classify(pairs)]
+    assert found == pytest.approx(wanted, abs=1e-4)
 
 
 @pytest.fixture
@@ -272,7 +270,9 @@ def test_a_training_through_the_commands(folder, capsys):
     assert main(["test", "--config", "tiny.yaml", "--weights", "local-dir:mine"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     printed = {
-        line[0]: float(line[1]) for line in lines if len(line) == 2 and line[0].startswith(("accuracy", "relatedness"))
+        line[0].removeprefix("test/"): float(line[1])
+        for line in lines
+        if len(line) == 2 and line[0].startswith(("test/accuracy", "test/relatedness"))
     }
     assert list(printed) == ["accuracy", "relatedness_pearson", "relatedness_mse"]
     found, wanted = [], []

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
-from zoo.tasks.reading import Reading
+from zoo.results import Reading
 from zoo.tasks.reranking import FEATURES, NGramModel, Reranker, _clusters, _learn
 from zoo.text import Tokenizer
 from zoo.text.words import BLANK

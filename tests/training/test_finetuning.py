@@ -420,7 +420,10 @@ def test_a_classifier_with_other_labels_more_words_and_frozen_parts(folder, capl
         "re-initialised classifier for the labels 'bad', 'good', 'so so' (the weights have 'negative', 'positive')"
         in caplog.text
     )
-    assert "are words that the model does not know, and are read as UNK; extend_vocabulary (now 3) adds" in caplog.text
+    assert (
+        "are words that the model does not know and reads as UNK; they remain after extend_vocabulary 3, which adds the "
+        "most frequent, of those seen at least 2 times (min_frequency)" in caplog.text
+    )
     config = last["hyper_parameters"]
     assert config["vocab_size"] == known + 3 and config["num_classes"] == 3
     assert json.loads(last["zoo_assets"]["labels.json"]) == ["bad", "good", "so so"]
@@ -446,12 +449,16 @@ def test_a_classifier_with_other_labels_more_words_and_frozen_parts(folder, capl
     capsys.readouterr()
     assert main(["test", "--config", "tiny.yaml", "--ckpt_path", "last"]) == 0
     tested = [
-        float(line.split()[-1]) for line in capsys.readouterr().out.splitlines() if line.strip().startswith("accuracy")
+        float(line.split()[-1])
+        for line in capsys.readouterr().out.splitlines()
+        if line.strip().startswith("test/accuracy")
     ]
     assert main(["export", f"{RUN}/checkpoints/last.ckpt", "mine"]) == 0
     assert main(["test", "--config", "tiny.yaml", "--weights", "local-dir:mine"]) == 0
     again = [
-        float(line.split()[-1]) for line in capsys.readouterr().out.splitlines() if line.strip().startswith("accuracy")
+        float(line.split()[-1])
+        for line in capsys.readouterr().out.splitlines()
+        if line.strip().startswith("test/accuracy")
     ]
     assert len(tested) == 1 and again == tested
     assert main(["predict", "local-dir:mine", "A zebra film.", "--json"]) == 0
@@ -507,7 +514,10 @@ def test_labels_of_other_names_begin_anew_and_those_of_the_same_do_not(folder, c
     assert (
         main(["test", "--config", "tiny.yaml", "--data.test", "mine.tsv"]) == 2
     )  # of the weight itself: nothing is replaced
-    assert "label 'good' is not in the training text, which has 'negative', 'positive'" in capsys.readouterr().err
+    assert (
+        "label 'good' is unknown to the model StructuredSelfAttention, which has 'negative', 'positive'"
+        in capsys.readouterr().err
+    )
     _reviews(["good", "bad", "other"], name="more.tsv")
     assert (
         _fit("--ckpt_path", "last", "--data.train", "more.tsv", "--trainer.max_steps", "2") == 2
@@ -633,7 +643,7 @@ def test_a_captioner_with_the_words_of_the_data(folder, caplog, capsys):
     _recipe("local-dir:weight", "ImageCaptions", options, trainer={"max_steps": 1})
     assert _fit() == 0
     (warning,) = [record.message for record in caplog.records if "UNK" in record.message]
-    assert "tokens of the training text (" in warning and "extend_vocabulary (now 0) adds" in warning
+    assert "tokens of the training text (" in warning and "; --data.extend_vocabulary N adds the N most" in warning
     assert _checkpoint()["hyper_parameters"]["vocab_size"] == known + 2
     os.rename(RUN, "none")
 
@@ -691,6 +701,28 @@ def test_rates_by_name():
     assert found[0.125] == 2 and found.get(0.5, 0) + found.get(0.25, 0) == len(list(model.word_encoder.parameters()))
 
 
+@pytest.mark.parametrize(("labels", "factor"), [(["negative", "positive"], 1), (["bad", "good"], 0.5)])
+def test_parts_begin_shrunk_if_the_labels_are_new(folder, labels, factor):
+    weight = _classifier()
+    weight.save_pretrained("weight")
+    _reviews(labels)
+    shrinking = {
+        "class_path": "zoo.training.finetuning.FineTuning",
+        "init_args": {"shrink": {"": 0.5, "embedding": 1.0, "word_attention.project": 0.25}},
+    }
+    options = {"train": "mine.tsv", "split_sentences": True, "batch_size": 16, "val_fraction": 0.2}
+    _recipe("local-dir:weight", "LabeledText", options, [AVERAGING, shrinking], {"max_steps": 1}, lr=1e-9)
+    assert _fit() == 0
+    checkpoint, old = _checkpoint(), weight.state_dict()
+    for state in (checkpoint["state_dict"], checkpoint["current_model_state"]):
+        close = {"atol": 1e-7, "rtol": 0}
+        torch.testing.assert_close(state["embedding.weight"], old["embedding.weight"], **close)
+        for name in ("word_encoder.layers.0.0.weight_input", "sentence_attention.context"):
+            torch.testing.assert_close(state[name], factor * old[name], **close)
+        name = "word_attention.project.weight"
+        torch.testing.assert_close(state[name], factor**2 * old[name], **close)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -708,6 +740,9 @@ def test_rates_by_name():
             {"learning_rates": {"classifier": 0.0}},
             r"learning_rates must be above 0 \(to freeze a part use frozen_until\); got 0.0",
         ),
+        ({"shrink": {"encoder": 0.5}}, "HAN has no part 'encoder' with parameters"),
+        ({"shrink": {"": 0.0}}, "shrink must give factors above 0 and up to 1; got 0.0 for ''"),
+        ({"shrink": {"": 1.5}}, "shrink must give factors above 0 and up to 1; got 1.5 for ''"),
     ],
 )
 def test_what_cannot_be_frozen(options, message):

@@ -11,10 +11,12 @@ import torch
 import yaml
 from fakes import settings
 from forks import Fork, command, torchrun
+from lightning.pytorch.utilities import rank_zero_warn
 from safetensors.torch import load_file
 
 from zoo.cli import main
 from zoo.data import Dates
+from zoo.training.quiet import quiet
 
 STEPS, SAVE_EVERY, KILLED_AT = 8, 2, 7  # an epoch has 5 steps: all in the middle of the second one
 AVERAGING = {"class_path": "zoo.training.averaging.EMAWeights", "init_args": {"decay": 0.9}}
@@ -154,20 +156,40 @@ def test_dates_are_scored_by_exact_match_alone(recipe, capsys):
     assert sorted(name for name in columns if name.startswith("val/")) == ["val/exact_match", "val/loss"]
 
 
-def test_each_score_has_one_name_and_one_column(recipe, capsys, monkeypatch):
-    pairs = Dates.test_sets
-    monkeypatch.setattr(Dates, "test_names", ["test", "other"])
-    monkeypatch.setattr(Dates, "test_sets", lambda data: pairs(data) * 2)
-    recipe("run", {"max_epochs": 1})
+def test_each_score_has_one_name_and_one_column(recipe, capsys):
+    recipe("run", {"max_epochs": 1}, {"tgt_vocab_size": 22}, data={"forms": "many"})  # with two test sets
     assert main(["fit", "--config", "tiny.yaml"]) == 0
     capsys.readouterr()
     assert main(["test", "--config", "tiny.yaml", "--ckpt_path", "last"]) == 0
     out = capsys.readouterr().out
-    assert "DataLoader 0" in out and "DataLoader 1" not in out
-    names = ["test/exact_match", "test/other/exact_match"]
+    assert "DataLoader" not in out  # Lightning's table, which says the same
+    names = ["test/exact_match", "test/no_dates/exact_match"]
     assert sorted(line.split()[0] for line in out.splitlines() if "test/" in line) == names
     (log,) = (file for file in Path("runs").rglob("metrics.csv") if "test/" in file.read_text())
     assert log.read_text().splitlines()[0].split(",")[2:] == names
+
+
+def test_only_what_concerns_the_user_is_said(recipe):
+    """No tips, tables and notices of Lightning; what the precision does to the training stays."""
+    recipe("run", {"max_epochs": 1, "precision": "bf16-mixed", "log_every_n_steps": 50, "callbacks": [AVERAGING]})
+    said = {}
+    for verb in ("fit", "test"):
+        more = [] if verb == "fit" else ["--ckpt_path", "last"]
+        settings = ["--trainer.enable_model_summary", "null", "--trainer.precision", "bf16-mixed"]
+        process = Fork(command, verb, "--config", "tiny.yaml", *settings, *more).wait()
+        assert process.code == 0 and "bfloat16 Automatic Mixed Precision" in process.output, process.output
+        starts = [line.split()[0] for line in process.output.splitlines() if line]
+        said[verb] = sorted(word for word in starts if word not in ("Using", "trainer.precision"))
+    report = ["Training:", "val/loss", "val/exact_match", "best", "export", "and"]
+    assert said["fit"] == sorted(["Seed", "LuongNMT", "`Trainer.fit`", *report])
+    assert said["test"] == sorted(["Seed", "Loaded", "test,", "test/exact_match"])
+
+
+def test_a_warning_that_may_matter_is_shown():
+    with pytest.warns(UserWarning) as found, quiet():
+        rank_zero_warn("The 'val_dataloader' does not have many workers which may be a bottleneck.")
+        rank_zero_warn("You called `self.log('val/loss')` but have no logger configured.")
+    assert [str(warning.message)[:15] for warning in found] == ["You called `sel"]
 
 
 def test_evaluation_says_once_how_it_scores(recipe, capsys, monkeypatch):
@@ -177,7 +199,8 @@ def test_evaluation_says_once_how_it_scores(recipe, capsys, monkeypatch):
         assert main([verb, "--config", "tiny.yaml", *(["--ckpt_path", "last"] if verb != "fit" else [])]) == 0
         out = capsys.readouterr().out
         found = [line.split() for line in out.splitlines() if "nrefs:" in line]  # score, value, signature
-        assert [parts[0] for parts in found] == ([] if verb == "fit" else ["bleu", "sacrebleu", "chrf"])
+        names = [f"{'val' if verb == 'validate' else verb}/{name}" for name in ("bleu", "sacrebleu", "chrf")]
+        assert [parts[0] for parts in found] == ([] if verb == "fit" else names)
         assert all(0 <= float(parts[1]) <= 100 for parts in found)
         assert out.count(f", beam {beam_size}, length penalty 1.0, fp32") == (verb != "fit")
         if found:

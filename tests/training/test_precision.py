@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from lightning.pytorch.accelerators import MPSAccelerator
 
-from zoo.training import precision
-from zoo.training.precision import choose, device_type, lacks_bf16
+from zoo.tasks import precision
+from zoo.tasks.precision import lacks_bf16
+from zoo.training.precision import choose, device_type
 
 
 @pytest.fixture
@@ -70,6 +72,6 @@ def test_apple_gpus_train_in_fp32():
 @pytest.mark.parametrize(("cuda", "mps", "found"), [(True, False, "cuda"), (False, True, "mps"), (False, False, "cpu")])
 def test_device_types(monkeypatch, cuda, mps, found):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
-    monkeypatch.setattr(precision.MPSAccelerator, "is_available", lambda: mps)
+    monkeypatch.setattr(MPSAccelerator, "is_available", lambda: mps)
     assert device_type("auto") == device_type(None) == device_type("gpu") == found
     assert device_type("cpu") == "cpu" and device_type("cuda") == "cuda"

@@ -35,11 +35,17 @@ STOPPING = {
     "class_path": "lightning.pytorch.callbacks.EarlyStopping",
     "init_args": {"monitor": "val/exact_match", "mode": "max", "patience": 2},
 }
+HALVING = {
+    "class_path": "zoo.training.plateau.HalveThenStop",
+    "init_args": {"monitor": "val/exact_match", "mode": "max", "patience": 1, "halvings": 6},
+}
 SETTINGS = {
     "recipes": {"max_epochs": 3, "callbacks": [BEST, AVERAGE]},
     "default": {"max_epochs": 3},
     "reloaded": {"max_epochs": 3, "callbacks": [BEST, AVERAGE], "reload_dataloaders_every_n_epochs": 1},
     "early stopping": {"max_epochs": 9, "callbacks": [BEST, STOPPING, AVERAGE]},
+    "halving": {"max_epochs": 9, "callbacks": [BEST, HALVING, AVERAGE]},
+    "each step, halving": {"max_epochs": 9, "val_check_interval": 2, "callbacks": [EACH_STEP, HALVING, AVERAGE]},
     "val_check_interval": {"max_epochs": 3, "val_check_interval": 0.4, "callbacks": [BEST, AVERAGE]},
     "every second epoch": {"max_epochs": 4, "check_val_every_n_epoch": 2, "callbacks": [BEST]},
     "each step": {"max_epochs": 3, "callbacks": [EACH_STEP, AVERAGE]},
@@ -107,7 +113,7 @@ KILLS = [
     ("on_validation_start", 1),
     ("on_train_batch_start", 4),
 ]
-OFTEN = ("recipes",)
+OFTEN = ("recipes", "each step, halving")
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,8 @@ def test_it_says_when_only_the_loss_improved():
     assert report._advice(saving, 0.01).startswith("Only val/loss improved, and no answer on the validation data.")
     report.best |= {"val/accuracy": 50.0}
     assert report._advice(saving, 0.01) is None
+    report.before, report.best = {"val/loss": 2.0, "val/perplexity": 7.4}, {"val/loss": 1.0, "val/perplexity": 2.7}
+    assert report._advice(saving, 0.01) is None  # a perplexity falls with the loss, and is no answer
 
 
 def test_a_training_from_scratch_has_no_score_before(capsys):

@@ -3,7 +3,7 @@
 A bundle holds
 
     config.json         {"class_path": ..., "init_args": {...}} as in a recipe, the sha256 of the others, its own digest
-        model.safetensors   the tensors, in fp16 or their own precision; tied weights only once
+        model.safetensors   the tensors, in 8 bits (tensors.py), fp16 or their own precision; tied weights only once
         <assets>            files for raw input, e.g. tokenizer.json
         golden.safetensors  optional: a fixed input and the output for it
 

@@ -174,7 +174,8 @@ def check_golden(model: Model, bundle: Bundle) -> None:
     """Raises `BundleError` unless the weights still compute the output that was saved with them."""
     from torch import allclose, equal
 
-    from zoo.bundles.skeleton import at_fault, parse
+    from zoo.bundles.skeleton import at_fault
+    from zoo.bundles.tensors import parse
 
     content, path = bundle.golden(), bundle.folder / GOLDEN
     if content is None:

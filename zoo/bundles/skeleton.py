@@ -9,7 +9,6 @@ import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from threading import get_ident
@@ -17,7 +16,6 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import torch
-from safetensors import SafetensorError, deserialize
 from torch import Tensor, nn
 from torch.nn import functional, init
 from torch.nn.modules.module import (
@@ -26,22 +24,18 @@ from torch.nn.modules.module import (
 )
 from torch.overrides import TorchFunctionMode
 
-from zoo.bundles.files import BundleError, DamagedError, MisfitError
+from zoo.bundles.files import BundleError, MisfitError
+from zoo.bundles.tensors import MAX_HEADER_BYTES, Stored, one_line
+from zoo.utils.modules import OF_A_MODULE, REGISTERED
 
 MAX_TENSORS = (
     2000  # parameters and buffers of a model: an argument such as a number of layers costs time, not only memory
 )
-MAX_HEADER_BYTES = 2**20  # of model.safetensors
 MAX_COUNTED = 2**20  # most elements of a tensor that a constructor may compute
 LARGEST = 2**31 - 1  # largest absolute value of a numeric argument
 
 # Exceptions that a constructor, or reading an asset, may raise for invalid values.
 _AT_FAULT = (ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, AssertionError, MemoryError)
-
-_DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "BOOL": torch.bool,
-    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
-}  # fmt: skip
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -54,7 +48,9 @@ def check_types(cls: type, arguments: Mapping[str, Any]) -> None:
     parameters = signature(cls.__init__).parameters
     for name, value in arguments.items():
         if not _is_a(value, parameters[name].annotation):
-            raise ValueError(f"{name} must be {_in_words(parameters[name].annotation)}; got {reprlib.repr(value)}")
+            hint = OF_A_MODULE if name in REGISTERED and isinstance(value, str) else ""
+            wanted = _in_words(parameters[name].annotation)
+            raise ValueError(f"{name} must be {wanted}; got {reprlib.repr(value)}{hint}")
 
 
 def _is_a(value: Any, kind: Any) -> bool:
@@ -159,7 +155,7 @@ def skeleton(cls: type[M], arguments: Mapping[str, Any]) -> M:
         with torch.device("cpu"), _WithoutMemory():  # even if another device is the default
             model = _single(cls(**arguments))
     except _AT_FAULT as error:
-        raise ValueError(f"{cls.__name__} cannot be built with these arguments: {_one_line(error)}") from error
+        raise ValueError(f"{cls.__name__} cannot be built with these arguments: {one_line(error)}") from error
     for name, t in model.state_dict().items():
         if not t.numel():
             raise ValueError(
@@ -178,12 +174,6 @@ def _single(model: M) -> M:
     return model if torch.get_default_dtype() == torch.float32 else model.float()
 
 
-def _one_line(error: BaseException) -> str:
-    """At most 300 printable characters; a library may quote the file, and with it terminal control characters."""
-    text = " ".join(str(error).split())[:300] or type(error).__name__
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
 @contextmanager
 def at_fault(where: Path) -> Iterator[None]:
     """Context: turns errors of a constructor or asset reader on a file's values into a `BundleError` that names it."""
@@ -192,7 +182,7 @@ def at_fault(where: Path) -> Iterator[None]:
     except BundleError:
         raise
     except _AT_FAULT as error:
-        raise MisfitError(f"{where}: {_one_line(error)}") from error
+        raise MisfitError(f"{where}: {one_line(error)}") from error
 
 
 def most_bytes(model: nn.Module) -> int:
@@ -230,53 +220,6 @@ def _empty_like(t: Tensor) -> Tensor:
 
 
 # ---- the tensors of the file ----
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A tensor in a file: its shape, its dtype code and its bytes."""
-
-    shape: tuple[int, ...]
-    code: str
-    data: bytearray
-
-    @property
-    def dtype(self) -> torch.dtype | str:
-        """The dtype, or its code if models may not have it."""
-        return _DTYPES.get(self.code, self.code)
-
-    def tensor(self) -> Tensor:
-        """The tensor itself, in the memory of `data`.
-
-        Raises:
-            ValueError: Models may not have its dtype.
-        """
-        if not isinstance(self.dtype, torch.dtype):
-            raise ValueError(f"dtype {self.code} is not supported")
-        return (
-            torch.frombuffer(self.data, dtype=self.dtype).view(self.shape)
-            if self.data
-            else torch.empty(self.shape, dtype=self.dtype)
-        )
-
-
-def parse(content: bytes, path: Path) -> dict[str, Stored]:
-    """The tensors of a file of the safetensors format.
-
-    Args:
-        content: Content of the file.
-        path: Its name, for messages.
-
-    Raises:
-        DamagedError: It is not such a file, or its header is too large.
-    """
-    if int.from_bytes(content[:8], "little") > MAX_HEADER_BYTES:
-        raise DamagedError(f"{path} is damaged: its header would be larger than {MAX_HEADER_BYTES >> 20} MB")
-    try:
-        found = deserialize(content)
-    except SafetensorError as error:
-        raise DamagedError(f"{path} is damaged: {_one_line(error)}") from error
-    return {name: Stored(tuple(about["shape"]), str(about["dtype"]), about["data"]) for name, about in found}
 
 
 def shape_mismatches(

@@ -1,9 +1,11 @@
-"""`zoo cache`: the weights that were fetched from the Hub, where they are, and their removal."""
+"""`zoo cache`: fetched weights, graphs that `--runtime onnx` exported, where they are, and their removal."""
 
 import argparse
+import shutil
 
 from zoo import registry
 from zoo.bundles import hub
+from zoo.commands import graphs
 
 
 def run(options: argparse.Namespace) -> None:
@@ -28,18 +30,30 @@ def run(options: argparse.Namespace) -> None:
         _clear(cached, options.name)
         return
     print(hub.cache_folder())
-    if not cached:
+    if cached:
+        files = {file: size for bundle in cached.values() for file, size in bundle.sizes.items()}
+        rows = [*((name, bundle.size) for name, bundle in cached.items()), ("total", sum(files.values()))]
+        print(_table(rows))
+    else:
         print("holds no weights of attention-zoo")
-        return
-    files = {file: size for bundle in cached.values() for file, size in bundle.sizes.items()}
-    rows = [*((name, bundle.size) for name, bundle in cached.items()), ("total", sum(files.values()))]
-    print(_table(rows))
+    if found := graphs.cached_graphs():
+        print(next(iter(found.values())).parent)
+        print(_table([(name, graphs.size(path)) for name, path in found.items()]))
 
 
 def _clear(cached: dict[str, hub.Cached], names: list[str]) -> None:
-    for name in names:
+    of_graphs = {name: path for name, path in graphs.cached_graphs().items() if not names or name in names}
+    of_weights = [name for name in names if name not in of_graphs]
+    for name in of_weights:
         if name not in cached and not name.startswith("hf-hub:"):
             registry.entry(name)
+    if of_graphs:
+        print(_table([(f"removed {name}", graphs.size(path)) for name, path in of_graphs.items()]))
+    for path in of_graphs.values():
+        shutil.rmtree(path)
+    if names and not of_weights:
+        return
+    names = of_weights
     chosen = {name: cached[name] for name in names or cached if name in cached}
     for name in names:
         if name not in cached:
@@ -47,7 +61,7 @@ def _clear(cached: dict[str, hub.Cached], names: list[str]) -> None:
     freed = hub.remove_cached(chosen.values())
     if chosen:
         print(_table([*((f"removed {name}", bundle.size) for name, bundle in chosen.items()), ("freed", freed)]))
-    elif not names:
+    elif not names and not of_graphs:
         print(f"{hub.cache_folder()} holds no weights of attention-zoo; nothing was removed")
 
 

@@ -11,7 +11,17 @@ from dataclasses import dataclass, field
 from zoo import registry
 from zoo.commands.recipes import shipped_recipes
 
-WEIGHTS = ("align", "download", "export", "info", "predict", "publish", "serve")  # verbs that take a name of a weight
+WEIGHTS = (
+    "align",
+    "demo",
+    "download",
+    "export",
+    "info",
+    "predict",
+    "publish",
+    "rebuild",
+    "serve",
+)  # verbs that take a weight
 BASH = """\
 # Completion of zoo in bash. For this shell:  eval "$(zoo completion bash)"
 _zoo() {{
@@ -57,32 +67,37 @@ class Words:
         options: verb -> options.
         values: (verb, option) -> what an option takes.
         names: verb -> what may follow it first.
+        about: verb, or (verb, option) -> what it does, in one line; fish shows it.
     """
 
     options: dict[str, list[str]] = field(default_factory=dict)
     values: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     names: dict[str, list[str]] = field(default_factory=dict)
+    about: dict[str | tuple[str, str], str] = field(default_factory=dict)
 
 
-def run(shell: str, parser: argparse.ArgumentParser, training: Mapping[str, Sequence[str]]) -> None:
+def run(shell: str, parser: argparse.ArgumentParser, training: Mapping[str, Mapping[str, str]]) -> None:
     """Prints the script of a shell.
 
     Args:
         shell: bash, zsh or fish.
         parser: of all commands.
-        training: verb -> options of the commands that argparse does not parse.
+        training: verb -> options of the commands that argparse does not parse, and what they do.
     """
     words = _words(parser, training)
     print(_fish(words) if shell == "fish" else ZSH * (shell == "zsh") + _bash(words), end="")
 
 
-def _words(parser: argparse.ArgumentParser, training: Mapping[str, Sequence[str]]) -> Words:
+def _words(parser: argparse.ArgumentParser, training: Mapping[str, Mapping[str, str]]) -> Words:
     weights, recipes = registry.list_models(), [*shipped_recipes()]
     commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     found = Words()
+    found.about |= {choice.dest: choice.help or "" for choice in commands._choices_actions}
     for verb, command in commands.choices.items():
         found.options[verb] = [option for option in command._option_string_actions if option.startswith("--")]
         for action in command._actions:
+            text = (action.help or "") % {"default": action.default}
+            found.about |= {(verb, option): text for option in action.option_strings}
             if action.choices and action.option_strings:
                 found.values |= {(verb, option): [*map(str, action.choices)] for option in action.option_strings}
             elif action.choices:
@@ -92,6 +107,7 @@ def _words(parser: argparse.ArgumentParser, training: Mapping[str, Sequence[str]
     for verb, options in training.items():
         plain = [recipe for recipe in recipes if "/" not in recipe]
         found.options[verb] = [*options]
+        found.about |= {(verb, option): text for option, text in options.items()}
         found.values |= {(verb, "--config"): plain, (verb, "--weights"): weights}
         found.values |= {(verb, "--ckpt_path"): ["last", "best"], (verb, "--log"): ["tensorboard", "wandb"]}
     return found
@@ -113,16 +129,22 @@ def _cases(words: dict[str, list[str]]) -> str:
 
 def _fish(words: Words) -> str:
     lines = ["# Completion of zoo in fish. For this shell:  zoo completion fish | source"]
-    lines.append(f"complete -c zoo -n __fish_use_subcommand -f -a {_quoted([*words.options])}")
     for verb, options in words.options.items():
+        lines.append(f"complete -c zoo -n __fish_use_subcommand -f -a {verb}{_described(words.about[verb])}")
         here = f"complete -c zoo -n '__fish_seen_subcommand_from {verb}'"
         for option in options:
             values = words.values.get((verb, option))
             takes = f" -r -a {_quoted(values)}" if values else ""
-            lines.append(f"{here} -l {option.removeprefix('--')}{takes}")
+            about = _described(words.about[verb, option])
+            lines.append(f"{here} -l {option.removeprefix('--')}{takes}{about}")
         if names := words.names.get(verb):
             lines.append(f"{here} -a {_quoted(names)}")
     return "\n".join([*lines, ""])
+
+
+def _described(text: str) -> str:
+    """Fish's option for a description; none if there is nothing to say, which fish would show as an empty one."""
+    return f" -d {shlex.quote(text)}" if text else ""
 
 
 def _quoted(words: Sequence[str]) -> str:

@@ -11,16 +11,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from tqdm import tqdm
-
 from zoo import registry
+from zoo.commands.graphs import load_graphs, uses_graphs
 from zoo.plots.html import Section, page
 from zoo.plots.style import check_file
-from zoo.tasks.confidence import is_withheld
-from zoo.tasks.task import Task
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.atomic import write_text
 from zoo.utils.extras import require
+from zoo.verbs.confidence import is_withheld
+from zoo.verbs.task import Task
 
 LINES_AT_ONCE = 64  # lines of standard input per call
 IMAGES_AT_ONCE = 16
@@ -39,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
 
     Args:
         options: name, text (list), json, plot, html, document, candidates, beam_size, n_best, split_sentences, device,
-            precision.
+            precision, runtime, int8.
 
     Raises:
         ValueError: an option does not suit the model, the device is not there, or --plot has an unknown format or
@@ -62,16 +61,15 @@ def run(options: argparse.Namespace) -> None:
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="surrogateescape")
     _check_not_read(options)
-    _check_device(options.device)
     keep_freed_memory()
-    model = registry.load(options.name).to(options.device)
+    model, verb = _of_graphs(options) if uses_graphs(options) else _of_torch(options)
     task: Task = model.task
     _check_options(task, model.config.get("beam_size", 5), options)
     named = task.input == "image" and _are_many(options)  # else it would be unclear which line belongs to which file
     number = unread = 0
     sections: list[Section] = []
     faults = Faults("text" if options.text else "line")
-    answer = partial(ANSWERS.get(task.input, _of_texts), _verb(model, options), _of_search(task, options))
+    answer = partial(ANSWERS.get(task.input, _of_texts), verb, _of_search(task, options))
     if task.input == "image" and not named:
         answer = partial(answer, alone=True)
     for group in SOURCES[task.input](options):
@@ -86,17 +84,17 @@ def run(options: argparse.Namespace) -> None:
             if result is None:
                 unread += 1
                 continue
+            withheld = not options.json and is_withheld(model.calibration, result.confidence)
             if options.json:
                 print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False, allow_nan=False))
             else:
                 line = _best(result) if task.searches and _n_best(options) > 1 else result.line()
-                withheld = is_withheld(model.calibration, result.confidence)
                 line = "" if withheld else line
                 print(f"{source}\t{line}" if named else line)
-                result.warnings.extend(["the answer is not printed"] * withheld)
-            if warnings := [*_missing_files(source, task), *result.warnings]:
-                place = source if named else f"{faults.noun} {number}"
-                tqdm.write(f"zoo: {place}: warning: {'; '.join(warnings)}", file=sys.stderr)
+            not_printed = ["the answer is not printed"] * withheld
+            if warnings := [*_read_as_texts(source, task), *result.warnings, *not_printed]:
+                place = source if named else getattr(source, "file", f"{faults.noun} {number}")
+                _say(f"{place}: warning: {'; '.join(warnings)}")
             title = _title(options.name, task, source)
             # without words there is nothing to draw
             if options.plot and any(result.tokens) and getattr(result, "text", True):
@@ -111,7 +109,14 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"{unread:,} of {number:,} images could not be read; see above")
 
 
-def _missing_files(source: Any, task: Task) -> list[str]:
+def _say(what: str) -> None:
+    """Writes a line to standard error, above a progress bar if there is one."""
+    from tqdm import tqdm  # late: takes 0.02 s
+
+    tqdm.write(f"zoo: {what}", file=sys.stderr)
+
+
+def _read_as_texts(source: Any, task: Task) -> list[str]:
     """A warning about a text that looks like the name of a file, but was read as a text."""
     if not isinstance(source, str) or task.input == "image" or not re.fullmatch(r"\S+\.(txt|md|csv|tsv|html?)", source):
         return []
@@ -119,28 +124,37 @@ def _missing_files(source: Any, task: Task) -> list[str]:
     return [f"the name of a file was read as a text{how}"]
 
 
-def _check_device(device: str) -> None:
-    """Raises ValueError if torch cannot use a device here."""
+def _of_graphs(options: argparse.Namespace) -> tuple[Any, Callable[..., Any]]:
+    """The model as exported graphs, without torch, and its method for raw input."""
+    if options.device != "cpu" or options.precision != "fp32":
+        raise ValueError(
+            "exported graphs run on the CPU: leave out --device and --precision; for speed there is --int8"
+        )
+    model = load_graphs(options.name, options.int8)
+    return model, getattr(model, model.task.verb)
+
+
+def _of_torch(options: argparse.Namespace) -> tuple[Any, Callable[..., Any]]:
+    """The model, and its method for raw input in the precision asked for."""
+    if options.int8:
+        raise ValueError("--int8 is for exported graphs: add --runtime onnx")
     import torch  # takes a second, which an earlier mistake need not wait for
 
-    if device == "cuda" and not torch.cuda.is_available():
+    if options.device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device cuda: this machine has no GPU that torch can use; use --device cpu")
-    if device == "mps" and not torch.backends.mps.is_available():
+    if options.device == "mps" and not torch.backends.mps.is_available():
         raise ValueError("--device mps: this machine has no Apple GPU that torch can use; use --device cpu")
-
-
-def _verb(model: Any, options: argparse.Namespace) -> Callable[..., Any]:
-    """The method for raw input, in the precision asked for."""
-    import torch
-
-    verb = getattr(model, model.task.verb)
-    return torch.autocast(options.device, torch.bfloat16)(verb) if options.precision == "bf16" else verb
+    model = registry.load(options.name).to(options.device)
+    model.precision = options.precision
+    return model, getattr(model, model.task.verb)
 
 
 def _title(name: str, task: Task, source: Any) -> str:
-    """The name of the model, and the input: the beginning of a text, a pair or a query, or the name of an image."""
+    """The name of the model, and the input: the name of a file, or the beginning of a text, a pair or a query."""
     if task.input == "image":
         text = Path(source).name
+    elif isinstance(source, FileText):
+        text = source.file
     elif task.input == "question":
         text = source["query"]
     else:
@@ -183,6 +197,16 @@ def _or_error(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except ValueError as error:
         return error
+
+
+class FileText(str):
+    """The text of a file.
+
+    Attributes:
+        file: the name of the file, without its folder.
+    """
+
+    file: str
 
 
 class Faults:
@@ -346,7 +370,9 @@ def _content(text: str) -> str:
         ) from error
     if "\0" in found:
         raise ValueError(f"{text} is a binary file; give a text file")
-    return found
+    read = FileText(found)
+    read.file = Path(text).name
+    return read
 
 
 def _images(options: argparse.Namespace) -> Iterator[list[str]]:
@@ -356,6 +382,8 @@ def _images(options: argparse.Namespace) -> Iterator[list[str]]:
     if options.text:
         files = [*files]
         files, total = iter(files), len(files)
+    from tqdm import tqdm  # late: see `_say`
+
     with tqdm(total=total, unit="image", disable=None if _are_many(options) else True) as progress:
         while group := list(islice(files, IMAGES_AT_ONCE)):
             yield group
@@ -429,7 +457,7 @@ def _of_images(
         except ImageError as error:
             if alone:
                 raise
-            tqdm.write(f"zoo: {error}", file=sys.stderr)
+            _say(str(error))
     found = dict(zip(opened, verb(list(opened.values()), **search), strict=True))
     return [found.get(n) for n in range(len(files))]
 

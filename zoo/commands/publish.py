@@ -3,15 +3,45 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from zoo import registry
 from zoo.bundles import hub, pins
-from zoo.bundles.publish import Package, publish
+from zoo.bundles.files import local_dir
+from zoo.bundles.publish import Package, check_repo_id, prepare, publish
+from zoo.commands import cards
 
 
-def run_all(options: argparse.Namespace, package: Callable[[str, str], Package]) -> None:
+def package(source: str, repo_id: str) -> Package:
+    """What `zoo publish` would upload, for a name of `zoo list` or a folder (local-dir:FOLDER or FOLDER)."""
+    check_repo_id(repo_id)
+    if source in registry.TABLE:
+        name, card, bundle = source, cards.CARDS / f"{source}.md", registry.open_bundle(source, golden=True)
+    elif source.startswith("local-dir:") or "/" in source or Path(source).is_dir():
+        name, card, bundle = None, None, local_dir(source.removeprefix("local-dir:"))
+    else:
+        raise registry.unknown(source)
+    return prepare(bundle, registry.model_class(bundle.class_path), repo_id, name, card)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Publishes one weight, or all of them."""
+    given = [word for word in (options.source, options.repo) if word is not None]
+    if len(given) != (0 if options.all else 2):
+        raise ValueError("zoo publish needs either SOURCE and ORG/REPO, or --all ORG")
+    if options.pins and not options.all:
+        raise ValueError("--pins is for --all")
+    if options.all:
+        run_all(options)
+        return
+    found = package(options.source, options.repo)
+    if options.dry_run:
+        print(f"{found.table()}\n\nnothing was uploaded (--dry-run)")
+    else:
+        print(publish(found, private=options.private, replace_card=options.replace_card))
+
+
+def run_all(options: argparse.Namespace) -> None:
     """Publishes each weight of the registry as ORG/NAME, and writes its commit into the file of pins at once.
 
     What is already there unchanged is not uploaded again, so the command resumes where it was interrupted. A weight
@@ -19,7 +49,6 @@ def run_all(options: argparse.Namespace, package: Callable[[str, str], Package])
 
     Args:
         options: all (the organisation), private, dry_run, replace_card, pins.
-        package: What collects and checks the files of a weight, given its name and repository.
 
     Raises:
         BundleError: the Hub cannot be reached, or there is no valid token.

@@ -1,1 +1,1 @@
-"""`zoo compare`: all attention mechanisms with the same budget."""
+"""`zoo compare`: all attention mechanisms trained and compared by the same rules; command.py runs it."""

@@ -80,18 +80,21 @@ class GlobalAttention(nn.Module):
         """memory (B, S, M), mask (B, S) bool, True = real."""
         return AttentionMemory(self.score.project(memory), memory, mask, mask.to(wide(memory[:0]).dtype), mask.sum(-1))
 
-    def forward(self, query: Tensor, memory: AttentionMemory, position: Tensor | int = 0) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, query: Tensor, memory: AttentionMemory, position: Tensor | int = 0, given: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Attend with all queries at once.
 
         Args:
             query: (B, T, H).
             memory: from `project`.
             position: target position of each query, an int or (T,) int; read by local_m only.
+            given: (B, T, S) weights to use instead of the computed ones, see `replaced`.
 
         Returns:
             context (B, T, M) and weights (B, T, S), fp32 at least.
         """
-        weights = self.weights(self.score(query, memory.keys), query, memory, position)
+        weights = replaced(self.weights(self.score(query, memory.keys), query, memory, position), given)
         return torch.matmul(weights.to(memory.values.dtype), memory.values), weights
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
@@ -204,6 +207,18 @@ def make_attention(
     if options.get("score") == "location" and attention != "global":
         raise ValueError(f"score 'location' works only with attention 'global'; got attention {attention!r}")
     return ATTENTIONS[attention](query_size, memory_size, **options)
+
+
+def replaced(weights: Tensor, given: Tensor | None) -> Tensor:
+    """Attention weights, some of them chosen from outside: an intervention ("what if it had looked there?").
+
+    Args:
+        weights: (..., S) as computed.
+        given: broadcastable to them, at least 0; a row of zeros leaves the computed weights. None: no row is given.
+    """
+    if given is None:
+        return weights
+    return torch.where(given.sum(-1, keepdim=True) > 0, given.to(weights.dtype), weights)
 
 
 def dot_product_attention(

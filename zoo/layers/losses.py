@@ -1,6 +1,7 @@
 """Losses over large vocabularies."""
 
 import math
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -8,6 +9,7 @@ from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
 from zoo.layers import kernels
 from zoo.layers.kernels import wide
+from zoo.layers.kernels.cross_entropy import linear_cross_entropy, suits
 
 
 def output_loss(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
@@ -31,6 +33,8 @@ def output_loss(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: fl
 
 def output_losses(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """Returns `output_loss` and -log p of each label, (N,), without label smoothing and without a gradient."""
+    if _is_plain(layer) and suits(layer.weight) and kernels.usable("cross_entropy", x, layer.weight, layer.bias):
+        return linear_cross_entropy(x, layer.weight, layer.bias, labels, label_smoothing)
     log_probs = log_softmax(wide(layer(x)), dim=-1)  # (N, V)
     rows = nll_loss(log_probs, labels, reduction="none")
     loss = rows.sum()
@@ -70,9 +74,11 @@ def sampled_output_loss(layer: nn.Linear, x: Tensor, labels: Tensor, sampled: in
     if not _is_plain(layer):
         return cross_entropy(wide(layer(x))[:, words] + stands_for, place[labels], reduction="sum")
     weight, bias = layer.weight.index_select(0, words), layer.bias[words] + stands_for
+    if suits(layer.weight) and kernels.usable("cross_entropy", x, weight, bias):
+        return linear_cross_entropy(x, weight, bias, place[labels], 0.0)[0]
     return cross_entropy(wide(nn.functional.linear(x, weight, bias)), place[labels], reduction="sum")
 
 
-def _is_plain(layer: nn.Module) -> bool:
+def _is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether using its weight directly is the same as calling the layer."""
     return type(layer) is nn.Linear and layer.bias is not None and not kernels.is_hooked(layer)

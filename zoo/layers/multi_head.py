@@ -6,7 +6,7 @@ Shapes: B batch, N queries, M keys, D model, H heads, d_k size of a key.
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.attention import dot_product_attention
+from zoo.layers.attention import dot_product_attention, replaced
 from zoo.layers.dropout import Dropout
 from zoo.layers.masking import masked_softmax
 
@@ -51,6 +51,7 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         causal: bool = False,
         show: bool = False,
+        given: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attends from x (B, N, D) to keys (B, H, M, d_k) and values (B, H, M, D / H).
 
@@ -58,17 +59,19 @@ class MultiHeadAttention(nn.Module):
             mask: bool, broadcastable to (B, H, N, M), True where attention may go; None: everywhere.
             causal: position n attends only to positions up to n; requires mask None.
             show: return the weights as well.
+            given: weights (B, N, M) that all heads use instead of their own, see `replaced`.
 
         Returns:
-            (B, N, D), and the weights (B, H, N, M) if `show`, else None.
+            (B, N, D), and the weights (B, H, N, M) if `show` or `given`, else None.
         """
         queries, weights = self.split(self.query(x)), None
-        if show:
+        if show or given is not None:
             if causal:
                 mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()
             elif mask is None:
                 mask = torch.ones((), dtype=torch.bool, device=x.device)
             weights = masked_softmax(queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5, mask)  # Eq. 1
+            weights = replaced(weights, None if given is None else given.unsqueeze(1))
             found = weights.to(values.dtype) @ values
         else:
             found = dot_product_attention(queries, keys, values, mask, self.dropout.p if self.training else 0.0, causal)

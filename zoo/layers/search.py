@@ -28,6 +28,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zoo.utils.search_options import NOT_A_NUMBER, check_beam, check_rules, check_sampling, check_search, length_norm
+
 Step = Callable[[Tensor, Any, Any, int], tuple[Tensor, Any, Tensor | None]]
 
 _PAD, _BOS, _EOS = 0, 2, 3
@@ -56,6 +58,11 @@ class SearchResult:
     scores: Tensor
     log_probs: Tensor
     attn_weights: Tensor | None
+
+    def cpu(self) -> "SearchResult":
+        """A copy on the CPU."""
+        weights = None if self.attn_weights is None else self.attn_weights.cpu()
+        return SearchResult(self.tokens.cpu(), self.lengths.cpu(), self.scores.cpu(), self.log_probs.cpu(), weights)
 
 
 @torch.no_grad()
@@ -137,12 +144,7 @@ def sample(
     Raises:
         ValueError: for arguments outside their range.
     """
-    if num_samples < 1:
-        raise ValueError(f"num_samples must be at least 1; got {num_samples}")
-    if not 0 < temperature < _INF:
-        raise ValueError(f"temperature must be greater than 0 and finite; got {temperature} (near 0 use greedy_search)")
-    if top_k < 0:
-        raise ValueError(f"top_k must be at least 1, or 0 for all tokens; got {top_k}")
+    check_sampling(num_samples, temperature, top_k)
 
     def choose(log_probs: Tensor) -> Tensor:
         log_probs, tokens = log_probs.flatten(0, 1), None  # (B K, V)
@@ -206,10 +208,7 @@ def beam_search(
     Raises:
         ValueError: for arguments outside their range.
     """
-    if beam_size < 1:
-        raise ValueError(f"beam_size must be at least 1; got {beam_size}")
-    if not 1 <= n_best <= beam_size:
-        raise ValueError(f"n_best must be between 1 and beam_size = {beam_size}; got {n_best}")
+    check_beam(beam_size, n_best)
     rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
     batch, device, limits = rules.batch, rules.device, rules.max_length
 
@@ -235,21 +234,21 @@ def beam_search(
         count = min(2 * beam_size, gains[0].numel())
         values, parents, tokens = _top(gains, log_probs, count)  # (b, count) each, best first
         if rules.is_check(t) and values.isnan().any():  # NaN sorts first, with a parent that may not exist
-            raise ValueError("the model computes NaN instead of probabilities: its weights are too large or damaged")
+            raise ValueError(NOT_A_NUMBER)
 
         is_eos = tokens == eos
         last = t + 1 >= limits
         ending = (is_eos | last[:, None]) & ~done[:, None]
         ended = values.masked_fill(~ending, -_INF)
         trace = torch.stack((torch.full_like(tokens, t), parents, tokens), -1)
-        pool = _merge(pool, (ended / _length_norm(t + 1, length_penalty), ended, trace))
+        pool = _merge(pool, (ended / length_norm(t + 1, length_penalty), ended, trace))
 
         # Stable: moves the others before EOS and keeps them ordered by value.
         order = is_eos.byte().sort(dim=1, stable=True).indices[:, : min(beam_size, count - width)]
         log_probs, parents, tokens = (x.gather(1, order) for x in (values, parents, tokens))
         steps.append((rows, tokens, parents, attn if return_attention else None))
 
-        norm = _length_norm(limits, length_penalty).clamp(min=_length_norm(t + 2, length_penalty))
+        norm = length_norm(limits, length_penalty).clamp(min=length_norm(t + 2, length_penalty))
         done = done | last | (log_probs[:, 0] / norm <= pool[0][:, -1])
         if early_stopping:
             finished = finished + (ended > -_INF).sum(1)
@@ -297,14 +296,6 @@ def search(
     return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)
 
 
-def check_search(beam_size: int, length_penalty: float) -> None:
-    """Raises ValueError for settings whose search would not fit into memory or whose scores would overflow."""
-    if not 1 <= beam_size <= 100:
-        raise ValueError(f"beam_size must be from 1 to 100; got {beam_size:,}")
-    if not -10 <= length_penalty <= 10:
-        raise ValueError(f"length_penalty must be from -10 to 10; got {length_penalty}")
-
-
 class _Rules:
     """Limits of the length and the forbidden next tokens, checked and moved to the device once."""
 
@@ -323,19 +314,7 @@ class _Rules:
             state = state[0]
         self.batch, self.device = len(state), state.device
         lengths = torch.as_tensor(max_length)
-        if lengths.ndim and lengths.shape != (self.batch,):
-            raise ValueError(
-                f"max_length must be one number or one for each of {self.batch} sentences; got {tuple(lengths.shape)}"
-            )
-        shortest, self.horizon = int(lengths.min()), int(lengths.max())
-        if shortest < 1:
-            raise ValueError(f"max_length must be at least 1; got {shortest}")
-        if not 0 <= min_length <= self.horizon + 1:
-            raise ValueError(f"min_length must be between 0 and max_length + 1 = {self.horizon + 1}; got {min_length}")
-        if eos in forbid:
-            raise ValueError(f"forbid must not hold eos = {eos}, or no output could end; got {list(forbid)}")
-        if no_repeat_ngram < 0:
-            raise ValueError(f"no_repeat_ngram must be at least 1, or 0 for no rule; got {no_repeat_ngram}")
+        self.horizon = check_rules(self.batch, lengths, min_length, forbid, no_repeat_ngram, eos)
         self.max_length = lengths.to(self.device).expand(self.batch)  # (B,)
         self.min_length, self.no_repeat_ngram = min_length, no_repeat_ngram
         self.bos, self.eos, self.pad = bos, eos, pad
@@ -419,7 +398,7 @@ def _roll_out(
             if attn_weights is None:
                 attn_weights = attn.new_zeros(*out.shape, attn.shape[-1])
             attn_weights[rows, :, t] = attn * (t < lengths[rows])[..., None]
-    return SearchResult(out, lengths, log_probs / _length_norm(lengths, length_penalty), log_probs, attn_weights)
+    return SearchResult(out, lengths, log_probs / length_norm(lengths, length_penalty), log_probs, attn_weights)
 
 
 def _trace_back(pool: tuple[Tensor, ...], steps: list[tuple], pad: int) -> SearchResult:
@@ -503,11 +482,6 @@ def _argmax(logits: Tensor) -> Tensor:
     start = (maxima.argmax(-1, keepdim=True) * _BLOCK).clamp(max=vocab - _BLOCK)
     inside = logits.gather(-1, start + torch.arange(_BLOCK, device=logits.device))
     return start[..., 0] + inside.argmax(-1)
-
-
-def _length_norm(length: Any, alpha: float) -> Any:
-    """lp of the module docstring, of a number or a tensor."""
-    return ((5 + length) / 6) ** alpha
 
 
 def _unfinished(done: Tensor, is_check: bool) -> Tensor | None:

@@ -48,6 +48,14 @@ def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Ten
     Returns:
         s (B, D) and the averaged beta (B, L). Each sums to 1 over real words; zeros for an empty document or query.
     """
+    weights, importance, _, _ = attend_both_ways(scores, document_mask, query_mask)
+    return weights, importance
+
+
+def attend_both_ways(
+    scores: Tensor, document_mask: Tensor, query_mask: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`attend_over_attention`, and also alpha and beta (B, D, L), which mean nothing on padding."""
     scores = wide(scores)
     lowest = torch.finfo(scores.dtype).min
     # (B, D, L), alpha: per query word, over the document
@@ -57,7 +65,8 @@ def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Ten
     share = document_mask.to(scores.dtype) / document_mask.sum(1, keepdim=True).clamp(min=1)  # (B, D)
     # (B, L), the masks here are for empty rows
     importance = torch.bmm(share.unsqueeze(1), beta).squeeze(1) * query_mask
-    return torch.bmm(alpha, importance.unsqueeze(2)).squeeze(2) * document_mask, importance
+    weights = torch.bmm(alpha, importance.unsqueeze(2)).squeeze(2) * document_mask
+    return weights, importance, alpha, beta
 
 
 def outside_query(batch: ClozeBatch) -> Tensor:

@@ -46,10 +46,15 @@ class GRUDecoder(nn.Module):
         return torch.tanh(self.initial(memory[:, 0, memory.size(-1) // 2 :]))
 
     def step(
-        self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory
+        self,
+        embedded: Tensor,
+        s: Tensor,
+        attention: GlobalAttention,
+        memory: AttentionMemory,
+        given: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         """y_{i-1} (B, K, E), s_{i-1} (B, K, H) -> s_i, c_i, what the readout sees of the state, weights (B, K, S)."""
-        context, weights = attention(s, memory)  # a(s_{i-1}, h_j), c_i
+        context, weights = attention(s, memory, given=given)  # a(s_{i-1}, h_j), c_i
         (new,) = self.gru(torch.cat([embedded, context.to(embedded.dtype)], dim=-1), (s,))
         return new, context, s, weights
 
@@ -87,10 +92,15 @@ class ConditionalDecoder(GRUDecoder):
         return torch.tanh(self.initial(masked_mean(memory, mask)))
 
     def step(
-        self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory
+        self,
+        embedded: Tensor,
+        s: Tensor,
+        attention: GlobalAttention,
+        memory: AttentionMemory,
+        given: Tensor | None = None,
     ) -> tuple[Tensor, ...]:
         middle = self.gru(embedded, (s,))  # s'
-        context, weights = attention(middle[0], memory)
+        context, weights = attention(middle[0], memory, given=given)
         (new,) = self.gru_context(context, middle)
         return new, context, new, weights
 
@@ -163,7 +173,9 @@ class BahdanauNMT(TranslationModule):
         readouts, weights = self.decoder(embedded, state[0], self.attention, memory)
         return self.dropout(readouts), weights
 
-    def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+    def step(
+        self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int, given: Tensor | None = None
+    ) -> tuple[Tensor, tuple, Tensor]:
         embedded = self.dropout(self.embeddings.tgt(tokens))  # (B, K, E)
-        s, context, seen, weights = self.decoder.step(embedded, state[0], self.attention, memory)
+        s, context, seen, weights = self.decoder.step(embedded, state[0], self.attention, memory, given)
         return self.dropout(self.decoder.read(seen, embedded, context)), (s,), weights

@@ -124,7 +124,9 @@ class KeyValueNMT(TranslationModule[AttentionMemory]):
         readouts, weights = self.decoder(embedded, state[0], self.attention, memory)
         return self.dropout(readouts), weights
 
-    def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
+    def step(
+        self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int, given: Tensor | None = None
+    ) -> tuple[Tensor, tuple, Tensor]:
         embedded = self.dropout(self.embeddings.tgt(tokens))  # (B, K, E)
-        s, context, seen, weights = self.decoder.step(embedded, state[0], self.attention, memory)
+        s, context, seen, weights = self.decoder.step(embedded, state[0], self.attention, memory, given)
         return self.dropout(self.decoder.read(seen, embedded, context)), (s,), weights

@@ -139,23 +139,27 @@ class LuongNMT(TranslationModule[AttentionMemory]):
             weights.append(weight)
         return torch.cat(readouts, dim=1), torch.cat(weights, dim=1)
 
-    def step(self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int) -> tuple[Tensor, tuple, Tensor]:
-        return self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state, memory, t)
+    def step(
+        self, tokens: Tensor, state: tuple, memory: AttentionMemory, t: int, given: Tensor | None = None
+    ) -> tuple[Tensor, tuple, Tensor]:
+        return self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state, memory, t, given)
 
     def decoder_step(
-        self, embedded: Tensor, state: tuple, memory: AttentionMemory, t: int
+        self, embedded: Tensor, state: tuple, memory: AttentionMemory, t: int, given: Tensor | None = None
     ) -> tuple[Tensor, tuple, Tensor]:
         """y_{t-1} (B, K, E), state -> readout (B, K, H), state, weights (B, K, S)."""
         if self.input_feeding:
             fed, state = state[0], state[1:]
             embedded = torch.cat([embedded, fed.to(embedded.dtype)], dim=-1)
         hidden, state = self.decoder.step(embedded, state)  # h_t = RNN([y_{t-1}; h~_{t-1}], h_{t-1})
-        readout, weights = self.attend(hidden, memory, t)
+        readout, weights = self.attend(hidden, memory, t, given)
         return readout, ((readout, *state) if self.input_feeding else state), weights
 
-    def attend(self, hidden: Tensor, memory: AttentionMemory, position: Tensor | int) -> tuple[Tensor, Tensor]:
+    def attend(
+        self, hidden: Tensor, memory: AttentionMemory, position: Tensor | int, given: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """h_t (B, T, H) -> input of the output layer, and the weights (B, T, S)."""
-        context, weights = self.attention(hidden, memory, position)  # c_t, a_t: Eq. 7-10
+        context, weights = self.attention(hidden, memory, position, given)  # c_t, a_t: Eq. 7-10
         readout = torch.cat([context.to(hidden.dtype), hidden], dim=-1)
         if self.w_c is not None:
             readout = torch.tanh(self.w_c(readout))  # h~_t = tanh(W_c [c_t; h_t])  Eq. 5

@@ -31,6 +31,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from zoo.layers.attention import replaced
 from zoo.layers.dropout import Dropout
 from zoo.layers.hard_attention import draw, one_hot
 from zoo.layers.kernels import wide
@@ -101,10 +102,20 @@ class AttendingLSTM(nn.Module):
         """h_t and c_t of E y_{t-1} (N, K, E) and the context."""
         return self.lstm(torch.cat([embedded, context.to(embedded.dtype)], dim=-1), state)
 
-    def forward(self, embedded: Tensor, state: State, memory: ImageMemory, choose: Choose | None = None) -> Look:
-        """One step from E y_{t-1} (N, K, E) and (h, c); without `choose` the context is the expected one."""
-        weights = self.attend(state[0], memory.keys)
-        chosen = weights if choose is None else choose(weights)
+    def forward(
+        self,
+        embedded: Tensor,
+        state: State,
+        memory: ImageMemory,
+        choose: Choose | None = None,
+        given: Tensor | None = None,
+    ) -> Look:
+        """One step from E y_{t-1} (N, K, E) and (h, c); without `choose` the context is the expected one.
+
+        Weights that are `given` (N, K, L) replace the computed ones, and make the context as they are: see `replaced`.
+        """
+        weights = replaced(self.attend(state[0], memory.keys), given)
+        chosen = weights if choose is None else replaced(choose(weights), given)
         context = self.context(chosen, state[0], memory.values)
         hidden, cell = self.advance(embedded, context, state)
         return Look(hidden, cell, context, weights, chosen)
@@ -225,15 +236,17 @@ class ShowAttendTell(HardAttentionModule[ImageMemory]):
         found = self.steps(embedded, memory, for_each(state, captions.size(1)), self.chooser())
         return self.output(self.read(found.hidden, found.context, embedded)), found.weights
 
-    def step(self, tokens: Tensor, state: State, memory: ImageMemory, t: int) -> tuple[Tensor, State, Tensor]:
-        logits, found = self.look_and_write(tokens, state, memory, self.chooser())
+    def step(
+        self, tokens: Tensor, state: State, memory: ImageMemory, t: int, given: Tensor | None = None
+    ) -> tuple[Tensor, State, Tensor]:
+        logits, found = self.look_and_write(tokens, state, memory, self.chooser(), given)
         return logits, (found.hidden, found.cell), found.weights
 
     def look_and_write(
-        self, tokens: Tensor, state: State, memory: ImageMemory, choose: Choose | None
+        self, tokens: Tensor, state: State, memory: ImageMemory, choose: Choose | None, given: Tensor | None = None
     ) -> tuple[Tensor, Look]:
         embedded = self.embedding(tokens)
-        found = self.decoder(embedded, state, memory, choose)
+        found = self.decoder(embedded, state, memory, choose, given)
         return self.output(self.read(found.hidden, found.context, embedded)), found
 
     def chooser(self) -> Choose | None:

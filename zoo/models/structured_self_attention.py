@@ -21,15 +21,15 @@ import torch
 from torch import Tensor, nn
 
 from zoo.batches.classification import TextBatch, collate_texts
-from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import to_padded
 from zoo.layers.recurrent import RecurrentEncoder
 from zoo.tasks.classification import TextClassifier
-from zoo.tasks.evaluation import evaluated
 from zoo.text import PAD
+from zoo.verbs.base import evaluated
+from zoo.verbs.groups import groups_of_similar_size
 
 MIDDLE = 3.0  # of the relatedness scale, 1 to 5
 

@@ -120,7 +120,7 @@ class DecoderLayer(Layer):
         return x, own, cross
 
     def step(
-        self, x: Tensor, past: tuple[Tensor, Tensor], source: Source, show: bool
+        self, x: Tensor, past: tuple[Tensor, Tensor], source: Source, show: bool, given: Tensor | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
         """One step: x (B, K, D), keys and values so far (B, K, t, ...) -> (B, K, D), (B, K, t + 1, ...), weights."""
         y = self.after_self.before(x)
@@ -128,12 +128,14 @@ class DecoderLayer(Layer):
         keys, values = (torch.cat([old, part.unsqueeze(2)], dim=2) for old, part in zip(past, new, strict=True))
         heads = (self.self_attention.split(part.flatten(0, 1)) for part in (keys, values))
         found, _ = self.self_attention(y.flatten(0, 1).unsqueeze(1), *heads)
-        x, cross = self.attend_source(self.after_self(x, found.view_as(x)), source, show)
+        x, cross = self.attend_source(self.after_self(x, found.view_as(x)), source, show, given)
         return x, (keys, values), cross
 
-    def attend_source(self, x: Tensor, source: Source, show: bool) -> tuple[Tensor, Tensor | None]:
+    def attend_source(
+        self, x: Tensor, source: Source, show: bool, given: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """The second and third sub-layers: x (B, N, D) -> (B, N, D), weights (B, H, N, S)."""
-        found, weights = self.cross_attention(self.after_cross.before(x), *source, show=show)
+        found, weights = self.cross_attention(self.after_cross.before(x), *source, show=show, given=given)
         return self.feed(self.after_cross(x, found)), weights
 
 
@@ -265,16 +267,38 @@ class TransformerNMT(MultiHeadTranslation[TransformerMemory]):
         return self.decoder_norm(x), own, cross
 
     def step(
-        self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int
+        self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int, given: Tensor | None = None
     ) -> tuple[Tensor, tuple, Tensor | None]:
         """One step. The state holds the prefix's keys (B, K, t, H * d_k) and values (B, K, t, D), layer by layer."""
+        shown = self.config["shown_layer"] % len(self.decoder)
+        x, written, cross = self._step(tokens, state, memory, t, lambda n: n == shown, given)
+        return x, written, self._shown(cross[shown])
+
+    def step_with_heads(
+        self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int, given: Tensor | None = None
+    ) -> tuple[Tensor, tuple, Tensor | None, Tensor]:
+        x, written, cross = self._step(tokens, state, memory, t, lambda n: True, given)
+        heads = torch.cat([x for x in cross if x is not None], dim=1).transpose(1, 2)
+        return x, written, self._shown(cross[self.config["shown_layer"] % len(self.decoder)]), heads
+
+    def _step(
+        self,
+        tokens: Tensor,
+        state: tuple,
+        memory: TransformerMemory,
+        t: int,
+        show: Callable[[int], bool],
+        given: Tensor | None,
+    ) -> tuple[Tensor, tuple, list[Tensor | None]]:
+        """Readouts, state, and per layer, where shown, its weights (B, H, K, S)."""
         embedded = self.embeddings.tgt(tokens)  # (B, K, D)
         x = self.dropout(embedded + positions(1, embedded.size(-1), t, tokens.device).to(embedded.dtype))
-        shown, written, seen = self.config["shown_layer"] % len(self.decoder), (), None
+        written, cross = (), []
         for n, layer in enumerate(self.decoder):
-            x, past, weights = layer.step(x, state[2 * n : 2 * n + 2], memory.source(n), n == shown)
-            written, seen = written + past, weights if n == shown else seen
-        return self.decoder_norm(x), written, self._shown(seen)
+            x, past, weights = layer.step(x, state[2 * n : 2 * n + 2], memory.source(n), show(n), given)
+            written = written + past
+            cross.append(weights)
+        return self.decoder_norm(x), written, cross
 
     def _shown(self, weights: Tensor | None) -> Tensor | None:
         head = self.config["shown_head"]

@@ -125,18 +125,19 @@ class TutorialAttentionNMT(TranslationModule[AttentionMemory | Summary]):
         return self.dropout(torch.cat(states, dim=1)), torch.cat(weights, dim=1) if self.attends else None
 
     def step(
-        self, tokens: Tensor, state: tuple, memory: AttentionMemory | Summary, t: int
+        self, tokens: Tensor, state: tuple, memory: AttentionMemory | Summary, t: int, given: Tensor | None = None
     ) -> tuple[Tensor, tuple, Tensor | None]:
-        s, weights = self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state[0], memory)
+        s, weights = self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state[0], memory, given)
         return self.dropout(s), (s,), weights
 
     def decoder_step(
-        self, embedded: Tensor, s: Tensor, memory: AttentionMemory | Summary
+        self, embedded: Tensor, s: Tensor, memory: AttentionMemory | Summary, given: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """e_t (B, K, E), s_{t-1} (B, K, H) -> s_t, alpha_t (B, K, S) or None."""
         if not self.attends:
             return self.gru(torch.relu(embedded), (s,))[0], None  # x_t = relu(e_t)
-        context, weights = self.attention(torch.cat([embedded, s.to(embedded.dtype)], dim=-1), memory)  # c_t, alpha_t
+        query = torch.cat([embedded, s.to(embedded.dtype)], dim=-1)
+        context, weights = self.attention(query, memory, given=given)  # c_t, alpha_t
         # x_t = relu(W_c [e_t; c_t])
         x = torch.relu(self.w_c(torch.cat([embedded, context.to(embedded.dtype)], dim=-1)))
         return self.gru(x, (s,))[0], weights

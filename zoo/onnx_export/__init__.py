@@ -1,10 +1,10 @@
-"""`zoo export --format onnx`: a model as ONNX graphs, which run without torch and without this package.
+"""`zoo export --format onnx`: a model as ONNX graphs, which run without torch.
 
 A translator or a captioner becomes an encoder and one decoder step (encoder_decoder.py), a language model a step that
 reads any number of words (language_models.py), a classifier (classifiers.py) or a reader (readers.py) one graph. The
-loops around them are the user's: see examples/onnx_translate.py, onnx_complete.py and onnx_answer.py. Batch size,
-length and number of hypotheses are dynamic. `onnx.json` describes inputs, outputs, special tokens and this package's
-search settings, and has the sha256 of every other file.
+loops around them are in zoo/runtime; examples/onnx_translate.py shows one without this package. Batch size, length and
+number of hypotheses are dynamic. `onnx.json` describes inputs, outputs, special tokens and this package's search
+settings, and has the sha256 of every other file.
 
 The models' own code is traced, with two exceptions (tracing.py):
 
@@ -12,11 +12,11 @@ The models' own code is traced, with two exceptions (tracing.py):
   LSTM and GRU. Those take the lengths of the rows: padding changes nothing, and the backward direction begins at the
   end of a row. Classifiers and readers, whose words are flat, are read padded instead.
 * Functions with a hand-written gradient are replaced by what they compute.
+
+With `--int8` the graphs are then rewritten with weights in 8 bits (quantized.py).
 """
 
 import copy
-import hashlib
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -24,32 +24,32 @@ from typing import Any
 
 import torch
 
-from zoo.bundles.files import PICTURES, README, file_hashes
+from zoo.bundles.exports import replaceable_export, write_manifest
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.onnx_export.classifiers import CLASSIFIERS, write_classifier
 from zoo.onnx_export.encoder_decoder import write_encoder_decoder
 from zoo.onnx_export.graphs import OPSET, no_form
 from zoo.onnx_export.language_models import write_language_model
+from zoo.onnx_export.quantized import SHARED, quantize_graphs
 from zoo.onnx_export.readers import write_reader
 from zoo.onnx_export.tracing import traceable
+from zoo.runtime.graphs import EXACT_PRODUCTS, FORMAT, MANIFEST
 from zoo.tasks.base import ZooModule
-from zoo.utils import strict_json
 from zoo.utils.atomic import new_folder, target_folder
 from zoo.utils.extras import require
-from zoo.utils.regular import check_regular
 from zoo.utils.version import __version__
+from zoo.verbs.confidence import CALIBRATION
 
-MANIFEST = "onnx.json"
 
-
-def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Path:
+def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str, int8: bool = False) -> Path:
     """Writes the graphs of a model, its other files (tokenizer, labels), and onnx.json.
 
     Args:
         model: a translator, a captioner, a classifier, a language model or a reader.
         folder: target: new, empty, or an earlier export, which is then replaced.
         source: origin of the model, recorded in onnx.json.
+        int8: store the weights in 8 bits and multiply in integers; the numbers then differ slightly from torch's.
 
     Raises:
         ValueError: a package is missing, the model has no ONNX form, `folder` holds other files, or onnxruntime
@@ -63,13 +63,25 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str) -> Pat
     with new_folder(folder, replaceable_graphs) as new:
         with torch.no_grad():
             manifest = write(model, traceable(model), new)
-        for name, text in model.assets().items():
+        if int8:
+            quantize_graphs(sorted(new.glob("*.onnx")))
+        assets = model.assets()
+        if model.calibration is not None:
+            assets[CALIBRATION] = model.calibration.to_json()
+        for name, text in assets.items():
             (new / name).write_bytes(text.encode())
-        about = {"source": source, "class": type(model).__name__, "attention_zoo": __version__, "opset": OPSET}
-        text = json.dumps(
-            {**about, **manifest, "sha256": file_hashes(new)}, indent=2, ensure_ascii=False, allow_nan=False
-        )
-        (new / MANIFEST).write_bytes(f"{text}\n".encode())
+        about = {
+            "format": FORMAT,
+            "source": source,
+            "class": type(model).__name__,
+            "attention_zoo": __version__,
+            "opset": OPSET,
+            "weights": "int8" if int8 else "float32",
+            "session": dict([EXACT_PRODUCTS]) if int8 else {},
+            "parameters": sum(p.numel() for p in model.parameters()),
+            "config": model.config,
+        }
+        write_manifest(new, MANIFEST, {**about, **manifest})
     return folder
 
 
@@ -79,29 +91,9 @@ def replaceable_graphs(folder: Path) -> set[str]:
     Raises:
         ValueError: The folder is not a complete export, or holds other files.
     """
-    try:
-        check_regular(folder / MANIFEST)
-        listed = strict_json.loads((folder / MANIFEST).read_text(encoding="utf-8"), 2**16)["sha256"]
-        names = {MANIFEST, *listed}
-        kept = {file.name for file in folder.iterdir() if file.name == README or file.name.lower().endswith(PICTURES)}
-        foreign = {file.name for file in folder.iterdir()} - names - kept
-        if foreign := sorted(foreign | {name for name in names if not name.endswith((".json", ".onnx"))}):
-            raise ValueError(f"it also holds {', '.join(map(repr, foreign[:5]))}")
-        found = {
-            name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-            for name in listed
-            if _is_plain(folder / name)
-        }
-        if found != listed or not all(map(_is_plain, (folder / name for name in kept | {MANIFEST}))):
-            raise ValueError(f"its files are not those that {MANIFEST} lists")
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        why = f"it has no {MANIFEST}" if isinstance(error, FileNotFoundError) else error
-        raise ValueError(f"{folder} exists and is not an ONNX export: {why}; give a new or an empty folder") from error
-    return names
-
-
-def _is_plain(file: Path) -> bool:
-    return file.is_file() and not file.is_symlink()
+    return replaceable_export(
+        folder, MANIFEST, "an ONNX export", lambda name: name.endswith((".json", ".onnx")) or name == SHARED
+    )
 
 
 def _writer(model: ZooModule) -> Callable[[Any, Any, Path], dict[str, Any]]:

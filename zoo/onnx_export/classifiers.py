@@ -33,10 +33,13 @@ def _read_with_query(model: AttentionClassifier, tokens: Tensor, lengths: Tensor
 
 
 def _read_hops(model: StructuredSelfAttention, tokens: Tensor, lengths: Tensor, **second: Tensor) -> tuple[Tensor, ...]:
-    """tokens (B, S), lengths (B,), for pairs tokens2, lengths2 -> logits (B, C), weights (B, hops, S) of each text."""
+    """tokens (B, S), lengths (B,), for pairs tokens2, lengths2 -> logits (B, C), weights (B, hops, S) of each text.
+
+    A model that predicts it also gives the relatedness (B,).
+    """
     model.embed_text = partial(_embed_padded, model)
-    logits, weights = model.read(TextBatch(tokens, lengths, None, **second))
-    return logits, *weights
+    logits, weights, related = model.read_related(TextBatch(tokens, lengths, None, **second))
+    return logits, *weights, *([] if related is None else [related])
 
 
 def _embed_padded(model: StructuredSelfAttention, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,20 +77,19 @@ def write_classifier(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
 
     def example(size: int) -> tuple[Tensors, tuple[Tensor, ...]]:
         batch = model.example_batch(size)
-        logits, weights = model.read(batch)
+        logits, weights, related = model.read_related(batch)
         if isinstance(model, HAN):
             return padded_documents(batch), (logits,)
-        return {name: x for name, x in batch._asdict().items() if x is not None and name != "labels"}, (
-            logits,
-            *weights,
-        )
+        outputs = [logits, *weights, *([] if related is None else [related])]
+        return {name: x for name, x in batch._asdict().items() if x is not None and name != "labels"}, tuple(outputs)
 
     (inputs, _), (others, expected) = example(6), example(4)
     if isinstance(model, HAN):
         outputs = ["logits", "word_attention", "sentence_attention"]
         axes = {"tokens": ("batch", "sentences", "words"), "lengths": ("batch", "sentences")}
     else:
-        outputs = ["logits", "attention", "attention2"][: len(expected)]
+        outputs = ["logits", *["attention", "attention2"][: 1 + ("tokens2" in inputs)]]
+        outputs += ["relatedness"] * (len(expected) > len(outputs))
         axes = {
             "tokens": ("batch", "length"),
             "lengths": ("batch",),

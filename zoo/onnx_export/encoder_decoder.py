@@ -2,6 +2,9 @@
 
 The state of a Transformer grows by one column at each step and is empty at first.
 
+A step with attention takes weights from outside, `given_attention`: rows of zeros are computed by the model, any other
+row is used in place of the model's weights.
+
 Shapes: B batch, S length, K hypotheses, V vocabulary.
 """
 
@@ -11,8 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zoo.onnx_export.graphs import Tensors, check_graph, no_form, write_graph
+from zoo.onnx_export.graphs import Tensors, check_graph, meaning, no_form, write_graph
+from zoo.runtime.searching import GIVEN
 from zoo.tasks.captioning import MAX_WORDS, CaptioningModule
+from zoo.tasks.given import takes_given
+from zoo.tasks.heads import MultiHeadTranslation
 from zoo.tasks.translation import TranslationModule
 from zoo.text import BOS, EOS, PAD, UNK
 
@@ -31,7 +37,8 @@ class _Encoder(nn.Module):
 
 
 class _Step(nn.Module):
-    """tokens (B, K), position (), memory, state -> log-probabilities (B, K, V), state, weights (B, K, S) if any.
+    """tokens (B, K), position (), memory, state, given weights (B, K, S) if any -> log-probabilities (B, K, V), state,
+    weights (B, K, S) if any, those of each layer and head (B, K, layers * heads, S) if there are several.
 
     Args:
         model: translator or captioner.
@@ -48,10 +55,13 @@ class _Step(nn.Module):
     def forward(self, inputs: Tensors) -> tuple[Tensor, ...]:
         memory = self.kind(*(inputs[x] if isinstance(x, str) else tuple(inputs[y] for y in x) for x in self.parts))
         state = tuple(x for name, x in inputs.items() if name.startswith("state_"))
-        logits, state, weights = self.model.step(inputs["tokens"], state, memory, inputs["position"])
+        several = isinstance(self.model, MultiHeadTranslation)
+        step = self.model.step_with_heads if several else self.model.step
+        given = {"given": inputs[GIVEN]} if GIVEN in inputs else {}
+        logits, state, *weights = step(inputs["tokens"], state, memory, inputs["position"], **given)
         if isinstance(self.model, TranslationModule):
             logits = self.model.embeddings.logits(logits)
-        return logits.float().log_softmax(-1), *state, *(() if weights is None else (weights,))
+        return logits.float().log_softmax(-1), *state, *(x for x in weights if x is not None)
 
 
 def _named(memory: Any) -> Tensors:
@@ -90,7 +100,12 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
                 break  # the first state suffices
             state = after
         states = {f"state_{n}": x for n, x in enumerate(state)}
-        return inputs, {"tokens": tokens, "position": torch.tensor(written), **_named(memory), **states}, memory
+        given = {"tokens": tokens, "position": torch.tensor(written), **_named(memory), **states}
+        _, _, weights = step(tokens, state, memory, written)
+        if weights is not None and takes_given(model.step):
+            chosen = (torch.arange(weights.size(0)) % 2).view(-1, 1, 1)  # of every second row
+            given[GIVEN] = chosen * torch.linspace(1, 2, weights.size(-1)).softmax(0).expand_as(weights)
+        return inputs, given, memory
 
     (inputs, given, memory), (other_inputs, other_given, _) = example(6, 3, 2), example(4, 2, 5)
     parts, states = list(_named(memory)), [name for name in given if name.startswith("state_")]
@@ -102,8 +117,10 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
         **{part: _axes(given[part], other_given[part], "batch") for part in parts},
     }
     axes |= {name: _axes(given[name], other_given[name], "batch", "beam", grows="written") for name in states}
+    if GIVEN in given:
+        axes[GIVEN] = _axes(given[GIVEN], other_given[GIVEN], "batch", "beam")
     after = [f"next_{name}" for name in states]
-    outputs = ["log_probs", *after, "attention"][: len(expected)]
+    outputs = ["log_probs", *after, "attention", "heads"][: len(expected)]
     step = write_graph(folder / "step.onnx", _Step(traced, memory), given, axes, outputs)
     check_graph(folder / "step.onnx", other_given, expected)
 
@@ -112,7 +129,20 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
     encoder = write_graph(folder / "encoder.onnx", _Encoder(traced, kept), inputs, axes, [*kept, *states])
     check_graph(folder / "encoder.onnx", other_inputs, _Encoder(model, kept)(other_inputs))
     graphs = {"encoder.onnx": encoder, "step.onnx": step}
-    return {**_search_settings(model), "memory": kept, "state": dict(zip(states, after, strict=True)), "graphs": graphs}
+    described = meaning(
+        step,
+        given_attention="weights to use instead of the model's own, rows of zeros for none; a Transformer uses them in "
+        "all heads of all decoder layers",
+        attention="weights on the source, or on the cells of the image row by row; the given ones where there are any",
+        heads="weights on the source of every decoder layer and head, the heads of the first layer first",
+    )
+    return {
+        **_search_settings(model),
+        "memory": kept,
+        "state": dict(zip(states, after, strict=True)),
+        "meaning": described,
+        "graphs": graphs,
+    }
 
 
 def _axes(x: Tensor, other: Tensor, *first: str, grows: str = "length") -> tuple[str | None, ...]:

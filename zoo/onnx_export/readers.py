@@ -14,7 +14,7 @@ from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.models.attention_over_attention import (
     AttentionOverAttentionReader,
-    attend_over_attention,
+    attend_both_ways,
     keep_weights,
     outside_query,
 )
@@ -34,7 +34,7 @@ def _read(
     """document (B, D), document_lengths (B,), query (B, L), query_lengths (B,), embedding rows -> weights (B, D).
 
     A model that excludes query words also takes not_in_query (B, D) bool. Except for the attention-sum reader there are
-    also query weights (B, L). All are 0 after the lengths.
+    also query weights (B, L) and both attentions, alpha and beta (B, D, L). All are 0 after the lengths.
     """
     documents, _ = model.encoders[0](model.embedding(document), document_lengths)
     queries, finals = model.encoders[-1](model.embedding(query), query_lengths)
@@ -46,7 +46,9 @@ def _read(
         scores = torch.matmul(documents, finals[-1][0].unsqueeze(2)).squeeze(2)
         weights, others = masked_softmax(scores, mask) * (query_lengths > 0).unsqueeze(1), ()
     else:
-        weights, *others = attend_over_attention(torch.bmm(documents, queries.transpose(1, 2)), mask, query_mask)
+        scores, both = torch.bmm(documents, queries.transpose(1, 2)), mask.unsqueeze(2) & query_mask.unsqueeze(1)
+        weights, importance, alpha, beta = attend_both_ways(scores, mask, query_mask)
+        others = importance, alpha * both, beta * both
     return weights if not_in_query is None else keep_weights(weights, not_in_query), *others
 
 
@@ -82,7 +84,7 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
     }
     if "not_in_query" in inputs:
         axes["not_in_query"] = axes["document"]
-    outputs = ["weights", "query_weights"][: len(expected)]
+    outputs = ["weights", *(["query_weights", "over_document", "over_query"] if len(expected) > 1 else [])]
     graph = write_graph(folder / "reader.onnx", Graph(traced, _read), inputs, axes, outputs)
     check_graph(folder / "reader.onnx", others, wanted)
     return {
@@ -102,6 +104,10 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
             not_in_query="true on the document words that are not in its query, compared as strings",
             weights="the answer is the candidate, or document word, with the largest sum over its occurrences",
             query_weights="weight of each query word; 0 after the lengths",
+            over_document="(document word, query word): for each query word its attention, which sums to 1 over the "
+            "document; weights are its sum with query_weights, before query words are excluded",
+            over_query="(document word, query word): for each document word its attention, which sums to 1 over the "
+            "query; query_weights are its mean over the document",
         ),
         "graphs": {"reader.onnx": graph},
     }

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers import recurrent, scores
-from zoo.layers.attention import AttentionMemory, LocalPredictiveStarAttention
+from zoo.layers.attention import AttentionMemory, LocalPredictiveStarAttention, replaced
 from zoo.layers.masking import masked_softmax
+from zoo.layers.multi_head import MultiHeadAttention
 from zoo.layers.window import window_mask
 from zoo.models import key_value_predict_lm as language_models
 from zoo.tasks.base import ZooModule
@@ -101,6 +102,28 @@ class _LocalPredictiveStarAttention(LocalPredictiveStarAttention):
         return super(LocalPredictiveStarAttention, self).project(memory, mask & chosen)._replace(gate=gate)
 
 
+class _MultiHeadAttention(MultiHeadAttention):
+    """Eq. 1 itself: torch's fused kernel would become a copy of all keys, transposed and scaled, at every step."""
+
+    def forward(
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        show: bool = False,
+        given: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        if causal:
+            raise ValueError("only encoders and single steps are exported; got causal attention")
+        scores = torch.matmul(self.split(self.query(x)) * keys.size(-1) ** -0.5, keys.transpose(-1, -2))
+        weights = scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
+        weights = replaced(weights, None if given is None else given.unsqueeze(1))
+        found = torch.matmul(weights, values)
+        return self.output(found.transpose(1, 2).flatten(2)), weights if show else None
+
+
 class _NGram(language_models._NGram):
     """Without the built-in `len`, which would make the number of steps a constant; likewise the next function."""
 
@@ -127,6 +150,7 @@ class _Attention(language_models._Attention):
 
 _TRACEABLE = {
     scores.LocationScore: _LocationScore,
+    MultiHeadAttention: _MultiHeadAttention,
     LocalPredictiveStarAttention: _LocalPredictiveStarAttention,
     language_models._NGram: _NGram,
     **dict.fromkeys(

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from os import PathLike
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+import numpy as np
 
 from zoo.plots.html import Section, as_page, asking, level_of, look_rules, scale
 from zoo.plots.style import (
@@ -21,8 +21,11 @@ from zoo.plots.style import (
     rounded,
     save_or_show,
 )
-from zoo.plots.weights import tensor
+from zoo.plots.weights import as_array, checked
 from zoo.utils.extras import require
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 NAMED = 4  # words whose weights are shown as numbers
 CELL, GAP, COLUMNS = 0.32, 0.45, 4  # inches, inches, maps per row
@@ -33,7 +36,7 @@ def alignment_heatmap(
     path: str | PathLike | None,
     source_tokens: Sequence[str],
     target_tokens: Sequence[str],
-    attention: Tensor,
+    attention: "Tensor | np.ndarray",
     title: str | None = None,
 ) -> Drawn:
     """Plots who attends to whom: one row per target token, one column per source token.
@@ -55,11 +58,11 @@ def alignment_heatmap(
             missing.
     """
     _check_shape(source_tokens, target_tokens, attention)
-    return heads_heatmap(path, source_tokens, target_tokens, attention.unsqueeze(0), [title or ""])
+    return heads_heatmap(path, source_tokens, target_tokens, attention[None], [title or ""])
 
 
 def alignment_section(
-    source_tokens: Sequence[str], target_tokens: Sequence[str], attention: Tensor, title: str
+    source_tokens: Sequence[str], target_tokens: Sequence[str], attention: "Tensor | np.ndarray", title: str
 ) -> Section:
     """Two lines of words: pointing at a target word shades the source words on their weights, and the other way round.
 
@@ -76,7 +79,7 @@ def alignment_section(
     _check_shape(source_tokens, target_tokens, attention)
     if not (source_tokens and target_tokens):
         raise ValueError("there are no tokens to plot")
-    rows = tensor(attention, "attention")
+    rows = checked(attention, "attention")
     source = _line("a", source_tokens, rows.T.tolist(), "b", target_tokens)
     target = _line("b", target_tokens, rows.tolist(), "a", source_tokens)
     hint = "Point at a word, or tap it: the words of the other line are shaded by their weights."
@@ -96,7 +99,7 @@ def heads_heatmap(
     path: str | PathLike | None,
     source_tokens: Sequence[str],
     target_tokens: Sequence[str],
-    attention: Tensor,
+    attention: "Tensor | np.ndarray",
     titles: Sequence[str],
     sides: tuple[str, str] = ("source", "target"),
 ) -> Drawn:
@@ -131,7 +134,7 @@ def heads_heatmap(
     whole = (columns * step_x - GAP, rows * step_y - GAP)
     dpi = min(DPI, MAX_PIXELS / max(whole))  # an extremely long text must not exhaust the memory
     figure = new_figure(figsize=whole, dpi=dpi)
-    for n, (title, weights) in enumerate(zip(titles, attention.detach().float().cpu().numpy(), strict=True)):
+    for n, (title, weights) in enumerate(zip(titles, as_array(attention).astype(np.float32), strict=True)):
         row, column = divmod(n, columns)
         # savefig adds space for the labels
         place = (column * step_x, whole[1] - row * step_y - above - height, width, height)
@@ -154,7 +157,7 @@ def heads_heatmap(
     return save_or_show(figure, path, bbox_inches="tight", pad_inches=0.2)
 
 
-def _check_shape(source_tokens: Sequence[str], target_tokens: Sequence[str], attention: Tensor) -> None:
+def _check_shape(source_tokens: Sequence[str], target_tokens: Sequence[str], attention: "Tensor | np.ndarray") -> None:
     t, s = len(target_tokens), len(source_tokens)
     if tuple(attention.shape) != (t, s):
         raise ValueError(

@@ -5,15 +5,19 @@ import io
 import math
 from collections.abc import Sequence
 from os import PathLike
+from typing import TYPE_CHECKING
 
-import torch
+import numpy as np
 from PIL import Image
-from torch import Tensor
 
 from zoo.plots.html import Section, as_page, escaped
 from zoo.plots.page import HEADING, MARGIN, SMALL, Page, clean, measure, shorten, wrap
 from zoo.plots.style import DPI, GRID, MUTED, Drawn, rounded
+from zoo.plots.weights import as_array, check_values
 from zoo.utils.extras import require
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 END = "</s>"  # the end of a caption is no word
 COLUMNS = 6
@@ -30,7 +34,11 @@ PHOTO, VEIL = 960, 64  # pixels of the longer side in a page: of the photo, and 
 
 
 def caption_picture(
-    path: str | PathLike | None, image: Image.Image, tokens: Sequence[str], attention: Tensor, title: str | None = None
+    path: str | PathLike | None,
+    image: Image.Image,
+    tokens: Sequence[str],
+    attention: "Tensor | np.ndarray",
+    title: str | None = None,
 ) -> Drawn:
     """Plots the photo, then once per word the photo lit where the word's attention is (Xu et al. 2015, Fig. 2).
 
@@ -75,7 +83,7 @@ def caption_picture(
         x, y = MARGIN + column * (cell + BETWEEN), top + row * (height + ABOVE + BETWEEN)
         shown = photo if n == 0 else _lit(photo, _light(weights[n - 1], pixels[1], pixels[0]))
         x += (cell - width) / 2
-        page.axes.imshow(shown.byte().numpy(), extent=(x, x + width, y + ABOVE + height, y + ABOVE), aspect="auto")
+        page.axes.imshow(shown.astype(np.uint8), extent=(x, x + width, y + ABOVE + height, y + ABOVE), aspect="auto")
         page.box(x, y + ABOVE, width, height, "none", edgecolor=GRID, linewidth=0.6)
         number = measure(tops[n], SMALL) + 5
         text = shorten(label, cell - number, HEADING)
@@ -86,7 +94,9 @@ def caption_picture(
     return page.save(path)
 
 
-def caption_section(image: Image.Image, tokens: Sequence[str], attention: Tensor, caption: str) -> Section:
+def caption_section(
+    image: Image.Image, tokens: Sequence[str], attention: "Tensor | np.ndarray", caption: str
+) -> Section:
     """The photo and its caption: pointing at, tapping or tabbing to a word shows its attention.
 
     Args:
@@ -102,12 +112,12 @@ def caption_section(image: Image.Image, tokens: Sequence[str], attention: Tensor
     """
     words, weights = _weights(tokens, attention)
     width, height = (max(round(side * min(1, PHOTO / max(image.size))), 1) for side in image.size)
-    photo = Image.fromarray(_pixels(image, width, height).byte().numpy())
+    photo = Image.fromarray(_pixels(image, width, height).astype(np.uint8))
     layers = [f'<img alt="" src="{_data(photo, "JPEG")}">']
     for n, cells in enumerate(weights):
         rows, columns = (max(round(side * VEIL / max(width, height)), 1) for side in (height, width))
-        dark = ((1 - DIM) * 255 * (1 - _light(cells, rows, columns))).round().byte()
-        veil = Image.merge("LA", [Image.new("L", (columns, rows)), Image.fromarray(dark.numpy())])
+        dark = ((1 - DIM) * 255 * (1 - _light(cells, rows, columns))).round().astype(np.uint8)
+        veil = Image.merge("LA", [Image.new("L", (columns, rows)), Image.fromarray(dark)])
         layers.append(f'<img alt="" class="w{n}" src="{_data(veil, "PNG")}">')
     spans = " ".join(
         f'<span class="t{n}" tabindex="0" data-top="{rounded(float(cells.max()))}">{escaped(word)}</span>'
@@ -132,35 +142,35 @@ def caption_section(image: Image.Image, tokens: Sequence[str], attention: Tensor
 caption_html = as_page(caption_section)
 
 
-def _weights(tokens: Sequence[str], attention: Tensor) -> tuple[list[str], Tensor]:
+def _weights(tokens: Sequence[str], attention: "Tensor | np.ndarray") -> tuple[list[str], np.ndarray]:
     """The words without EOS, and their weights (T, rows, columns) in float64, validated."""
     if isinstance(tokens, str):
         raise TypeError("tokens must be a list of words; got a string")
-    if attention.dim() != 3 or len(attention) != len(tokens):
+    if len(attention.shape) != 3 or len(attention) != len(tokens):
         raise ValueError(
             f"attention must have rows and columns for each of the {len(tokens)} tokens; got shape "
             f"{tuple(attention.shape)}"
         )
     words = list(tokens[:-1] if tokens and tokens[-1] == END else tokens)
-    weights = attention[: len(words)].detach().cpu().double()
-    if not weights.numel():
+    weights = as_array(attention[: len(words)])
+    if not weights.size:
         raise ValueError("there are no words or no attention to plot")
-    if not (weights.isfinite() & (weights >= 0)).all():
-        wrong = weights[~(weights.isfinite() & (weights >= 0))][0]
-        raise ValueError(f"attention must be finite and not negative; got {wrong:g}")
+    check_values(weights, "attention")
     return words, weights
 
 
-def _light(cells: Tensor, rows: int, columns: int) -> Tensor:
+def _light(cells: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """Brightness from 0 to 1 of each pixel (rows, columns) of a picture covered by cells (r, c) of attention.
 
     It is the mean of the cells, weighted by a Gaussian of the distance from their centres.
     """
     sides = []
     for size, count in zip((rows, columns), cells.shape, strict=True):
-        places = (torch.arange(size, dtype=torch.float64) + 0.5) * count / size
-        distances = places[:, None] - (torch.arange(count, dtype=torch.float64) + 0.5)  # (size, count)
-        sides.append((-(distances**2) / (2 * BLUR**2)).softmax(1))
+        places = (np.arange(size) + 0.5) * count / size
+        distances = places[:, None] - (np.arange(count) + 0.5)  # (size, count)
+        bells = -(distances**2) / (2 * BLUR**2)
+        shares = np.exp(bells - bells.max(1, keepdims=True))
+        sides.append(shares / shares.sum(1, keepdims=True))
     weights = sides[0] @ cells @ sides[1].T
     top, bottom = weights.max(), weights.min()
     if top == 0:
@@ -168,16 +178,16 @@ def _light(cells: Tensor, rows: int, columns: int) -> Tensor:
     return 1 - (top - weights) / max(top - bottom, CONTRAST * top)
 
 
-def _lit(photo: Tensor, light: Tensor) -> Tensor:
+def _lit(photo: np.ndarray, light: np.ndarray) -> np.ndarray:
     """The photo (h, w, 3) at a given brightness (h, w)."""
     light = light[..., None]
     return photo * (DIM + (1 - DIM) * light) + GLOW * light**2 * (255 - photo)
 
 
-def _pixels(image: Image.Image, width: int, height: int) -> Tensor:
+def _pixels(image: Image.Image, width: int, height: int) -> np.ndarray:
     """(height, width, 3) colours from 0 to 255."""
     image = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
-    return torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(height, width, 3).double()
+    return np.asarray(image, dtype=np.float64)
 
 
 def _columns(count: int, width: float, height: float) -> int:

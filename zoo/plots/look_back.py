@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from os import PathLike
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from zoo.plots.html import Section, as_page, asking, level_of, look_rules, scale
 from zoo.plots.page import GAP, LINE, MARGIN, MAX_WIDTH, SIZE, SMALL, Page, clean, measure, most_lines, shorten
 from zoo.plots.style import MUTED, Drawn, printable, rounded, shade, text_on
+from zoo.plots.weights import as_array, check_values
 from zoo.utils.extras import require
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 START = "</s>"  # read before the first word
 LONGEST, LEGIBLE = 72.0, 22.0  # points: the widest cell, and the narrowest with a word
@@ -18,7 +22,11 @@ NAMED = 3  # words whose weights are shown as numbers
 
 
 def look_back_picture(
-    path: str | PathLike | None, tokens: Sequence[str], attention: Tensor, given: int = 0, title: str | None = None
+    path: str | PathLike | None,
+    tokens: Sequence[str],
+    attention: "Tensor | np.ndarray",
+    given: int = 0,
+    title: str | None = None,
 ) -> Drawn:
     """Plots one line per predicted word: the words of the window, farthest first, each on the shade of its weight.
 
@@ -47,7 +55,7 @@ def look_back_picture(
     require("plots", "a picture of attention")
     weights = _checked(tokens, attention)
     words = clean([[START, *tokens]])[0]  # word n was read before token n was predicted
-    length, first = weights.size(1), max(0, len(tokens) - most_lines() + 4)
+    length, first = weights.shape[1], max(0, len(tokens) - most_lines() + 4)
     rows = range(first, len(tokens))
     widest = max(measure(shorten(word, LONGEST, SIZE), SIZE) for word in words[first:]) + 8
     column = min(widest, LONGEST)
@@ -89,7 +97,7 @@ def look_back_picture(
     return page.save(path)
 
 
-def look_back_section(tokens: Sequence[str], attention: Tensor, given: int, title: str) -> Section:
+def look_back_section(tokens: Sequence[str], attention: "Tensor | np.ndarray", given: int, title: str) -> Section:
     """The text: pointing at a word shades the previous words on the weights with which it was predicted.
 
     Words that the model chose are bold. See `look_back_picture` for arguments and errors.
@@ -139,18 +147,16 @@ def _looked(words: Sequence[str], step: int, weights: Sequence[float]) -> str:
     return f"{named}; on average {mean:.1f} steps back"
 
 
-def _checked(tokens: Sequence[str], attention: Tensor) -> Tensor:
-    """(T, L) in float64 on the CPU."""
+def _checked(tokens: Sequence[str], attention: "Tensor | np.ndarray") -> np.ndarray:
+    """(T, L) in float64."""
     if isinstance(tokens, str):
         raise TypeError("tokens must be a list of words; got a string")
-    if attention.dim() != 2 or len(attention) != len(tokens):
+    if len(attention.shape) != 2 or len(attention) != len(tokens):
         raise ValueError(
             f"attention must have a row for each of the {len(tokens)} tokens; got shape {tuple(attention.shape)}"
         )
-    weights = attention.detach().cpu().to(torch.float64)
-    if not weights.numel():
+    weights = as_array(attention)
+    if not weights.size:
         raise ValueError("there are no words or no attention to plot")
-    if not (weights.isfinite() & (weights >= 0)).all():
-        wrong = weights[~(weights.isfinite() & (weights >= 0))][0]
-        raise ValueError(f"attention must be finite and not negative; got {wrong:g}")
+    check_values(weights, "attention")
     return weights

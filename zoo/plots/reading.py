@@ -3,9 +3,6 @@
 from collections.abc import Mapping, Sequence
 from os import PathLike
 
-import numpy as np
-from torch import Tensor
-
 from zoo.plots.html import Section, as_page, hops_section
 from zoo.plots.page import LINE, MARGIN, SMALL, Page, clean, column, heaviest_lines, measure, most_lines, shorten, wrap
 from zoo.plots.style import MUTED, Drawn, rounded, shade
@@ -21,7 +18,7 @@ def reading_picture(
     document: Sequence[str],
     weights: Weights,
     query: Sequence[str],
-    query_weights: Weights | None,
+    query_weights: "Weights | None",
     probabilities: Mapping[str, float],
     title: str | None = None,
 ) -> Drawn:
@@ -74,7 +71,7 @@ def reading_section(
     document: Sequence[str],
     weights: Weights,
     query: Sequence[str],
-    query_weights: Weights | None,
+    query_weights: "Weights | None",
     probabilities: Mapping[str, float],
     title: str,
 ) -> Section:
@@ -89,7 +86,7 @@ reading_html = as_page(reading_section)
 
 
 def _weights(
-    document: Sequence[str], weights: Weights, query: Sequence[str], query_weights: Weights | None
+    document: Sequence[str], weights: Weights, query: Sequence[str], query_weights: "Weights | None"
 ) -> list[HopWeights]:
     """Validated weights of the query (zeros if it has none) and of the document."""
     of_query = [0.0] * len(query) if query_weights is None else query_weights
@@ -97,7 +94,7 @@ def _weights(
 
 
 def _row(weights: Weights) -> list[Sequence[float]]:
-    return [weights.tolist() if isinstance(weights, (Tensor, np.ndarray)) else list(weights)]
+    return [weights if isinstance(weights, Sequence) else weights.tolist()]
 
 
 def _most_probable(probabilities: Mapping[str, float]) -> dict[str, float]:

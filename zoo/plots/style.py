@@ -2,6 +2,9 @@
 
 import io
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -54,8 +57,25 @@ def new_figure(**options: Any) -> "Figure":
     return figure
 
 
+_FOOTNOTE: ContextVar[str | None] = ContextVar("footnote", default=None)
+
+
+@contextmanager
+def footnote(text: str | None) -> Iterator[None]:
+    """Context: pictures have a line in small type at the bottom; None for none."""
+    token = _FOOTNOTE.set(text)
+    try:
+        yield
+    finally:
+        _FOOTNOTE.reset(token)
+
+
 def save_or_show(figure: "Figure", path: str | PathLike | None, **options: Any) -> Drawn:
     """Like `save`; without a path it returns the figure, which a notebook shows."""
+    if text := _FOOTNOTE.get():
+        # a picture that is cut to its content grows by the line, another one has a margin for it
+        below = {"y": -0.01, "va": "top"} if "bbox_inches" in options else {"y": 0.005, "va": "bottom"}
+        figure.text(x=0.99, s=text, ha="right", fontsize=6, color=MUTED, **below)
     if path is not None:
         return save(figure, path, **options)
     # A notebook shows a figure by itself only where pyplot was imported.

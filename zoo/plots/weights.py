@@ -1,13 +1,19 @@
-"""Attention weights for plotting, from tensors or nested lists, validated against their words."""
+"""Attention weights for plotting, from tensors, arrays or nested lists, validated against their words.
 
+Torch is not imported: `zoo.runtime` answers without it, with NumPy arrays.
+"""
+
+import reprlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import torch
-from torch import Tensor
+import numpy as np
 
-Weights = Tensor | Sequence[float]
-Matrix = Tensor | Sequence[Sequence[float]]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Weights: TypeAlias = "Tensor | np.ndarray | Sequence[float]"
+Matrix: TypeAlias = "Tensor | np.ndarray | Sequence[Sequence[float]]"
 
 
 class DocumentWeights(NamedTuple):
@@ -36,7 +42,7 @@ def document_weights(
     _check_words(sentences, "sentences", "sentence")
     if not any(map(len, sentences)):
         raise ValueError("there are no words to plot")
-    outer = tensor(sentence_weights, "sentence_weights")
+    outer = checked(sentence_weights, "sentence_weights")
     if tuple(outer.shape) != (len(sentences),):
         raise ValueError(
             f"sentence_weights must have a weight for each of the {len(sentences)} sentences; got shape "
@@ -48,13 +54,13 @@ def document_weights(
         )
     inner = []
     for n, (words, weights) in enumerate(zip(sentences, word_weights), 1):
-        inner.append(tensor(weights, f"word_weights of sentence {n}"))
+        inner.append(checked(weights, f"word_weights of sentence {n}"))
         if tuple(inner[-1].shape) != (len(words),):
             raise ValueError(
                 f"word_weights must have a weight for each of the {len(words)} words of sentence {n}; "
                 f"got shape {tuple(inner[-1].shape)}"
             )
-    shown = [(weights * root).tolist() for weights, root in zip(inner, outer.sqrt())]
+    shown = [(weights * root).tolist() for weights, root in zip(inner, np.sqrt(outer))]
     return DocumentWeights(outer.tolist(), [weights.tolist() for weights in inner], shown)
 
 
@@ -71,17 +77,17 @@ def hop_weights(
         raise ValueError("there are no texts to plot")
     found = []
     for n, (tokens, values) in enumerate(zip(texts, attentions), 1):
-        attention = tensor(values, f"attention of text {n}")
-        if attention.dim() != 2 or attention.size(1) != len(tokens):
+        attention = checked(values, f"attention of text {n}")
+        if attention.ndim != 2 or attention.shape[1] != len(tokens):
             raise ValueError(
                 f"attention must have a row for each hop and a column for each of the {len(tokens)} tokens of text "
                 f"{n}; "
                 f"got shape {tuple(attention.shape)}"
             )
-        if not attention.numel():
+        if not attention.size:
             raise ValueError(f"there are no tokens or no hops to plot in text {n}")
         total = attention.sum(0)
-        found.append(HopWeights(attention.tolist(), (total / total.sum().clamp(min=1e-30)).tolist()))
+        found.append(HopWeights(attention.tolist(), (total / max(total.sum(), 1e-30)).tolist()))
     return found
 
 
@@ -97,16 +103,38 @@ def _check_words(texts: Sequence[Sequence[str]], name: str, one: str) -> None:
         )
 
 
-def tensor(values: Weights | Matrix, name: str) -> Tensor:
-    """float64 on the CPU, without gradients."""
+def as_array(weights: Any) -> np.ndarray:
+    """Weights as float64 numbers of NumPy.
+
+    Args:
+        weights: A tensor of any device and precision, also one with a gradient; an array; or (nested) lists.
+
+    Raises:
+        TypeError: These are not numbers.
+        ValueError: Rows are of different lengths.
+    """
+    if hasattr(weights, "detach"):  # a tensor: only its own methods know bfloat16 and gradients
+        weights = weights.detach().cpu().double().numpy()
+    found = np.asarray(weights)
+    if found.dtype.kind not in "biuf":
+        raise TypeError(f"values that are not numbers: {reprlib.repr(weights)}")
+    return found.astype(np.float64, copy=False)
+
+
+def check_values(weights: np.ndarray, name: str) -> None:
+    """Rejects a weight that is negative or not finite."""
+    right = np.isfinite(weights) & (weights >= 0)
+    if not right.all():
+        raise ValueError(f"{name} must be finite and not negative; got {weights[~right][0]:g}")
+
+
+def checked(values: "Weights | Matrix", name: str) -> np.ndarray:
+    """Validated weights in float64."""
     try:
-        values = values.detach().cpu() if isinstance(values, Tensor) else values
-        weights = torch.as_tensor(values, dtype=torch.float64)
+        weights = as_array(values)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{name} must be a tensor, or a list of numbers or of rows of equal length; got {error}"
+            f"{name} must be a tensor, or a list of numbers or of rows of equal length, or an array; got {error}"
         ) from None
-    if not (weights.isfinite() & (weights >= 0)).all():
-        wrong = weights[~(weights.isfinite() & (weights >= 0))][0]
-        raise ValueError(f"{name} must be finite and not negative; got {wrong:g}")
+    check_values(weights, name)
     return weights

@@ -2,13 +2,14 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
 from zoo.results.base import Result, columns_of_pairs, rounded
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,13 +19,14 @@ class Alignment(Result):
     Attributes:
         source_words: S words.
         target_words: T words.
-        attention: (T, S) float, without the weight of EOS, so rows sum to less than 1 (also with local-p).
+        attention: (T, S) float, without the weight of EOS, so rows sum to less than 1 (also with local-p); a
+            NumPy array from `zoo.runtime`.
         links: (source word, target word) from 0: the most attended source word of each target word, unless EOS.
     """
 
     source_words: list[str]
     target_words: list[str]
-    attention: Tensor
+    attention: "Tensor"
     links: list[tuple[int, int]]
 
     def line(self) -> str:

@@ -1,27 +1,38 @@
-"""What all results share: one line, a picture, a page, JSON-able values, a table, and a view in a notebook."""
+"""What all results share: one line, a picture, a page, JSON-able values, a table, and a view in a notebook.
+
+Their weights are tensors, or NumPy arrays from `zoo.runtime`, which works without torch: nothing here may import it.
+"""
 
 import math
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-from torch import Tensor
+import numpy as np
 
 from zoo.plots.html import Section, fragment, page
-from zoo.plots.style import Drawn, shortened
+from zoo.plots.style import Drawn, footnote, shortened
+from zoo.plots.weights import as_array
 from zoo.utils.atomic import write_text
 from zoo.utils.extras import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+    from torch import Tensor
 
 LONGEST = 80  # letters of an answer in `repr`
 
 
 class Result(ABC):
-    """What a verb answers for one input. As the last line of a notebook's cell it shows where the model looked."""
+    """What a verb answers for one input. As the last line of a notebook's cell it shows where the model looked.
+
+    Attributes:
+        explains: Whether the attention explains the answer, as measured for the weight; None if it was not measured.
+    """
+
+    explains: ClassVar[str | None] = None  # no field: verbs set it on what they answer (zoo/verbs/base.py)
 
     @abstractmethod
     def line(self) -> str:
@@ -71,7 +82,8 @@ class Result(ABC):
         Raises:
             ValueError: There is no attention to draw, or matplotlib is missing.
         """
-        return self._drawn(path, title)
+        with footnote(self.explains):
+            return self._drawn(path, title)
 
     @overload
     def to_html(self, path: None = None, title: str | None = None) -> str: ...
@@ -136,7 +148,7 @@ def headed(title: str | None, answer: str) -> str:
     return answer if title is None else f"{title} → {answer}"
 
 
-def attended(attention: Tensor | None, example: str) -> Tensor:
+def attended(attention: "Tensor | None", example: str) -> "Tensor":
     """The attention.
 
     Raises:
@@ -147,7 +159,7 @@ def attended(attention: Tensor | None, example: str) -> Tensor:
     return attention
 
 
-def columns_of_pairs(source: list[str], target: list[str], attention: Tensor) -> dict[str, list]:
+def columns_of_pairs(source: list[str], target: list[str], attention: "Tensor") -> dict[str, list]:
     """Columns of a table with a row for each target word and each source word.
 
     Args:
@@ -161,13 +173,13 @@ def columns_of_pairs(source: list[str], target: list[str], attention: Tensor) ->
         "target": [target[t] for t, _ in pairs],
         "source_position": [s for _, s in pairs],
         "source": [source[s] for _, s in pairs],
-        "weight": attention.double().flatten().tolist(),
+        "weight": as_array(attention).flatten().tolist(),
     }
 
 
-def rounded(weights: Tensor, digits: int = 4) -> list:
+def rounded(weights: "Tensor", digits: int = 4) -> list:
     """Weights as nested lists of numbers with so many decimals."""
-    return (weights.double() * 10**digits).round().div(10**digits).tolist()
+    return (np.rint(as_array(weights) * 10**digits) / 10**digits).tolist()
 
 
 def finite(score: float) -> float | None:

@@ -3,14 +3,17 @@
 import os
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PIL.Image import Image
-from torch import Tensor
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
+from zoo.plots.weights import as_array
 from zoo.results.base import Result, existing, finite, rounded, trust
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,7 +24,8 @@ class Caption(Result):
         text: The caption.
         score: Length-normalised log-probability.
         tokens: T words, the end of the caption included.
-        attention: (T, rows, columns) float; the square covers what the model saw of the image.
+        attention: (T, rows, columns) float; the square covers what the model saw of the image; a NumPy array
+            from `zoo.runtime`.
         n_best: (text, score), best first.
         image: What the model saw, for the picture.
         confidence: Calibrated probability that the answer is good; None without a calibration.
@@ -31,7 +35,7 @@ class Caption(Result):
     text: str
     score: float
     tokens: list[str]
-    attention: Tensor
+    attention: "Tensor"
     n_best: list[tuple[str, float]] = field(default_factory=list)
     image: Image | None = field(default=None, repr=False)
     confidence: float | None = None
@@ -63,7 +67,7 @@ class Caption(Result):
             "word": [self.tokens[n] for n, _, _ in places],
             "row": [row for _, row, _ in places],
             "column": [column for _, _, column in places],
-            "weight": self.attention.double().flatten().tolist(),
+            "weight": as_array(self.attention).flatten().tolist(),
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from zoo.plots.html import Section, document_section, hops_section, plain_section
 from zoo.plots.style import Drawn
+from zoo.plots.weights import as_array
 from zoo.results.base import Result, headed, rounded, trust
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 EMPTY = "There are no words to look at."
 
@@ -24,7 +26,7 @@ class Classification(Result):
         labels: The chosen labels, most probable first.
         probabilities: Of all labels, in the model's order.
         tokens: The n words of each text.
-        attention: (hops, n) float per text; each row sums to 1.
+        attention: (hops, n) float per text; each row sums to 1; NumPy arrays from `zoo.runtime`.
         relatedness: Of a pair, 1 to 5; None if the model does not predict it.
         confidence: Calibrated probability that the answer is good; None without a calibration.
         warnings: Reasons to doubt the answer.
@@ -34,7 +36,7 @@ class Classification(Result):
     labels: list[str]
     probabilities: dict[str, float]
     tokens: list[list[str]]
-    attention: list[Tensor]
+    attention: "list[Tensor]"
     relatedness: float | None = None
     confidence: float | None = None
     warnings: list[str] = field(default_factory=list)
@@ -58,15 +60,15 @@ class Classification(Result):
         places = [
             (text, n, hop)
             for text, weights in enumerate(self.attention)
-            for hop in range(weights.size(0))
-            for n in range(weights.size(1))
+            for hop in range(weights.shape[0])
+            for n in range(weights.shape[1])
         ]
         return {
             "text": [text for text, _, _ in places],
             "hop": [hop for _, _, hop in places],
             "position": [n for _, n, _ in places],
             "word": [self.tokens[text][n] for text, n, _ in places],
-            "weight": [weight for weights in self.attention for weight in weights.double().flatten().tolist()],
+            "weight": [weight for weights in self.attention for weight in as_array(weights).flatten().tolist()],
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,7 +87,7 @@ class DocumentClassification(Result):
         labels: As in `Classification`.
         probabilities: As in `Classification`.
         words: The words of each sentence.
-        sentence_weights: (S,) float, sums to 1.
+        sentence_weights: (S,) float, sums to 1; a NumPy array from `zoo.runtime`, as those of words.
         word_weights: For each sentence (words,) float, sums to 1.
         confidence: Calibrated probability that the answer is good; None without a calibration.
         warnings: Reasons to doubt the answer.
@@ -95,8 +97,8 @@ class DocumentClassification(Result):
     labels: list[str]
     probabilities: dict[str, float]
     words: list[list[str]]
-    sentence_weights: Tensor
-    word_weights: list[Tensor]
+    sentence_weights: "Tensor"
+    word_weights: "list[Tensor]"
     confidence: float | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -128,13 +130,13 @@ class DocumentClassification(Result):
 
     def _columns(self) -> dict[str, list]:
         places = [(s, n) for s, words in enumerate(self.words) for n in range(len(words))]
-        sentence_weights = self.sentence_weights.double().tolist()
+        sentence_weights = as_array(self.sentence_weights).tolist()
         return {
             "sentence": [s for s, _ in places],
             "sentence_weight": [sentence_weights[s] for s, _ in places],
             "position": [n for _, n in places],
             "word": [self.words[s][n] for s, n in places],
-            "weight": [weight for weights in self.word_weights for weight in weights.double().tolist()],
+            "weight": [weight for weights in self.word_weights for weight in as_array(weights).tolist()],
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
 from zoo.results.base import Result, attended, existing, finite, rounded, trust
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WITH_ATTENTION = "a key-value-predict model"
 
@@ -23,7 +24,8 @@ class Completion(Result):
         score: Length-normalised log-probability of the added words; -inf if the search's rules allow no word.
         tokens: T words as the model reads them, including ends of lines.
         given: Number of them that the user gave.
-        attention: (T, L) float, on 1, 2, ... L steps back when the word was predicted; None without attention.
+        attention: (T, L) float, on 1, 2, ... L steps back when the word was predicted; None without attention; a
+            NumPy array from `zoo.runtime`.
         n_best: (text, score), best first; random samples in the order drawn.
         confidence: Calibrated probability that the answer is good; None without a calibration.
         warnings: Reasons to doubt the answer.
@@ -34,7 +36,7 @@ class Completion(Result):
     score: float
     tokens: list[str]
     given: int
-    attention: Tensor | None
+    attention: "Tensor | None"
     n_best: list[tuple[str, float]]
     confidence: float | None = None
     warnings: list[str] = field(default_factory=list)
@@ -62,7 +64,7 @@ class Completion(Result):
 
         attention = attended(self.attention, WITH_ATTENTION)
         read = [START, *self.tokens]  # word n was read before token n was predicted
-        places = [(n, d) for n in range(len(self.tokens)) for d in range(1, min(attention.size(1), n) + 1)]
+        places = [(n, d) for n in range(len(self.tokens)) for d in range(1, min(attention.shape[1], n) + 1)]
         return {
             "position": [n for n, _ in places],
             "word": [self.tokens[n] for n, _ in places],

@@ -2,13 +2,15 @@
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from zoo.plots.html import Section
 from zoo.plots.style import Drawn
+from zoo.plots.weights import as_array
 from zoo.results.base import Result, headed, rounded, trust
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DIGITS = 5  # of a weight: a document has many words
 
@@ -21,7 +23,7 @@ class Reading(Result):
         answer: The missing word.
         probabilities: Of the candidates in their order; without candidates of all words, most probable first.
         document: D words.
-        weights: (D,) float, sums to 1.
+        weights: (D,) float, sums to 1; a NumPy array from `zoo.runtime`, as those of the query.
         query: L words.
         query_weights: (L,) float, sums to 1; None for the attention-sum reader.
         confidence: Calibrated probability that the answer is good; None without a calibration.
@@ -31,9 +33,9 @@ class Reading(Result):
     answer: str
     probabilities: dict[str, float]
     document: list[str]
-    weights: Tensor
+    weights: "Tensor"
     query: list[str]
-    query_weights: Tensor | None
+    query_weights: "Tensor | None"
     confidence: float | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -69,7 +71,7 @@ class Reading(Result):
             "part": [part for part, words, _ in parts for _ in words],
             "position": [n for _, words, _ in parts for n in range(len(words))],
             "word": [word for _, words, _ in parts for word in words],
-            "weight": [weight for _, _, weights in parts for weight in weights.double().tolist()],
+            "weight": [weight for _, _, weights in parts for weight in as_array(weights).tolist()],
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
 from zoo.results.base import Result, attended, columns_of_pairs, existing, finite, rounded, trust
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WITH_ATTENTION = "a bahdanau or luong model"
 
@@ -23,7 +24,7 @@ class Translation(Result):
         score: Length-normalised log-probability.
         source_tokens: S tokens.
         tokens: T tokens, including EOS.
-        attention: (T, S) float; None for a model without attention.
+        attention: (T, S) float; None for a model without attention; a NumPy array from `zoo.runtime`.
         n_best: (text, score), best first; random samples in the order drawn.
         confidence: Calibrated probability that the answer is good; None without a calibration.
         warnings: Reasons to doubt the answer.
@@ -33,7 +34,7 @@ class Translation(Result):
     score: float
     source_tokens: list[str]
     tokens: list[str]
-    attention: Tensor | None
+    attention: "Tensor | None"
     n_best: list[tuple[str, float]] = field(default_factory=list)
     confidence: float | None = None
     warnings: list[str] = field(default_factory=list)
@@ -59,7 +60,7 @@ class Translation(Result):
     def _columns(self) -> dict[str, list]:
         return columns_of_pairs(self.source_tokens, self.tokens, self._attended())
 
-    def _attended(self) -> Tensor:
+    def _attended(self) -> "Tensor":
         """The attention; ValueError says whether the translation or the model has none."""
         if not self.tokens:
             raise ValueError("an empty translation has no attention to plot or tabulate; translate a sentence first")
@@ -94,9 +95,9 @@ class Look:
 
     source_tokens: list[str]
     target_tokens: list[str]
-    encoder: Tensor = field(repr=False)
-    decoder: Tensor = field(repr=False)
-    cross: Tensor = field(repr=False)
+    encoder: "Tensor" = field(repr=False)
+    decoder: "Tensor" = field(repr=False)
+    cross: "Tensor" = field(repr=False)
 
     def plot(
         self,
@@ -121,7 +122,7 @@ class Look:
         if part not in ("encoder", "decoder", "cross"):
             raise ValueError(f"part must be one of 'encoder', 'decoder', 'cross'; got {part!r}")
         maps: Tensor = getattr(self, part)
-        count, number = len(maps), maps.size(1)
+        count, number = len(maps), maps.shape[1]
         if not isinstance(layer, int) or not -count <= layer < count:
             raise ValueError(f"layer must be a whole number from 0 to {count - 1}, or negative; got {layer!r}")
         chosen = range(number) if heads is None else heads

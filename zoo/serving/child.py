@@ -4,17 +4,20 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
+import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
+from io import BufferedRWPair
 from typing import Any
 
 from zoo.serving.limits import SILENT_SECONDS, STARTING_SECONDS
 
 BEAT_SECONDS = 1.0
+_SIZE = struct.Struct("!Q")  # before each message
 log = logging.getLogger(__name__)
 
 
@@ -41,8 +44,8 @@ class Child:
         self.make, self.arguments, self.most, self.lanes = make, arguments, most, lanes
         self.ready = False  # the object is there
         self._context = multiprocessing.get_context("spawn")  # a fork would keep the other processes' pipes open
-        self._threads = ThreadPoolExecutor(1)  # for the pipes: a hanging process must not block the event loop
         self._process: Any = None
+        self._lines: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []  # one for each lane
 
     async def start(self) -> Any:
         """Starts the process, or starts it again.
@@ -55,17 +58,17 @@ class Child:
             Died: it ended without a message.
         """
         self.kill()
-        self._pipes, theirs = zip(*(self._context.Pipe() for _ in range(self.lanes)), strict=True)
+        ours, theirs = zip(*(socket.socketpair() for _ in range(self.lanes)), strict=True)
         self._beat = self._context.RawValue("d", time.monotonic())
         self._process = self._context.Process(
             target=_run, args=(theirs, self._beat, self.make, self.arguments), daemon=True
         )
         self._process.start()
-        for pipe in theirs:
-            pipe.close()
-        self._threads.shutdown(wait=False)  # they may block on the old pipes until these are closed
-        self._threads = ThreadPoolExecutor(self.lanes)
-        is_ready, found = await self._reply(self._pipes[0].recv, None)
+        for line in theirs:
+            line.close()
+        # The event loop itself reads and writes: a thread for each line would be woken twice for each message
+        self._lines = [await asyncio.open_connection(sock=line) for line in ours]
+        is_ready, found = await self._reply(0, None)
         if not is_ready:
             raise ValueError(found)
         self.ready = True
@@ -78,33 +81,28 @@ class Child:
             Died, Overran: `start` must be called again.
             Exception: whatever the method raised.
         """
-
-        pipe = self._pipes[lane]
-
-        def exchange() -> tuple[bool, Any]:
-            pipe.send((method, arguments))
-            return pipe.recv()
-
-        is_right, found = await self._reply(exchange, seconds)
+        self._lines[lane][1].write(_message((method, arguments)))
+        is_right, found = await self._reply(lane, seconds)
         if not is_right:
             raise found
         return found
 
-    async def _reply(self, wait: Callable[[], Any], seconds: float | None) -> Any:
+    async def _reply(self, lane: int, seconds: float | None) -> Any:
         until = float("inf") if seconds is None else time.monotonic() + seconds
         patience = STARTING_SECONDS if seconds is None else SILENT_SECONDS
-        reply = asyncio.get_running_loop().run_in_executor(self._threads, wait)
-        reply.add_done_callback(asyncio.Future.exception)  # the caller may be gone when the pipe is closed
-        while not (await asyncio.wait({reply}, timeout=max(0, min(BEAT_SECONDS, until - time.monotonic()))))[0]:
-            overran = time.monotonic() >= until
-            if overran or self.silence() > patience:
-                self.kill()
-                raise Overran if overran else Died
+        reply = asyncio.ensure_future(_received(self._lines[lane][0]))
         try:
+            while not (await asyncio.wait({reply}, timeout=max(0, min(BEAT_SECONDS, until - time.monotonic()))))[0]:
+                overran = time.monotonic() >= until
+                if overran or self.silence() > patience:
+                    self.kill()
+                    raise Overran if overran else Died
             return reply.result()
         except (EOFError, OSError) as error:
             self.kill()
             raise Died from error
+        finally:
+            reply.cancel()
 
     def silence(self) -> float:
         """Seconds since the last sign of life; infinite if it has ended."""
@@ -117,39 +115,62 @@ class Child:
         if self._process is not None:
             self._process.kill()
             self._process.join(1)
+        for _, writer in self._lines:
+            writer.transport.abort()
+        self._lines = []
 
 
-def _run(pipes: Sequence[Connection], beat: Any, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _message(value: Any) -> bytes:
+    content = pickle.dumps(value)
+    return _SIZE.pack(len(content)) + content
+
+
+async def _received(line: asyncio.StreamReader) -> Any:
+    """The next message of the process."""
+    (size,) = _SIZE.unpack(await line.readexactly(_SIZE.size))
+    return pickle.loads(await line.readexactly(size))
+
+
+# ---- in the process ----
+
+
+def _run(sockets: Sequence[socket.socket], beat: Any, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The main function of the process: ends when the parent has ended."""
     # may be sent to all processes; the parent handles them
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_live, args=(beat,), daemon=True).start()
+    lines = [line.makefile("rwb") for line in sockets]
     try:
         try:
             target = make(*arguments)
-            pipes[0].send((True, target.facts()))
+            _send(lines[0], (True, target.facts()))
         except (ValueError, FileNotFoundError) as error:
-            pipes[0].send((False, " ".join(str(error).split())))
+            _send(lines[0], (False, " ".join(str(error).split())))
             return
     except OSError:
         return
-    for pipe in pipes[1:]:
-        threading.Thread(target=_answer, args=(pipe, target), daemon=True).start()
-    _answer(pipes[0], target)
+    for line in lines[1:]:
+        threading.Thread(target=_answer, args=(line, target), daemon=True).start()
+    _answer(lines[0], target)
 
 
-def _answer(pipe: Connection, target: Any) -> None:
-    """One lane, until the pipe is closed."""
+def _send(line: BufferedRWPair, value: Any) -> None:
+    line.write(_message(value))
+    line.flush()
+
+
+def _answer(line: BufferedRWPair, target: Any) -> None:
+    """One lane, until the line is closed."""
     try:
-        while True:
-            method, values = pipe.recv()
+        while head := line.read(_SIZE.size):
+            method, values = pickle.loads(line.read(*_SIZE.unpack(head)))
             try:
                 reply = True, getattr(target, method)(*values)
             except Exception as error:
                 log.exception("%s failed", method)
                 reply = False, RuntimeError(f"{method} failed: {type(error).__name__}")
-            pipe.send(reply)
+            _send(line, reply)
     except (EOFError, OSError):
         return
 

@@ -5,7 +5,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,7 +73,7 @@ class Pool:
         self.orders: list[Order] = []
         # set to the error if a process cannot be started
         self.failed: asyncio.Future = asyncio.get_running_loop().create_future()
-        self._news = asyncio.Event()
+        self._news: asyncio.Future = asyncio.get_running_loop().create_future()  # done when there is work
         self._taken = 0  # batches
         self._loads = dict.fromkeys(children, 0)  # work in the first lanes
         self._replacing = {child: asyncio.Lock() for child in children}
@@ -120,8 +119,8 @@ class Pool:
         return found, order.together
 
     def _tell(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._news.set_result(None)
+        self._news = asyncio.get_running_loop().create_future()
 
     def _tidy(self) -> None:
         self.orders = [order for order in self.orders if order.waiting]
@@ -148,8 +147,7 @@ class Pool:
                 self._tidy()
                 self._taken += 1
                 return batch
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._news.wait(), min(wait, BEAT_SECONDS))
+            await asyncio.wait({self._news}, timeout=min(wait, BEAT_SECONDS))
         return None
 
     def _batch(self, child: Child, lane: int) -> tuple[Batch, float]:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,21 @@ from zoo.utils.allocator import keep_freed_memory
 log = logging.getLogger(__name__)
 
 
+Opener = Callable[[str, str, int], tuple[Any, dict[str, Any]]]
+
+
+def of_torch(source: str, device: str, sharing: int, precision: str = "fp32") -> tuple[Any, dict[str, Any]]:
+    """The model of a weight, on a device, with its share of the cores and in a precision, and facts for `/info`."""
+    import torch
+
+    if sharing > 1 and device == "cpu":
+        torch.set_num_threads(max(1, torch.get_num_threads() // sharing))
+    model = registry.load(source).to(device)
+    model.precision = precision
+    torch.seed()  # else every worker would sample the same texts, and again after each start
+    return model, {"class": type(model).__name__, "parameters": sum(p.numel() for p in model.parameters())}
+
+
 class Worker:
     """Loads a model, validates requests and answers batches of their items.
 
@@ -26,18 +42,22 @@ class Worker:
         max_work: maximum work of one request, see limits.py.
         device: torch device.
         sharing: number of workers that share this machine's cores.
+        open_model: as `of_torch`.
     """
 
     def __init__(
-        self, source: str, max_items: int, max_tokens: int | None, max_work: int, device: str = "cpu", sharing: int = 1
+        self,
+        source: str,
+        max_items: int,
+        max_tokens: int | None,
+        max_work: int,
+        device: str = "cpu",
+        sharing: int = 1,
+        open_model: Opener = of_torch,
     ) -> None:
-        import torch
-
         self.source, self.max_items, self.max_work = source, max_items, max_work
-        if sharing > 1 and device == "cpu":
-            torch.set_num_threads(max(1, torch.get_num_threads() // sharing))
         keep_freed_memory()
-        model = registry.load(source).to(device)
+        model, self._about = open_model(source, device, sharing)
         form = FORMS.get(model.task.name)
         if form is None:
             raise ValueError(
@@ -48,7 +68,6 @@ class Worker:
         tokens = max_tokens or form.default_tokens
         self.form: Form = form(model, min(tokens, getattr(model, "max_source_tokens", tokens)))
         self.form.run([self.form.nothing])  # a model without a tokenizer fails now
-        torch.seed()  # else every worker would sample the same texts, and again after each start
 
     def facts(self) -> dict[str, Any]:
         """Facts for the first process: `model` for `/info`, and the `transform` of images as JSON, or None."""
@@ -56,9 +75,11 @@ class Worker:
         is_folder = self.source.startswith("local-dir:")  # its path stays private
         shown = {
             "name": Path(self.source).name if is_folder else self.source,
-            "class": type(model).__name__,
+            "class": model.about["class"] if hasattr(model, "about") else type(model).__name__,
             "task": self.form.name,
-            "parameters": sum(p.numel() for p in model.parameters()),
+            "parameters": model.about["parameters"]
+            if hasattr(model, "about")
+            else sum(p.numel() for p in model.parameters()),
             "fields": self.form.fields,
             **({self.form.one: self.form.parts} if self.form.parts else {}),
             "limits": {

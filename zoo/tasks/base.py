@@ -31,17 +31,18 @@ from zoo.bundles.skeleton import (
     fill,
     materialize,
     most_bytes,
-    parse,
     shape_mismatches,
     skeleton,
 )
-from zoo.tasks.checks import check_arguments, check_choices, check_sizes, present
-from zoo.tasks.confidence import CALIBRATION, Calibration
+from zoo.bundles.tensors import in_8_bits, parse
+from zoo.tasks.checks import check_arguments, check_choices, check_sizes
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
-from zoo.tasks.task import Task
+from zoo.tasks.precision import PRECISIONS, in_precision
 from zoo.utils.atomic import new_folder, target_folder
+from zoo.verbs.base import Verbs
+from zoo.verbs.confidence import CALIBRATION, Calibration
 
 if TYPE_CHECKING:
     from lightning.pytorch.utilities.types import OptimizerLRScheduler
@@ -51,34 +52,33 @@ T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
 Z = TypeVar("Z", bound="ZooModule")
 log = logging.getLogger(__name__)
+# What models of the tasks do with raw input, and what other libraries call it.
+VERBS = frozenset({"translate", "align", "caption", "classify", "complete", "answer", "predict", "generate"})
 
 
-class ZooModule(Foundation):
+class ZooModule(Foundation, Verbs):
     """Base class of every model: a LightningModule, except in the process of `zoo predict` (zoo/tasks/foundation.py).
 
     Tensors created in `__init__` must become parameters or buffers: a pretrained model is first built without memory
     (zoo/bundles/skeleton.py).
 
     Class attributes:
-        task: Name, method, input and result of its task (zoo/tasks/task.py); set by the base class of each task.
+        task: Name, method, input and result of its task (zoo/verbs/task.py); set by the base class of each task.
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
         may_be_zero: Sizes among the `__init__` arguments for which 0 means that the part does not exist.
         required: `__init__` arguments that every model of the task takes; set by the base class of each task.
         tiny: The smallest sensible `__init__` arguments; used by the common tests.
     """
 
-    task: Task
     heads: ClassVar[tuple[str, ...]] = ()
     may_be_zero: ClassVar[tuple[str, ...]] = ()
     required: ClassVar[tuple[str, ...]] = ()
     tiny: ClassVar[dict[str, Any]] = {}
-    config: dict[str, Any]
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = AdamW  # of parameter groups
     lr_scheduler: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] = WarmupCosine
     learning_rates: Mapping[str, float] = {}  # parts with their own peak learning rate
     training_settings: Mapping[str, Any] = {}  # optimizer and lr_scheduler as in the recipe, for checkpoints
-    overridden: frozenset[str] = frozenset()  # arguments that differ from the folder it was loaded from
-    calibration: Calibration | None = None  # of these weights; training drops it
+    _precision: str = PRECISIONS[0]
     _items: int = 0  # counted by normalize_gradient since the last optimiser step
     _random: dict[str, Tensor] | None = None  # generator states to resume with
 
@@ -94,13 +94,26 @@ class ZooModule(Foundation):
         check_sizes(self.config, cls.may_be_zero)
         return self
 
+    if not TYPE_CHECKING:  # what attributes there are is nn.Module's to declare
+
+        def __getattr__(self, name: str) -> Any:
+            cls = type(self)
+            if name in VERBS and hasattr(cls, "task") and name not in self.__dict__.get("_modules", ()):
+                raise AttributeError(
+                    f"{cls.__name__} has no {name}: it is a model for {cls.task.name}, use {cls.task.verb}"
+                )
+            return super().__getattr__(name)
+
+    def zeros(self, shape: tuple[int, ...]) -> Tensor:
+        """Zeros in the precision of the weights, on the CPU."""
+        return torch.zeros(shape, dtype=next(self.parameters()).dtype)
+
     def check_ready(self, *parts: Any) -> None:
         """Raises ValueError unless the model can read raw input.
 
         It can if `parts`, such as the tokenizer, are there, and the weights are float32 or float64.
         """
-        for part in parts:
-            present(part)
+        super().check_ready(*parts)
         if (dtype := next(self.parameters()).dtype) not in (torch.float32, torch.float64):
             raise ValueError(
                 f"the weights must be float32 or float64; got {dtype}: call float(), and for speed use torch.autocast"
@@ -111,13 +124,6 @@ class ZooModule(Foundation):
     def example_batch(self, batch_size: int) -> Any:
         """A batch of random valid data, as `training_step` takes it; used by the common tests."""
         raise NotImplementedError(f"{type(self).__name__} has no example_batch")
-
-    def assets(self) -> dict[str, str]:
-        """Text files that raw input needs, e.g. `{"tokenizer.json": ...}`; saved next to the weights."""
-        return {}
-
-    def load_assets(self, assets: dict[str, str]) -> None:
-        """Restores what `assets` returned. Called before the weights are loaded."""
 
     def golden(self) -> dict[str, Tensor]:
         """A fixed input and the output of these weights for it; written once by `zoo export`, compared by a test."""
@@ -168,7 +174,7 @@ class ZooModule(Foundation):
         """Turns dropout on for training: pretrained models come in eval mode, and Lightning would keep it."""
         if stage == "fit":
             self.train()
-            self.calibration = None
+            self.calibration = self.explains = None
             self._random = None  # from a checkpoint loaded for another purpose; the one to resume from comes later
 
     def configure_optimizers(self) -> "OptimizerLRScheduler":
@@ -241,7 +247,9 @@ class ZooModule(Foundation):
 
     # ---- bundles ------------------------------------------------------------------------------------------------
 
-    def save_pretrained(self, folder: str | os.PathLike, half: bool = False, golden: bool = False) -> Path:
+    def save_pretrained(
+        self, folder: str | os.PathLike, half: bool = False, golden: bool = False, int8: bool = False
+    ) -> Path:
         """Writes the model as a folder. If the call is interrupted, either the old or the new folder is there.
 
         A killed process may leave a hidden folder next to it, which nothing reads.
@@ -251,6 +259,8 @@ class ZooModule(Foundation):
                 README.md and pictures stay. A link is followed.
             half: Store floating-point tensors as fp16. They load back as fp32.
             golden: Add golden.safetensors: the model's output with the stored weights.
+            int8: Store weights in 8 bits with a scale for each row, and vectors as fp16: half the size of `half`. They
+                load back as fp32, rounded by at most 0.4 % of the largest of their row.
 
         Returns:
             The folder.
@@ -260,7 +270,7 @@ class ZooModule(Foundation):
         """
         folder = Path(folder).absolute()
         target_folder(folder, replaceable)
-        tensors = {name: _store(name, t, half) for name, t in _untied(self).items()}
+        tensors = {key: t for name, t in _untied(self).items() for key, t in _stored(name, t, half, int8).items()}
         with new_folder(folder, replaceable) as new:
             for name, text in self.assets().items():
                 (new / name).write_bytes(text.encode())
@@ -340,14 +350,33 @@ class ZooModule(Foundation):
         with nullcontext() if overrides else at_fault(where):
             return skeleton(cls, {**init_args, **(overrides or {})})
 
+    @property
+    def precision(self) -> str:
+        """In which the verbs compute: "fp32" (the default), or "bf16", faster where the processor or GPU has it.
+
+        In bf16 the products are computed by autocast; scores change in the third digit. Where bf16 would only be
+        slower, the verbs stay in fp32 and a warning says why. Training has `trainer.precision` instead.
+
+        Raises:
+            ValueError: another precision is set.
+        """
+        return self._precision
+
+    @precision.setter
+    def precision(self, value: str) -> None:
+        if value not in PRECISIONS:
+            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}; got {value!r}")
+        self._precision = value
+
     @contextmanager
     def evaluating(self) -> Iterator[Self]:
         """Gives a copy of this model in eval mode that shares all tensors and attributes.
 
-        So no mode is switched, and one thread may train or evaluate while another translates. Inside, torch's defaults
-        for new tensors are the ones that the models assume.
+        So no mode is switched, and one thread may train or evaluate while another translates. Inside there are no
+        gradients, torch's defaults for new tensors are the ones that the models assume, and products have the model's
+        `precision`.
         """
-        with usual_defaults():
+        with torch.no_grad(), usual_defaults(), in_precision(self._precision, self.device.type):
             yield without_dropout(self)
 
     def push_to_hub(
@@ -411,8 +440,14 @@ def _untied(model: torch.nn.Module) -> dict[str, Tensor]:
     return dict(found.values())
 
 
-def _store(name: str, t: Tensor, half: bool) -> Tensor:
-    t = t.detach().to("cpu", torch.float16 if half and t.is_floating_point() else t.dtype).contiguous()
-    if t.is_floating_point() and not t.isfinite().all():
-        raise ValueError(f"{name} holds NaN or infinite values{' after rounding to fp16' * half}; refusing to save it")
-    return t
+def _stored(name: str, t: Tensor, half: bool, int8: bool) -> dict[str, Tensor]:
+    """The tensors of the file for one of the model."""
+    t = t.detach().cpu()
+    if int8:
+        tensors = in_8_bits(name, t)
+    else:
+        tensors = {name: t.to(torch.float16 if half and t.is_floating_point() else t.dtype).contiguous()}
+    if any(part.is_floating_point() and not part.isfinite().all() for part in tensors.values()):
+        rounded = " after rounding to fp16" if half or int8 else ""
+        raise ValueError(f"{name} holds NaN or infinite values{rounded}; refusing to save it")
+    return tensors

@@ -1,72 +1,59 @@
-"""CaptioningModule: what every captioner shares: the image encoder, loss, scores, search and `caption`.
+"""CaptioningModule: what every captioner shares: the image encoder, loss, scores and search; its verb is in zoo/verbs.
 
 A model fills in the mathematics
 
     encode(images)     -> memory, state      once an image; memory and state are tuples of tensors
     loss(batch)        -> summed loss, words
-    step(tokens, state, memory, t) -> logits, state, weights    one step of a search
+    step(tokens, state, memory, t, given) -> logits, state, weights    one step of a search
 
 Shapes: N images, S pixels a side, L positions (a square, row by row), C channels of the encoder, K captions of an
 image, T words.
 """
 
 import hashlib
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
 from zoo.batches.captioning import CaptionBatch
 from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
-from zoo.results.captioning import Caption
-from zoo.tasks.checks import check_assets, check_batch_size, present
-from zoo.tasks.confidence import Evidence, log_odds, trusted
-from zoo.tasks.evaluation import evaluated
+from zoo.tasks.given import following
 from zoo.tasks.scored import ScoredModule
-from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
+from zoo.verbs.base import evaluated
+from zoo.verbs.captioning import MAX_WORDS, Captioner, evidence_of
+from zoo.verbs.confidence import Evidence
 from zoo.vision.backbones import load_backbone, make_backbone, statistics
-from zoo.vision.images import ImageTransform, open_image
+from zoo.vision.images import ImageTransform
 
 if TYPE_CHECKING:
     from zoo.metrics import CaptionScores
 
 Memory = TypeVar("Memory", bound=NamedTuple)
 
-MAX_WORDS = 40  # of a caption, EOS included
 GOOD_CIDER = 50  # CIDEr-D of a good caption; the maximum is 1,000
-KEPT_PIXELS = 1280  # longer side of the image that a result keeps
 MAX_IMAGE_SIZE = 1024  # pixels of a side that a model may see; no weight of it says how large it may be
 MAX_ROWS = 64  # of positions to attend to
 
-Source = str | os.PathLike | bytes | Image
-S = TypeVar("S", bound=Source)
 
-
-class CaptioningModule(ScoredModule, Generic[Memory]):
+class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
     """Base class of the captioners.
 
     Every subclass has the `__init__` arguments of `required`, which are read from `self.config`; and `embedding`, an
     nn.Embedding, and `output`, an nn.Linear.
     """
 
-    task = Task(
-        "captioning", "caption", "image", Caption, "image-to-text", 'model.caption("photo.jpg").text', searches=True
-    )
     required = (
         *("vocab_size", "backbone", "layer", "backbone_weights", "encoder_epoch", "image_size", "resize"),
         *("label_smoothing", "beam_size", "length_penalty"),
     )
     embedding: torch.nn.Embedding
     output: torch.nn.Linear
-    tokenizer: Tokenizer | None = None
     shown = ("bleu_4", "cider_d")
 
     def __init__(self):
@@ -94,19 +81,10 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
             raise ValueError(
                 f"images of {c['image_size']} pixels give {found.size(2)} x {found.size(3)} positions; {limit}"
             )
-        self.encoder_channels = found.size(1)
+        self.encoder_channels, self.cells = found.size(1), found.size(2) * found.size(3)
         self.encoder.train()
         if c["encoder_epoch"] is None:
             self.encoder.requires_grad_(False)
-
-    @property
-    def vocabulary(self) -> Tokenizer:
-        """The tokenizer.
-
-        Raises:
-            ValueError: there is none yet.
-        """
-        return present(self.tokenizer)
 
     # ---- filled in by the model ----
 
@@ -125,6 +103,9 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
     ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
         """Last words (N, K), state (N, K, ...), memory, number of the step -> logits (N, K, V), state, weights (N, K,
         L).
+
+        One more argument, `given: Tensor | None = None`, has weights (N, K, L) that replace the model's own, where a
+        row is not all zeros (`zoo.layers.attention.replaced`).
         """
         raise NotImplementedError
 
@@ -247,141 +228,29 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
         scores.update([self.vocabulary.decode(row) for row in found.tokens[:, 0].tolist()], batch.known_references())
         return loss
 
-    # ---- use ----
+    # ---- use: what the verb `caption` computes ----
 
-    @overload
-    def caption(
-        self,
-        images: Source,
-        beam_size: int | None = ...,
-        n_best: int = ...,
-        length_penalty: float | None = ...,
-        no_repeat_ngram: int = ...,
-        temperature: float | None = ...,
-        top_k: int = ...,
-        batch_size: int = ...,
-    ) -> Caption: ...
-
-    @overload
-    def caption(
-        self,
-        images: list[S] | tuple[S, ...],
-        beam_size: int | None = ...,
-        n_best: int = ...,
-        length_penalty: float | None = ...,
-        no_repeat_ngram: int = ...,
-        temperature: float | None = ...,
-        top_k: int = ...,
-        batch_size: int = ...,
-    ) -> list[Caption]: ...
-
-    @overload
-    def caption(
-        self,
-        images: Source | Iterable[Source],
-        beam_size: int | None = ...,
-        n_best: int = ...,
-        length_penalty: float | None = ...,
-        no_repeat_ngram: int = ...,
-        temperature: float | None = ...,
-        top_k: int = ...,
-        batch_size: int = ...,
-    ) -> Caption | list[Caption]: ...
-
-    @evaluated
-    def caption(
-        self,
-        images: Source | Iterable[Source],
-        beam_size: int | None = None,
-        n_best: int = 1,
-        length_penalty: float | None = None,
-        no_repeat_ngram: int = 0,
-        temperature: float | None = None,
-        top_k: int = 0,
-        batch_size: int = 32,
-    ) -> Caption | list[Caption]:
-        """Describes images.
-
-        Args:
-            images: a path, a PIL image, the bytes of an image file, or a list of these; any size, mode and orientation.
-            beam_size: hypotheses kept; 1 is greedy search. The model's own setting if not given.
-            n_best: alternatives in `Caption.n_best`, at most `beam_size`.
-            length_penalty: alpha of the length normalisation; the model's own setting if not given.
-            no_repeat_ngram: n > 0 forbids repeating any n-gram of words.
-            temperature: draw `n_best` captions at random instead of searching; 1 is the model's own distribution.
-            top_k: with a temperature: draw each word from the k most probable ones only; 0 from all.
-            batch_size: images captioned together.
-
-        Returns:
-            One Caption for one image, a list of them for a list, in the order given.
-
-        Raises:
-            ImageError: an image cannot be read.
-            ValueError: no tokenizer, or an option outside its range.
-            TypeError: `images` is something else.
-        """
-        self.check_ready(self.tokenizer)
-        check_batch_size(batch_size)
-        one = isinstance(images, (str, os.PathLike, bytes, bytearray, memoryview, Image))
-        if not one and not isinstance(images, Iterable):
-            raise TypeError(
-                f"caption takes an image (a path, bytes or a PIL image) or a list of them; got {type(images).__name__}"
-            )
-        sources = iter([cast(Source, images)] if one else cast(Iterable[Source], images))
-        results: list[Caption] = []
-        while group := list(islice(sources, batch_size)):
-            results += self._captions(
-                [self._seen(source) for source in group],
-                self.config["beam_size"] if beam_size is None else beam_size,
-                n_best=n_best,
-                length_penalty=length_penalty,
-                no_repeat_ngram=no_repeat_ngram,
-                temperature=temperature,
-                top_k=top_k,
-            )
-        return results[0] if one else results
-
-    def _seen(self, source: Source) -> tuple[Tensor, Image]:
-        """The pixels of an image for the model, and a smaller image of the same frame for pictures."""
-        image = open_image(source, side=self.transform.size)
-        framed = self.transform.framed(image)
-        framed.thumbnail((KEPT_PIXELS, KEPT_PIXELS))
-        return self.transform.pixels(image), framed
-
-    @torch.no_grad()
-    def _captions(self, seen: list[tuple[Tensor, Image]], beam_size: int, **options: Any) -> list[Caption]:
-        pixels = torch.stack([pixels for pixels, _ in seen]).to(self.device)
-        found = self._search(pixels, beam_size, **options)
-        if (weights := found.attn_weights) is None:
-            raise ValueError("the model gives no attention weights for its captions; its step must return some")
-        side = round(weights.size(-1) ** 0.5)
-        captions = []
-        for row, (_, image) in enumerate(seen):
-            n_best = [
-                (self.vocabulary.decode(ids[:length].tolist()), float(score))
-                for ids, length, score in zip(found.tokens[row], found.lengths[row], found.scores[row], strict=True)
-            ]
-            length = int(found.lengths[row, 0])
-            caption = Caption(
-                *n_best[0],
-                tokens=self.vocabulary.tokens(found.tokens[row, 0, :length].tolist()),
-                attention=weights[row, 0, :length].unflatten(-1, (side, side)).cpu(),
-                n_best=n_best,
-                image=image,
-            )
-            captions.append(trusted(caption, self.calibration, _evidence(found, row)))
-        return captions
+    def hypotheses(self, pixels: Sequence[np.ndarray], beam_size: int, **options: Any) -> SearchResult:
+        images = torch.from_numpy(np.stack(pixels)).to(self.device)
+        return self._search(images, beam_size, **options).cpu()
 
     @torch.no_grad()
     def _search(
-        self, images: Tensor, beam_size: int, length_penalty: float | None = None, **options: Any
+        self,
+        images: Tensor,
+        beam_size: int,
+        length_penalty: float | None = None,
+        given: np.ndarray | None = None,
+        **options: Any,
     ) -> SearchResult:
         memory, state = self.encode(images)
+        step = self.step if given is None else following(self.step)
+        seen = memory if given is None else (memory, torch.from_numpy(given).to(images.device))
         state = tuple(x.unsqueeze(1) for x in state)  # (N, 1, ...)
         options["forbid"] = self.forbidden()
         options["max_length"] = MAX_WORDS
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
-        return search(self.step, state, memory, beam_size=beam_size, **options)
+        return search(step, state, seen, beam_size=beam_size, **options)
 
     # ---- calibration ----
 
@@ -393,7 +262,7 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
         found = self._search(batch.images, self.config["beam_size"], return_attention=False)
         texts = [self.vocabulary.decode(row) for row in found.tokens[:, 0].tolist()]
         references = batch.known_references()
-        return [(_evidence(found, n), pair) for n, pair in enumerate(zip(texts, references, strict=True))]
+        return [(evidence_of(found, n), pair) for n, pair in enumerate(zip(texts, references, strict=True))]
 
     def happened(self, outcomes: list[tuple[str, list[str]]]) -> list[bool]:
         from zoo.metrics.captions import CiderD, caption_tokens  # late: torchmetrics takes a second
@@ -403,23 +272,6 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
         return [100 * score >= GOOD_CIDER for score in CiderD(references).score(captions, references)]
 
     # ---- bundle and tests ----
-
-    def assets(self) -> dict[str, str]:
-        """tokenizer.json and preprocessing.json."""
-        if self.tokenizer is None:
-            return {}
-        return {"tokenizer.json": self.tokenizer.to_json(), "preprocessing.json": self.transform.to_json()}
-
-    def load_assets(self, assets: dict[str, str]) -> None:
-        if not assets:
-            return
-        check_assets(assets, words := "tokenizer.json", pixels := "preprocessing.json")
-        self.tokenizer = Tokenizer.from_json(assets[words], self.config["vocab_size"], words)
-        transform = ImageTransform.from_json(assets[pixels])
-        for name, stored in (("image_size", transform.size), ("resize", transform.resize)):
-            if stored != self.config[name] and name not in self.overridden:
-                raise ValueError(f"{pixels} has {name} {stored!r}, init_args {self.config[name]!r}")
-        self.transform = replace(transform, size=self.config["image_size"], resize=self.config["resize"])
 
     def example_batch(self, batch_size: int) -> CaptionBatch:
         """Random pixels and words; two captions an image, the second one missing for every third image."""
@@ -445,10 +297,3 @@ class CaptioningModule(ScoredModule, Generic[Memory]):
             found = self._search(batch.images, self.config["beam_size"])
         logits = logits[..., :: max(1, logits.size(-1) // 100)].contiguous()
         return {"images": batch.images, "captions": batch.captions, "logits": logits, "tokens": found.tokens}
-
-
-def _evidence(found: SearchResult, row: int) -> Evidence:
-    """What a search tells about its best output: the log-odds of its mean word."""
-    score = log_odds(float(found.log_probs[row, 0]) / max(1, int(found.lengths[row, 0])))
-    cut = EOS not in found.tokens[row, 0].tolist()
-    return Evidence({"score": score}, notes=("the caption was cut at its maximum length",) * cut)

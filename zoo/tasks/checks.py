@@ -1,59 +1,10 @@
-"""Checks of what models are built with and given, each with a message for the user."""
+"""Checks of what models are built with, each with a message for the user."""
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
 
-from torch import Tensor
-
-T = TypeVar("T")
-
-
-def check_finite(scores: Tensor) -> Tensor:
-    """Raises ValueError if an output is NaN or infinite, which is meaningless and cannot be written as JSON."""
-    if not scores.isfinite().all():
-        raise ValueError(
-            "the model computes NaN or infinite scores: its weights are too large, or its training diverged"
-        )
-    return scores
-
-
-def as_list(values: Any, verb: str, what: str = "a string or a list of strings") -> list[Any]:
-    """The inputs of a verb, as a list.
-
-    Raises:
-        TypeError: not a collection; the message says that `verb` takes `what`.
-    """
-    if not isinstance(values, Iterable):
-        raise TypeError(f"{verb} takes {what}; got {type(values).__name__}")
-    return list(values)
-
-
-def present(part: T | None) -> T:
-    """Returns a part that raw input needs, such as a tokenizer.
-
-    Raises:
-        ValueError: it is None.
-    """
-    if part is None:
-        raise ValueError(
-            "this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module"
-        )
-    return part
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Raises ValueError for a `batch_size` below 1."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
-
-
-def check_assets(assets: dict[str, str], *names: str) -> None:
-    """Raises ValueError unless the assets of a model are exactly those named."""
-    if sorted(assets) != sorted(names):
-        raise ValueError(
-            f"next to the weights there must be {', '.join(names)}; the bundle lists {', '.join(sorted(assets)[:5])}"
-        )
+from zoo.utils.modules import OF_A_MODULE, REGISTERED
 
 
 def check_arguments(cls: type, signature: inspect.Signature, required: Sequence[str]) -> None:
@@ -69,7 +20,8 @@ def check_choices(signature: inspect.Signature, config: Mapping[str, Any]) -> No
     for name, parameter in signature.parameters.items():
         choices = get_args(parameter.annotation) if get_origin(parameter.annotation) is Literal else ()
         if choices and config[name] not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {config[name]!r}")
+            hint = OF_A_MODULE if name in REGISTERED else ""
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {config[name]!r}{hint}")
 
 
 def check_sizes(config: dict[str, Any], may_be_zero: Sequence[str]) -> None:

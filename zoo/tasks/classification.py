@@ -1,4 +1,4 @@
-"""ClassificationModule: what all classifiers of texts share: loss, metrics, vocabulary, and `classify`.
+"""ClassificationModule: what all classifiers of texts share: loss, metrics and vocabulary; its verb is in zoo/verbs.
 
 A model implements `read(batch) -> (logits (B, C), attention)`. How a text becomes a batch and an answer it inherits
 from `TextClassifier` (texts are rows of words, one text or a pair) or `DocumentClassifier` (documents are lists of
@@ -7,60 +7,44 @@ sentences).
 Shapes: B texts, C classes, V words in the vocabulary.
 """
 
-import json
 import logging
-import re
-import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import chain
-from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from zoo.batches.classification import DocumentBatch, TextBatch, collate_documents, collate_texts
-from zoo.batches.rows import groups_of_similar_size
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
 from zoo.results.classification import Classification, DocumentClassification
-from zoo.tasks.checks import as_list, check_assets, check_finite, present
-from zoo.tasks.confidence import Evidence, trusted
-from zoo.tasks.evaluation import evaluated
 from zoo.tasks.scored import ScoredModule
-from zoo.tasks.task import Task
 from zoo.tasks.vocabulary import extend_embedding, place_vectors
 from zoo.text import UNK, Tokenizer
-from zoo.text.familiar import known_share
-from zoo.text.sentences import encode_document
-from zoo.utils import strict_json
-
-MAX_LABELS = 2**14  # of a bundle
-RELATEDNESS = 1.0, 5.0  # lowest and highest
+from zoo.verbs.base import evaluated
+from zoo.verbs.classification import RELATEDNESS, Classifier, OfDocuments, OfTexts, sureness
+from zoo.verbs.confidence import Evidence
 
 Batch = TypeVar("Batch", bound=TextBatch | DocumentBatch)
 Result = TypeVar("Result", bound=Classification | DocumentClassification)
 log = logging.getLogger(__name__)
 
 
-class ClassificationModule(ScoredModule, Generic[Batch, Result]):
+class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Result]):
     """Base class of the classifiers, by what they read and what they answer.
 
     Every subclass has the `__init__` arguments of `required`, which are read from `self.config`; and `embedding`, an
     nn.Embedding, and `classifier`, an nn.Linear that gives the logits.
     """
 
-    task = Task(
-        "classification", "classify", "document", Classification, "text-classification", 'model.classify("...").label'
-    )
     required = ("vocab_size", "num_classes", "multi_label", "embedding_size", "word_dropout", "label_smoothing")
     measures: ClassVar[tuple[str, ...]] = ()  # names of the values of `measure`
     structure: ClassVar[Literal["document", "text"]]  # its input, as in data modules
     embedding: nn.Embedding
     classifier: nn.Linear
-    tokenizer: Tokenizer | None = None
-    label_names: list[str] | None = None
+    has_new_labels = False  # a training that begins has replaced them
 
     def __init__(self):
         super().__init__()
@@ -70,17 +54,7 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
                 raise ValueError(f"{name} must be in [{low}, {high}); got {c[name]}")
         if c["num_classes"] < 2 and not c["multi_label"]:
             raise ValueError(f"num_classes must be at least 2; got {c['num_classes']}")
-        if c.get("pair"):
-            self.task = replace(self.task, input="pair", example='model.classify(("...", "...")).label')
-
-    @property
-    def vocabulary(self) -> Tokenizer:
-        """The tokenizer.
-
-        Raises:
-            ValueError: there is none yet.
-        """
-        return present(self.tokenizer)
+        self.task = self.task_of(c)
 
     # ---- filled in by the model ----
 
@@ -100,16 +74,12 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
         """Statistics of the attention of each text (B,), whose means are reported with the scores; see `measures`."""
         return {}
 
-    def encode(self, text: Any) -> tuple[Any, Any]:
-        """A user's input -> token ids, words."""
-        raise NotImplementedError
-
     def collate(self, ids: Sequence[Any]) -> Batch:
         """Token ids of several texts -> a batch without labels."""
         raise NotImplementedError
 
-    def answers(self, choice: list[dict[str, Any]], attention: Any, words: Sequence[Any]) -> list[Result]:
-        """Result objects, from the label, labels, probabilities and relatedness of each text, attention and words."""
+    def split(self, attention: Any, ids: Sequence[Any]) -> list[Any]:
+        """The attention of a batch -> that of each text, on the CPU, as `zoo.verbs.classification` has it."""
         raise NotImplementedError
 
     # ---- training ----
@@ -148,7 +118,8 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
                 f"{data.source('train')}: all texts have the label {data.labels[0]!r}; give texts of two labels or more"
             )
         same = self.label_names == data.labels and self.config["multi_label"] == data.multi_label
-        if self.label_names is not None and stage == "fit" and not same:
+        self.has_new_labels = self.label_names is not None and stage == "fit" and not same
+        if self.has_new_labels:
             self.replace_labels(data.labels, data.multi_label)
         for argument, value in (("num_classes", len(data.labels)), ("multi_label", data.multi_label)):
             if self.config[argument] != value:
@@ -248,74 +219,13 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
             scores.relatedness.update(relatedness.clamp(*RELATEDNESS), wanted)
         return self._classification_loss(logits, labels), len(logits)
 
-    # ---- use ----
+    # ---- use: what the verb `classify` computes ----
 
-    @overload
-    def classify(self, texts: str | tuple[str, str]) -> Result: ...
-
-    @overload
-    def classify(self, texts: list[str] | list[tuple[str, str]]) -> list[Result]: ...
-
-    @evaluated
-    def classify(
-        self, texts: str | tuple[str, str] | Sequence[str] | Sequence[tuple[str, str]]
-    ) -> Result | list[Result]:
-        """Classifies raw text.
-
-        Args:
-            texts: one text or a list of them; for a model of pairs one pair (a tuple of two texts) or a list of
-                pairs. An empty text is classified too, by the biases.
-
-        Returns:
-            One result for one text, a list of them for a list, in the order given.
-
-        Raises:
-            ValueError: the model has no tokenizer.
-            TypeError: `texts` is of another type.
-        """
-        one = isinstance(texts, (str, tuple))
-        checked = self._checked([texts] if one else as_list(texts, "classify"))
-        encoded = [self.encode(text) for text in checked]
-        texts_of = [text if isinstance(text, str) else " ".join(text) for text in checked]
-        results: list[Any] = [None] * len(encoded)
-        for rows in groups_of_similar_size([_size(ids) for ids, _ in encoded]):
-            batch = self.collate([encoded[n][0] for n in rows])
-            logits, attention, relatedness = self.read_related(_on(self.device, batch))
-            choice = [self._choose(row) for row in check_finite(logits.float().cpu())]
-            if relatedness is not None:
-                for chosen, value in zip(choice, relatedness.clamp(*RELATEDNESS).tolist(), strict=True):
-                    chosen["relatedness"] = value
-            answers = self.answers(choice, attention, [encoded[n][1] for n in rows])
-            sure = self._sureness(logits.float().cpu())
-            for n, answer, score in zip(rows, answers, sure, strict=True):
-                results[n] = trusted(answer, self.calibration, self._evidence(score, encoded[n][0], texts_of[n]))
-        return results[0] if one else results
-
-    def _checked(self, texts: list[Any]) -> list[Any]:
-        self.check_ready(self.tokenizer, self.label_names)
-        pair = self.config.get("pair", False)
-        for text in texts:
-            if pair and not (
-                isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text)
-            ):
-                raise TypeError(
-                    f"this model reads pairs of texts: give a tuple (text, text); got {type(text).__name__}"
-                )
-            if not pair and not isinstance(text, str):
-                raise TypeError(f"classify takes a string or a list of strings; got {type(text).__name__}")
-        return texts
-
-    def _choose(self, logits: Tensor) -> dict[str, Any]:
-        probabilities = logits.sigmoid() if self.config["multi_label"] else logits.softmax(-1)
-        order = probabilities.argsort(descending=True).tolist()
-        chosen = [n for n in order if probabilities[n] > 0.5] if self.config["multi_label"] else order[:1]
-        names = present(self.label_names)
-        labels = [names[n] for n in chosen]
-        return {
-            "label": labels[0] if labels else None,
-            "labels": labels,
-            "probabilities": dict(zip(names, probabilities.tolist(), strict=True)),
-        }
+    def weigh(self, rows: Sequence[Any]) -> tuple[np.ndarray, list[Any], list[float] | None]:
+        batch = _on(self.device, self.collate(rows))
+        logits, attention, relatedness = self.read_related(batch)
+        related = None if relatedness is None else relatedness.clamp(*RELATEDNESS).tolist()
+        return logits.float().cpu().numpy(), self.split(attention, rows), related
 
     # ---- calibration ----
 
@@ -327,47 +237,13 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
         logits, _ = self.read(batch)
         labels = batch.known_labels()
         right = ((logits > 0) == (labels > 0.5)).all(-1) if self.config["multi_label"] else logits.argmax(-1) == labels
-        scores = self._sureness(logits.float().cpu())
+        scores = sureness(logits.float().cpu().numpy(), self.config["multi_label"])
         return [
-            (self._evidence(score, [ids], " ".join(self.vocabulary.tokens(ids))), happened)
+            (self.evidence_of(score, [ids], " ".join(self.vocabulary.tokens(ids))), happened)
             for score, ids, happened in zip(scores, batch.rows(), right.tolist(), strict=True)
         ]
 
-    def _sureness(self, logits: Tensor) -> list[float]:
-        """The log-odds of the answers, by the model's own probabilities."""
-        if self.config["multi_label"]:
-            log_p = nn.functional.logsigmoid(logits.double().abs()).sum(-1)
-            return (log_p - torch.log(-torch.expm1(log_p.clamp(max=-1e-12)))).tolist()
-        best, others = logits.double().sort(descending=True).values.tensor_split([1], -1)
-        return (best.squeeze(-1) - others.logsumexp(-1)).tolist()
-
-    def _evidence(self, score: float, ids: Sequence[Sequence[int]], text: str) -> Evidence:
-        words = list(chain.from_iterable(ids))
-        notes = () if words else ("the text has no words",)
-        return Evidence({"score": score}, known_share(words, self.vocabulary), text, notes=notes)
-
     # ---- bundle ----
-
-    def assets(self) -> dict[str, str]:
-        """tokenizer.json and labels.json."""
-        if self.tokenizer is None:
-            return {}
-        return {
-            "tokenizer.json": self.tokenizer.to_json(),
-            "labels.json": json.dumps(self.label_names, ensure_ascii=False),
-        }
-
-    def load_assets(self, assets: dict[str, str]) -> None:
-        if not assets:
-            return
-        check_assets(assets, words := "tokenizer.json", labels := "labels.json")
-        self.tokenizer = Tokenizer.from_json(assets[words], self.config["vocab_size"], words)
-        names, count = _label_names(assets[labels], labels), self.config["num_classes"]
-        if names is not None and len(names) != count:
-            if "num_classes" not in self.overridden:
-                raise ValueError(f"{labels} has {len(names):,} labels, the model {count:,} classes")
-            names = None  # a new head gets new names
-        self.label_names = names
 
     @evaluated
     def golden(self) -> dict[str, Tensor]:
@@ -387,30 +263,18 @@ class ClassificationModule(ScoredModule, Generic[Batch, Result]):
         return torch.randint(UNK, self.config["vocab_size"], (length,), generator=generator).tolist()
 
 
-class TextClassifier(ClassificationModule[TextBatch, Classification]):
+class TextClassifier(OfTexts, ClassificationModule[TextBatch, Classification]):
     """Base class of classifiers of rows of words, or of pairs of them; attention is a list of (B, hops, S)."""
 
     structure = "text"
-
-    def encode(self, text: str | tuple[str, str]) -> tuple[list[list[int]], list[list[str]]]:
-        parts = [text] if isinstance(text, str) else list(text)
-        return self.vocabulary.encode_batch(parts), [self.vocabulary.words(part) for part in parts]
 
     def collate(self, ids: Sequence[list[list[int]]]) -> TextBatch:
         firsts, *seconds = zip(*ids, strict=True)
         return collate_texts(firsts, texts2=seconds[0] if seconds else None)
 
-    def answers(
-        self, choice: list[dict[str, Any]], attention: list[Tensor], words: Sequence[list[list[str]]]
-    ) -> list[Classification]:
-        return [
-            Classification(
-                **chosen,
-                tokens=tokens,
-                attention=[a[n, :, : len(t)].cpu() for a, t in zip(attention, tokens, strict=True)],
-            )
-            for n, (chosen, tokens) in enumerate(zip(choice, words, strict=True))
-        ]
+    def split(self, attention: list[Tensor], ids: Sequence[list[list[int]]]) -> list[list[Tensor]]:
+        weights = [part.cpu() for part in attention]
+        return [[a[n, :, : len(t)] for a, t in zip(weights, texts, strict=True)] for n, texts in enumerate(ids)]
 
     def example_batch(self, batch_size: int) -> TextBatch:
         """Random words, lengths from 0 up."""
@@ -420,34 +284,20 @@ class TextClassifier(ClassificationModule[TextBatch, Classification]):
         return collate_texts(texts, self._example_labels(batch_size), texts2 if self.config.get("pair") else None)
 
 
-class DocumentClassifier(ClassificationModule[DocumentBatch, DocumentClassification]):
+class DocumentClassifier(OfDocuments, ClassificationModule[DocumentBatch, DocumentClassification]):
     """Base class of document classifiers; attention is word weights (P,), sentence weights (N,), flat like it."""
 
-    task = replace(ClassificationModule.task, result=DocumentClassification)
     structure = "document"
-
-    def encode(self, text: str) -> tuple[list[list[int]], list[list[str]]]:
-        return encode_document(text, self.vocabulary)
 
     def collate(self, ids: Sequence[list[list[int]]]) -> DocumentBatch:
         return collate_documents(ids)
 
-    def answers(
-        self, choice: list[dict[str, Any]], attention: tuple[Tensor, Tensor], words: Sequence[list[list[str]]]
-    ) -> list[DocumentClassification]:
-        word_weights = list(attention[0].cpu().split([len(sentence) for document in words for sentence in document]))
-        results, first = [], 0
-        for chosen, document, sentence_weights in zip(
-            choice, words, attention[1].cpu().split([len(d) for d in words]), strict=True
-        ):
-            of_words = word_weights[first : first + len(document)]
-            results.append(
-                DocumentClassification(
-                    **chosen, words=document, sentence_weights=sentence_weights, word_weights=of_words
-                )
-            )
-            first += len(document)
-        return results
+    def split(
+        self, attention: tuple[Tensor, Tensor], ids: Sequence[list[list[int]]]
+    ) -> list[tuple[list[Tensor], Tensor]]:
+        of_words = iter(attention[0].cpu().split([len(sentence) for document in ids for sentence in document]))
+        of_sentences = attention[1].cpu().split([len(document) for document in ids])
+        return [([next(of_words) for _ in document], of_sentences[n]) for n, document in enumerate(ids)]
 
     def example_batch(self, batch_size: int) -> DocumentBatch:
         """Random words; 0 to 3 sentences of 1 to 4 words."""
@@ -458,23 +308,6 @@ class DocumentClassifier(ClassificationModule[DocumentBatch, DocumentClassificat
         return collate_documents(documents, self._example_labels(batch_size))
 
 
-def _label_names(text: str, file: str) -> list[str] | None:
-    """The labels of a bundle; None if its model has a new, untrained head."""
-    try:
-        names = strict_json.loads(text, MAX_LABELS)
-    except ValueError as error:
-        raise ValueError(f"{file} is not JSON: {error}") from error
-    if names is None:
-        return None
-    if not isinstance(names, list) or not all(
-        isinstance(name, str) and not re.search(r"[\x00-\x1f\x7f-\x9f]", name) for name in names
-    ):
-        raise ValueError(f"{file} must be a list of texts without control characters; got {reprlib.repr(names)}")
-    if len(set(names)) != len(names):
-        raise ValueError(f"{file} has a label twice")
-    return names
-
-
 def _listed(names: Sequence[str]) -> str:
     """At most ten quoted names, for a message."""
     return ", ".join([*map(repr, names[:10]), *["..."] * (len(names) > 10)])
@@ -483,7 +316,3 @@ def _listed(names: Sequence[str]) -> str:
 def _on(device: torch.device, batch: Batch) -> Batch:
     """The batch with its tensors on a device."""
     return batch._make(x.to(device) if isinstance(x, Tensor) else x for x in batch)
-
-
-def _size(ids: Any) -> int:
-    return sum(len(part) for part in ids)

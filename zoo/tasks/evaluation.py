@@ -1,36 +1,14 @@
 """Eval mode without switching a mode: copies that share all tensors, and torch's usual defaults inside."""
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from typing_extensions import Self
 
-P = ParamSpec("P")
-T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
-
-
-class _Evaluable(Protocol):
-    def evaluating(self) -> AbstractContextManager[Self]: ...
-
-
-Z = TypeVar("Z", bound=_Evaluable)
-
-
-def evaluated(verb: Callable[Concatenate[Z, P], T]) -> Callable[Concatenate[Z, P], T]:
-    """Decorator that runs a method of a model in eval mode, whatever the model's mode, and without gradients."""
-
-    @functools.wraps(verb)
-    def run(self: Z, *args: P.args, **kwargs: P.kwargs) -> T:
-        with torch.no_grad(), self.evaluating() as model:
-            return verb(model, *args, **kwargs)
-
-    return run
 
 
 def without_dropout(model: M) -> M:

@@ -1,14 +1,14 @@
 """Attention maps of all layers and heads of a translator with multi-head attention."""
 
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from torch import Tensor
 
 from zoo.batches.translation import pad_batch
 from zoo.results.translation import Look
-from zoo.tasks.evaluation import evaluated
 from zoo.tasks.translation import Memory, TranslationModule
 from zoo.text import EOS
+from zoo.verbs.base import evaluated
 
 
 class AttentionMaps(NamedTuple):
@@ -24,6 +24,12 @@ class MultiHeadTranslation(TranslationModule[Memory], Generic[Memory]):
 
     def attention_maps(self, src: Tensor, src_lengths: Tensor, tgt: Tensor) -> AttentionMaps:
         """All weights of a forward pass; arguments as in `forward`."""
+        raise NotImplementedError
+
+    def step_with_heads(
+        self, tokens: Tensor, state: tuple, memory: Any, t: int, given: Tensor | None = None
+    ) -> tuple[Tensor, tuple, Tensor | None, Tensor]:
+        """`step`, and the weights of all decoder layers and heads on the source (B, K, layers * heads, S)."""
         raise NotImplementedError
 
     @evaluated

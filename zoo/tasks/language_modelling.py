@@ -1,4 +1,4 @@
-"""LanguageModelModule: what all language models share: loss, perplexity, carried state, `complete` and `perplexity`.
+"""LanguageModelModule: what all language models share: loss, perplexity and carried state.
 
 A model implements
 
@@ -14,10 +14,10 @@ checkpoints.
 Shapes: B streams or texts, T words, L window of the attention, D readout size, E embedding, V vocabulary.
 """
 
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, overload
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -25,41 +25,31 @@ from torch import Tensor
 from zoo.batches.language_modelling import LMBatch
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
-from zoo.results.language_modelling import Completion
 from zoo.tasks.base import ZooModule, score_prefix
-from zoo.tasks.checks import as_list, check_assets, check_batch_size, present
-from zoo.tasks.confidence import Evidence, trusted
-from zoo.tasks.evaluation import evaluated
-from zoo.tasks.task import Task
+from zoo.tasks.cached_text import CACHE_STATES, CachedText, next_words
 from zoo.tasks.words import Words
-from zoo.text import EOS, PAD, UNK, Tokenizer
-from zoo.text.familiar import known_share
+from zoo.text import EOS, PAD
+from zoo.utils.continuous_cache import ContinuousCache
+from zoo.verbs.base import evaluated
+from zoo.verbs.language_modelling import Completer, perplexity_of
 
 STEPS_AT_ONCE = 256  # in evaluation
 NEAR = 5  # distances whose share of the attention is reported separately
-_PUNCTUATION = '",;:!?().'
-_NUMBER = re.compile(r"[-+]?\d[\d.,]*")
 
 State = tuple[Tensor, ...]
 
 
-class LanguageModelModule(ZooModule):
+class LanguageModelModule(Completer, ZooModule):
     """Base class of the language models.
 
     Every subclass has vocab_size among its `__init__` arguments (read from `self.config`).
+
+    Attributes:
+        cache: with which `zoo validate` and `zoo test` also measure the perplexity.
     """
 
-    task = Task(
-        "language modelling",
-        "complete",
-        "text",
-        Completion,
-        "text-generation",
-        'model.complete("...").text',
-        searches=True,
-    )
     words: Words
-    tokenizer: Tokenizer | None = None
+    cache: ContinuousCache | None = None
 
     def __init__(self):
         super().__init__()
@@ -67,15 +57,7 @@ class LanguageModelModule(ZooModule):
             bool, State
         ] = {}  # by `self.training`: validation within an epoch does not change the training state
         self._totals: Tensor | None = None
-
-    @property
-    def vocabulary(self) -> Tokenizer:
-        """The tokenizer.
-
-        Raises:
-            ValueError: there is none yet.
-        """
-        return present(self.tokenizer)
+        self._cached: CachedText | None = None
 
     # ---- filled in by the model ----
 
@@ -168,14 +150,17 @@ class LanguageModelModule(ZooModule):
         return self.normalize_gradient(loss, words)
 
     def on_validation_epoch_start(self) -> None:
-        self._totals = None
+        self._totals = self._cached = None
 
     def validation_step(self, batch: LMBatch, batch_idx: int) -> None:
         self._measure(batch)
 
     def on_validation_epoch_end(self) -> None:
-        for key, value in self._values().items():
+        values = self._values()
+        for key, value in values.items():
             self.log(f"val/{key}", value, prog_bar=key in ("loss", "perplexity"))
+        if self.trainer.state.fn != "fit":
+            self._print_scores("val", "val/", values)
 
     on_test_epoch_start = on_validation_epoch_start
     test_step = validation_step
@@ -184,28 +169,48 @@ class LanguageModelModule(ZooModule):
         values, name = self._values(), self.data_module.test_names[0]
         for key, value in values.items():
             self.log(f"{score_prefix(name)}{key}", value)
-        self.print("\n".join([f"\n{name}, fp32", *(f"  {key:16}{value:8.4f}" for key, value in values.items())]))
+        self._print_scores(name, score_prefix(name), values)
+
+    def _print_scores(self, name: str, prefix: str, values: dict[str, float]) -> None:
+        width = max(22, *(len(prefix + key) + 1 for key in values))
+        lines = [f"  {prefix + key:{width}}{value:8.4f}" for key, value in values.items()]
+        self.print("\n".join([f"\n{name}, fp32", *lines]))
 
     def _measure(self, batch: LMBatch) -> None:
-        """Adds a batch to the totals: loss, labels, labels with a window, and weight at each distance."""
+        """Adds a batch to the totals.
+
+        They are: loss, labels, loss with the cache, labels with a window, and weight at each distance.
+        """
         with torch.autocast(self.device.type, enabled=False):  # scores do not depend on the training precision
             readouts, weights = self._go_on(batch)
             real = batch.labels != PAD
             losses = self.words.losses(readouts[real], batch.labels[real])
-        totals = [losses.double().sum(), real.double().sum()]
+            with_cache = self._losses_with_cache(batch, readouts, losses) if self.cache else losses
+        totals = [losses.double().sum(), real.double().sum(), with_cache.double().sum()]
         if weights is not None:
             weights = weights[real].double()  # (N, L)
             totals += [(weights.sum(-1) > 0.5).double().sum(), *weights.sum(0)]
         totals = torch.stack(totals)
         self._totals = totals if self._totals is None else self._totals + totals
 
+    def _losses_with_cache(self, batch: LMBatch, readouts: Tensor, losses: Tensor) -> Tensor:
+        """The losses of the labels, (N,) like those without; the cache continues from the previous batch."""
+        if self._cached is None or batch.first:
+            self._cached = CachedText(cast(ContinuousCache, self.cache), readouts)
+        return self._cached.losses(readouts, batch.labels, losses)
+
     def _values(self) -> dict[str, float]:
-        """loss, perplexity and, with attention, mean_distance and share_1 to share_5 (weight 1 to 5 steps back)."""
+        """loss, perplexity, with a cache perplexity_with_cache, with attention mean_distance and share_1 to share_5.
+
+        These are the weights 1 to 5 steps back.
+        """
         if self._totals is None:
             raise ValueError("there is no text to measure; give validation and test data with a word at least")
         totals = self._totals.cpu()
-        loss, labels, *seen = sum(gathered([totals]), torch.zeros_like(totals)).tolist()
-        values = {"loss": loss / labels, "perplexity": _perplexity(loss / labels)}
+        loss, labels, with_cache, *seen = sum(gathered([totals]), torch.zeros_like(totals)).tolist()
+        values = {"loss": loss / labels, "perplexity": perplexity_of(loss / labels)}
+        if self.cache:
+            values["perplexity_with_cache"] = perplexity_of(with_cache / labels)
         if seen and seen[0]:
             shares = [weight / seen[0] for weight in seen[1:]]
             values["mean_distance"] = sum(d * share for d, share in enumerate(shares, start=1))
@@ -230,174 +235,52 @@ class LanguageModelModule(ZooModule):
         if carried := checkpoint.get("zoo_carried"):
             self._carried[True] = tuple(x.tensor_split(processes)[rank] for x in carried)
 
-    # ---- use ----
+    # ---- use: what the verbs `complete` and `perplexity` compute ----
 
-    @overload
-    def complete(
-        self,
-        texts: str = ...,
-        max_words: int = ...,
-        min_words: int = ...,
-        n_best: int = ...,
-        beam_size: int | None = ...,
-        length_penalty: float = ...,
-        no_repeat_ngram: int = ...,
-        allow_unk: bool = ...,
-        temperature: float | None = ...,
-        top_k: int = ...,
-        batch_size: int = ...,
-    ) -> Completion: ...
+    def continued(
+        self, rows: Sequence[list[int]], cache: ContinuousCache | None = None, **options: Any
+    ) -> tuple[SearchResult, list[Tensor] | None]:
+        seen: list[Tensor] = []
+        labels = _padded([row[1:] for row in rows], self.device)
+        cached = self._cache_of(labels, cache, more=options["max_length"]) if cache else None
 
-    @overload
-    def complete(
-        self,
-        texts: list[str] | tuple[str, ...],
-        max_words: int = ...,
-        min_words: int = ...,
-        n_best: int = ...,
-        beam_size: int | None = ...,
-        length_penalty: float = ...,
-        no_repeat_ngram: int = ...,
-        allow_unk: bool = ...,
-        temperature: float | None = ...,
-        top_k: int = ...,
-        batch_size: int = ...,
-    ) -> list[Completion]: ...
+        def add(first: int, readouts: Tensor, weights: Tensor | None) -> None:
+            if weights is not None:
+                seen.append(weights)
+            if cached:
+                cached.remember(readouts, labels[:, first : first + readouts.size(1)])
 
-    @evaluated
-    def complete(
-        self,
-        texts: str | Sequence[str] = "",
-        max_words: int = 20,
-        min_words: int = 1,
-        n_best: int = 1,
-        beam_size: int | None = None,
-        length_penalty: float = 1.0,
-        no_repeat_ngram: int = 0,
-        allow_unk: bool = False,
-        temperature: float | None = None,
-        top_k: int = 0,
-        batch_size: int = 64,
-    ) -> Completion | list[Completion]:
-        """Completes texts up to the end of the line.
+        state = self._follow([row[:-1] for row in rows], add)
+        step = self._step
+        if cached:
+            step, state = partial(step, cache=cached.cache), (*state, *cached.state())
+        last = torch.tensor([row[-1] for row in rows], device=self.device)
+        found = search(step, tuple(x.unsqueeze(1) for x in state), last, **options).cpu()
+        if found.attn_weights is None:
+            return found, None
+        none = found.attn_weights.new_zeros(len(rows), 0, found.attn_weights.size(-1))
+        weights = torch.cat([none, *(x.cpu() for x in seen)], 1)
+        return found, [weights[n, : len(row) - 1] for n, row in enumerate(rows)]
 
-        Args:
-            texts: one text or many, each of any length and of one line or more; an empty one starts a line.
-            max_words: maximum number of words to add.
-            min_words: minimum number of words before the line may end.
-            n_best: number of alternatives in `Completion.n_best`, at most `beam_size`.
-            beam_size: number of hypotheses; 1 is greedy search. 5 if not given.
-            length_penalty: alpha of the length normalisation.
-            no_repeat_ngram: n > 0 forbids repeating an n-gram of the added words.
-            allow_unk: allow the model to output UNK.
-            temperature: sample `n_best` completions instead of searching; 1 is the model's own distribution.
-            top_k: with a temperature: sample from the k most probable words; 0: from all.
-            batch_size: texts completed together.
+    def total_losses(self, rows: Sequence[list[int]], cache: ContinuousCache | None = None) -> list[float]:
+        labels = _padded([row[1:] for row in rows], self.device)
+        cached = self._cache_of(labels, cache) if cache else None
+        total = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
 
-        Returns:
-            One Completion for a string, a list of them for a list, in the order given.
+        def add(first: int, readouts: Tensor, weights: Tensor | None) -> None:
+            wanted = labels[:, first : first + readouts.size(1)]
+            real = wanted != PAD
+            losses = self.words.losses(readouts[real], wanted[real])
+            losses = cached.losses(readouts, wanted, losses) if cached else losses
+            total.index_add_(0, real.nonzero()[:, 0], losses.double())
 
-        Raises:
-            ValueError: no tokenizer, or an option outside its range.
-            TypeError: `texts` is neither a string nor a sequence of strings.
-        """
-        check_batch_size(batch_size)
-        one, texts = self._checked(texts, "complete")
-        if not 0 <= min_words <= max_words or max_words < 1:
-            raise ValueError(
-                f"max_words must be at least 1, and min_words from 0 to max_words; got {max_words} and {min_words}"
-            )
-        rows = [self._encode(text)[:-1] for text in texts]
-        options = {
-            "beam_size": 5 if beam_size is None else beam_size,
-            "n_best": n_best,
-            "max_length": max_words,
-            "min_length": min_words + 1,  # the end of the line comes after them
-            "length_penalty": length_penalty,
-            "no_repeat_ngram": no_repeat_ngram,
-            "temperature": temperature,
-            "top_k": top_k,
-        }
-        unused = range(len(self.vocabulary), self.config["vocab_size"])  # rows of the output layer without a word
-        options["forbid"] = (*unused,) if allow_unk else (UNK, *unused)
-        results: list[Any] = [None] * len(texts)
-        for group in _groups([len(row) for row in rows], batch_size):
-            for n, result in zip(
-                group, self._complete([texts[n] for n in group], [rows[n] for n in group], options), strict=True
-            ):
-                results[n] = result
-        return results[0] if one else results
+        self._follow([row[:-1] for row in rows], add)
+        return total.tolist()
 
-    @overload
-    def perplexity(self, texts: str, batch_size: int = ...) -> float: ...
-
-    @overload
-    def perplexity(self, texts: list[str] | tuple[str, ...], batch_size: int = ...) -> list[float]: ...
-
-    @evaluated
-    def perplexity(self, texts: str | Sequence[str], batch_size: int = 16) -> float | list[float]:
-        """Perplexity of texts: exp of the mean loss over their words and line ends.
-
-        Args:
-            texts: one text or many, of any length; each is read from its beginning. An unknown word counts as UNK.
-            batch_size: texts read together.
-
-        Returns:
-            A number for a string, a list of them for a list; NaN for a text without words.
-
-        Raises:
-            ValueError: no tokenizer.
-            TypeError: `texts` is neither a string nor a sequence of strings.
-        """
-        check_batch_size(batch_size)
-        one, texts = self._checked(texts, "perplexity")
-        rows = [self._encode(text.removesuffix("\n")) for text in texts]
-        results = [math.nan] * len(texts)
-        has_words = [any(i != EOS for i in row) for row in rows]
-        for group in _groups([len(row) for row in rows], batch_size):
-            group = [n for n in group if has_words[n]]
-            labels = _padded([rows[n] for n in group], self.device)
-            total = torch.zeros(len(group), dtype=torch.float64, device=self.device)
-
-            def add(
-                first: int, readouts: Tensor, weights: Tensor | None, labels: Tensor = labels, total: Tensor = total
-            ) -> None:
-                wanted = labels[:, first : first + readouts.size(1)]
-                real = wanted != PAD
-                total.index_add_(0, real.nonzero()[:, 0], self.words.losses(readouts[real], wanted[real]).double())
-
-            self._follow([[EOS, *rows[n][:-1]] for n in group], add)
-            for n, loss in zip(group, total.tolist(), strict=True):
-                results[n] = _perplexity(loss / len(rows[n]))
-        return results[0] if one else results
-
-    def _checked(self, texts: str | Sequence[str], what: str) -> tuple[bool, list[str]]:
-        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else as_list(texts, what)
-        for text in texts:
-            if not isinstance(text, str):
-                raise TypeError(f"{what} takes a string or a list of strings; got {type(text).__name__} in the list")
-        self.check_ready(self.tokenizer)
-        return one, texts
-
-    def _encode(self, text: str) -> list[int]:
-        """Words of all lines, each line ended by EOS."""
-        return [i for line in text.split("\n") for i in [*self._line(line), EOS]]
-
-    def _line(self, line: str) -> list[int]:
-        """Words of a line.
-
-        For a model of tokenised text, an unknown word is also tried in lower case, without its punctuation marks, and
-        as N for a number.
-        """
-        ids = self.vocabulary.encode(line)
-        if self.vocabulary.kind != "word" or UNK not in ids:
-            return ids
-        return [i for word in line.split() for i in self._word(word)]
-
-    def _word(self, word: str) -> list[int]:
-        bare = word.strip(_PUNCTUATION)
-        forms = [word, word.lower(), bare, bare.lower(), *["N"] * bool(_NUMBER.fullmatch(bare))]
-        return next((ids for form in forms if UNK not in (ids := self.vocabulary.encode(form))), [UNK])
+    def _cache_of(self, labels: Tensor, cache: ContinuousCache, more: int = 0) -> CachedText:
+        """An empty cache for texts with labels (B, T) and so many words more, no larger than they need."""
+        small = replace(cache, size=max(1, min(cache.size, labels.size(1) + more)))
+        return CachedText(small, self.words.output.bias.new_zeros(len(labels), 1, self.words.readout_size))
 
     def _follow(self, rows: list[list[int]], visit: Callable[[int, Tensor, Tensor | None], None]) -> State:
         """Reads texts in chunks of steps; calls visit(first step, readouts, weights) for each. Returns the state."""
@@ -409,67 +292,25 @@ class LanguageModelModule(ZooModule):
             visit(first, readouts, weights)
         return state
 
-    def _complete(self, texts: list[str], rows: list[list[int]], options: dict[str, Any]) -> list[Completion]:
-        seen: list[Tensor] = []
-        rows = [[EOS, *row] for row in rows]
-        state = self._follow(
-            [row[:-1] for row in rows],
-            lambda first, readouts, weights: None if weights is None else seen.append(weights),
-        )
-        last = torch.tensor([row[-1] for row in rows], device=self.device)
-        found = search(self._step, tuple(x.unsqueeze(1) for x in state), last, **options)
-        return [
-            self._completion(text, row[1:], found, n, [weights[n] for weights in seen])
-            for n, (text, row) in enumerate(zip(texts, rows, strict=True))
-        ]
+    def _step(
+        self, tokens: Tensor, state: State, last: Tensor, t: int, cache: ContinuousCache | None = None
+    ) -> tuple[Tensor, State, Tensor | None]:
+        """One search step: last words (B, K), at first the last given ones (B,) -> logits (B, K, V), state, weights.
 
-    def _step(self, tokens: Tensor, state: State, last: Tensor, t: int) -> tuple[Tensor, State, Tensor | None]:
-        """One search step: last words (B, K), at first the last given ones (B,) -> logits (B, K, V), state, weights."""
+        With a cache its state comes after that of the model.
+        """
         if t == 0:
             tokens = last.unsqueeze(1).expand_as(tokens)
-        shape = tokens.shape
-        readouts, weights, state = self.read(tokens.reshape(-1, 1), tuple(x.flatten(0, 1) for x in state))
+        shape, words, flat = tokens.shape, tokens.reshape(-1, 1), tuple(x.flatten(0, 1) for x in state)
+        of_cache = flat[len(flat) - CACHE_STATES :] if cache else ()
+        readouts, weights, state = self.read(words, flat[: len(flat) - len(of_cache)])
+        logits = self.words.logits(readouts)
+        if cache:
+            logits, of_cache = next_words(cache, logits, readouts, words if t else None, of_cache)
         weights = None if weights is None else weights.view(*shape, -1)
-        return self.words.logits(readouts).view(*shape, -1), tuple(x.unflatten(0, shape) for x in state), weights
-
-    def _completion(self, text: str, ids: list[int], found: SearchResult, n: int, seen: list[Tensor]) -> Completion:
-        added = [found.tokens[n, k, :length].tolist() for k, length in enumerate(found.lengths[n].tolist())]
-        n_best = [
-            (self._joined(text, ids, more), score) for more, score in zip(added, found.scores[n].tolist(), strict=True)
-        ]
-        weights = found.attn_weights
-        if weights is not None:
-            before = torch.cat([*seen, weights.new_zeros(0, weights.size(-1))])[: len(ids)]
-            weights = torch.cat([before, weights[n, 0, : len(added[0])]]).cpu()
-        result = Completion(
-            text=n_best[0][0],
-            continuation=self.vocabulary.decode(added[0]),
-            score=n_best[0][1],
-            tokens=self.vocabulary.tokens([*ids, *added[0]]),
-            given=len(ids),
-            attention=weights,
-            n_best=n_best,
-        )
-        return trusted(result, self.calibration, Evidence({}, known_share(ids, self.vocabulary), text))
-
-    def _joined(self, text: str, ids: list[int], added: list[int]) -> str:
-        """The given text followed by the added words."""
-        text, more = text.rstrip(" "), self.vocabulary.decode(added)
-        if self.vocabulary.kind in ("word", "word_punct"):
-            return f"{text} {more}" if more and text and text[-1] != "\n" else text + more
-        line = ids[len(ids) - ids[::-1].index(EOS) :] if EOS in ids else ids
-        return text + self.vocabulary.decode([*line, *added])[len(self.vocabulary.decode(line)) :]
+        return logits.view(*shape, -1), tuple(x.unflatten(0, shape) for x in (*state, *of_cache)), weights
 
     # ---- bundle and tests ----
-
-    def assets(self) -> dict[str, str]:
-        """tokenizer.json."""
-        return {} if self.tokenizer is None else {"tokenizer.json": self.tokenizer.to_json()}
-
-    def load_assets(self, assets: dict[str, str]) -> None:
-        if assets:
-            check_assets(assets, name := "tokenizer.json")
-            self.tokenizer = Tokenizer.from_json(assets[name], self.config["vocab_size"], name)
 
     def example_batch(self, batch_size: int) -> LMBatch:
         """The first batch of streams of random words, the last ones shorter than the others."""
@@ -486,17 +327,6 @@ class LanguageModelModule(ZooModule):
         logits, weights = self(inputs)
         found = {"inputs": inputs, "logits": logits[..., :: max(1, logits.size(-1) // 100)].contiguous()}
         return found if weights is None else {**found, "weights": weights.contiguous()}
-
-
-def _perplexity(loss: float) -> float:
-    """exp of a mean loss in nats; infinite if it overflows."""
-    return math.exp(loss) if loss < 700 else math.inf if loss == loss else math.nan
-
-
-def _groups(sizes: list[int], batch_size: int) -> list[list[int]]:
-    """Batches of indices of texts of similar size."""
-    order = sorted(range(len(sizes)), key=sizes.__getitem__)
-    return [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
 
 
 def _padded(rows: list[list[int]], device: torch.device) -> Tensor:

@@ -26,7 +26,8 @@ from typing import Any, overload
 import torch
 from torch import Tensor
 
-from zoo.tasks.reading import Reading, ReadingModule
+from zoo.results.reading import Reading
+from zoo.tasks.reading import ReadingModule
 from zoo.text.words import BLANK, split_words, word_id
 
 FEATURES = ("reader", "global", "local", "classes")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from zoo.metrics import Mean
 from zoo.tasks.base import ZooModule, score_prefix
-from zoo.tasks.confidence import Evidence
+from zoo.verbs.confidence import Evidence
 
 
 class Scores(Protocol):
@@ -39,7 +39,7 @@ class ScoredModule(ZooModule):
         """Adds a batch to the metrics. Returns its summed loss and number of items if `validating`. Autocast is off."""
         raise NotImplementedError
 
-    # ---- calibration, see zoo/tasks/confidence.py ----
+    # ---- calibration, see zoo/verbs/confidence.py ----
 
     def judge(self, batch: Any) -> list[tuple[Evidence, Any]]:
         """The evidence for each answer to a validation batch, and what `happened` needs to tell if it is right."""
@@ -62,8 +62,9 @@ class ScoredModule(ZooModule):
                 self._val_loss.update(*loss)
 
     def on_validation_epoch_end(self) -> None:
-        self.log("val/loss", self._val_loss.compute(), prog_bar=True)
-        self._report("val", "val/", validating=True)
+        loss = self._val_loss.compute()
+        self.log("val/loss", loss, prog_bar=True)
+        self._report("val", "val/", validating=True, loss=loss)
 
     def on_test_epoch_start(self) -> None:
         self._scores = {name: self.new_scores() for name in self.data_module.test_names}
@@ -78,7 +79,7 @@ class ScoredModule(ZooModule):
         for name in self._scores:
             self._report(name, score_prefix(name), validating=False)
 
-    def _report(self, name: str, prefix: str, validating: bool) -> None:
+    def _report(self, name: str, prefix: str, validating: bool, loss: float | None = None) -> None:
         values = self._scores[name].compute()
         shown = self.shown or (next(iter(values)),)
         for key, value in values.items():
@@ -86,8 +87,12 @@ class ScoredModule(ZooModule):
         if self.trainer.state.fn == "fit":
             return
         signatures = getattr(self._scores[name], "signatures", {})
-        width = max(12, *map(len, values))
-        lines = [f"  {key:{width}}{value:6.2f}  {signatures.get(key, '')}".rstrip() for key, value in values.items()]
+        width = len(prefix) + max(12, *map(len, values))
+        lines = [] if loss is None else [f"  {f'{prefix}loss':{width}}{loss:8.4f}"]
+        lines += [
+            f"  {prefix + key:{width}}{value:6.2f}    {signatures.get(key, '')}".rstrip()
+            for key, value in values.items()
+        ]
         self.print("\n".join([f"\n{name}, {self._decoding(validating)}fp32", *lines]))
 
     def _decoding(self, validating: bool) -> str:

@@ -1,10 +1,10 @@
-"""TranslationModule: what all encoder-decoders share: loss, scores, search and `translate`.
+"""TranslationModule: what all encoder-decoders share: loss, scores and search; its verbs are in zoo/verbs.
 
 A model implements
 
     encode(src, src_lengths)     -> memory, state      once per sentence; memory and state are tuples of tensors
     decode(tgt, memory, state)   -> readouts, weights  teacher forcing, all steps
-    step(tokens, state, memory, t) -> readouts, state, weights    one step of a search
+    step(tokens, state, memory, t, given) -> readouts, state, weights    one step of a search
 
 and owns `embeddings` (Embeddings), whose output layer turns readouts into scores of the target vocabulary.
 
@@ -12,9 +12,9 @@ Shapes: B batch, S source tokens, T target tokens, K hypotheses, D readout size,
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -22,45 +22,35 @@ from torch.nn.functional import cross_entropy
 from zoo.batches.translation import PairBatch, pad_batch
 from zoo.layers.kernels import wide
 from zoo.layers.search import SearchResult, check_search, search
-from zoo.results.alignment import Alignment
-from zoo.results.translation import Translation
-from zoo.tasks.alignment import PAIRS, Pair, pair_words, word_alignment, word_pieces
-from zoo.tasks.checks import as_list, check_assets, check_batch_size, present
-from zoo.tasks.confidence import Evidence, log_odds, trusted
 from zoo.tasks.embeddings import Embeddings
-from zoo.tasks.evaluation import evaluated
+from zoo.tasks.given import following
 from zoo.tasks.scored import ScoredModule
-from zoo.tasks.sentences import Sentence, join, read_sentences
-from zoo.tasks.task import Task
 from zoo.text import EOS, PAD, UNK, Tokenizer
-from zoo.text.familiar import known_share
 from zoo.utils.extras import require
+from zoo.verbs.base import evaluated
+from zoo.verbs.checks import present
+from zoo.verbs.confidence import Evidence
+from zoo.verbs.sentences import Sentence
+from zoo.verbs.translation import Translator
 
 if TYPE_CHECKING:
     from zoo.metrics import ExactMatch
 
 Memory = TypeVar("Memory", bound=NamedTuple)
 
-MAX_SOURCE_TOKENS = 1000  # of one sentence; a longer text has several sentences
 GOOD_CHRF = 50  # of a good translation, in percent
 GOOD = f"the translation has a chrF of at least {GOOD_CHRF} with a human one"
 
 
-class TranslationModule(ScoredModule, Generic[Memory]):
+class TranslationModule(Translator, ScoredModule, Generic[Memory]):
     """Base class of the translation models, by what their decoders read of the source, e.g.
     `TranslationModule[AttentionMemory]`.
 
     Every subclass has the `__init__` arguments of `required`, which are read from `self.config`.
     """
 
-    task = Task(
-        "translation", "translate", "text", Translation, "translation", 'model.translate("...").text', searches=True
-    )
     required = ("src_vocab_size", "tgt_vocab_size", "label_smoothing", "beam_size", "length_penalty")
     embeddings: Embeddings
-    max_source_tokens: int = MAX_SOURCE_TOKENS  # of one sentence, without EOS
-    src_tokenizer: Tokenizer | None = None
-    tgt_tokenizer: Tokenizer | None = None
 
     def __init__(self):
         super().__init__()
@@ -68,15 +58,6 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         if not 0 <= c["label_smoothing"] < 1:
             raise ValueError(f"label_smoothing must be in [0, 1); got {c['label_smoothing']}")
         check_search(c["beam_size"], c["length_penalty"])
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Those of source and target, which are one if the languages have one vocabulary.
-
-        Raises:
-            ValueError: there are none yet.
-        """
-        return present(self.src_tokenizer), present(self.tgt_tokenizer)
 
     # ---- filled in by the model ----
 
@@ -91,7 +72,11 @@ class TranslationModule(ScoredModule, Generic[Memory]):
     def step(
         self, tokens: Tensor, state: tuple[Tensor, ...], memory: Memory, t: int
     ) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
-        """Last tokens (B, K), state, memory, step number -> readouts (B, K, D), state, weights (B, K, S) or None."""
+        """Last tokens (B, K), state, memory, step number -> readouts (B, K, D), state, weights (B, K, S) or None.
+
+        A model with attention has one more argument, `given: Tensor | None = None`: weights (B, K, S) that replace
+        its own, where a row is not all zeros (`zoo.layers.attention.replaced`).
+        """
         raise NotImplementedError
 
     # ---- training ----
@@ -222,171 +207,17 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         scores.update([tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references())
         return loss
 
-    # ---- use ----
+    # ---- use: computations for the verbs of `Translator` ----
 
-    @overload
-    def translate(
-        self,
-        texts: str,
-        beam_size: int | None = ...,
-        n_best: int = ...,
-        length_penalty: float | None = ...,
-        no_repeat_ngram: int = ...,
-        allow_unk: bool = ...,
-        temperature: float | None = ...,
-        top_k: int = ...,
-        batch_size: int = ...,
-        split_sentences: bool = ...,
-    ) -> Translation: ...
+    def hypotheses(self, rows: Sequence[list[int]], beam_size: int, **options: Any) -> SearchResult:
+        batch = pad_batch(rows)
+        return self._search(batch.src.to(self.device), batch.src_lengths.to(self.device), beam_size, **options).cpu()
 
-    @overload
-    def translate(
-        self,
-        texts: list[str] | tuple[str, ...],
-        beam_size: int | None = ...,
-        n_best: int = ...,
-        length_penalty: float | None = ...,
-        no_repeat_ngram: int = ...,
-        allow_unk: bool = ...,
-        temperature: float | None = ...,
-        top_k: int = ...,
-        batch_size: int = ...,
-        split_sentences: bool = ...,
-    ) -> list[Translation]: ...
-
-    @evaluated
-    def translate(
-        self,
-        texts: str | Sequence[str],
-        beam_size: int | None = None,
-        n_best: int = 1,
-        length_penalty: float | None = None,
-        no_repeat_ngram: int = 0,
-        allow_unk: bool = False,
-        temperature: float | None = None,
-        top_k: int = 0,
-        batch_size: int = 64,
-        split_sentences: bool = True,
-    ) -> Translation | list[Translation]:
-        """Translates raw text.
-
-        A sentence in capitals is read in lower case if the model knows its words better so; `source_tokens` show it.
-
-        Args:
-            texts: one text or many; an empty one gives an empty translation.
-            beam_size: number of hypotheses; 1 is greedy search. The model's own setting if not given.
-            n_best: number of alternatives in `Translation.n_best`, at most `beam_size`; fewer if the search finds
-                fewer different texts.
-            length_penalty: alpha of the length normalisation; the model's own setting if not given.
-            no_repeat_ngram: n > 0 forbids repeating an n-gram of tokens.
-            allow_unk: allow the model to output UNK.
-            temperature: sample `n_best` translations instead of searching; 1 is the model's own distribution.
-            top_k: with a temperature: sample from the k most probable tokens; 0: from all.
-            batch_size: sentences translated together.
-            split_sentences: translate the sentences of a text one by one and join the answers; otherwise a text is read
-                as one, as in training and for scores. Models of characters always do that.
-
-        Returns:
-            One Translation for a string, a list of them for a list, in the order given.
-
-        Raises:
-            ValueError: no tokenizer, a sentence longer than 1,000 tokens, or an option outside its range.
-            TypeError: `texts` is neither a string nor a sequence of strings.
-        """
-        check_batch_size(batch_size)
-        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else as_list(texts, "translate")
-        if wrong := next((t for t in texts if not isinstance(t, str)), None):
-            raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
-        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
-        language = (self.calibration and self.calibration.language) or "en"
-        parts = [
-            read_sentences(text, self.tokenizers[0], split_sentences, language, f"text {n}")
-            for n, text in enumerate(texts, 1)
-        ]
-        sentences = list(chain.from_iterable(parts))
-        ids = [sentence.ids for sentence in sentences]
-        self._check_lengths(ids, [sentence.place for sentence in sentences])
-        width: int = self.config["beam_size"] if beam_size is None else beam_size
-        searched = n_best > 1 and temperature is None  # several hypotheses may be the same text in different tokens
-        results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(ids)
-        order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
-        for first in range(0, len(order), batch_size):
-            rows = order[first : first + batch_size]
-            batch = pad_batch([ids[n] for n in rows])
-            found = self._search(
-                batch.src.to(self.device),
-                batch.src_lengths.to(self.device),
-                width,
-                n_best=max(n_best, width) if searched else n_best,
-                length_penalty=length_penalty,
-                no_repeat_ngram=no_repeat_ngram,
-                allow_unk=allow_unk,
-                temperature=temperature,
-                top_k=top_k,
-            )
-            for i, n in enumerate(rows):
-                result = self._translation(found, i, ids[n], n_best if searched else None)
-                results[n] = trusted(result, self.calibration, self._evidence(found, i, sentences[n], result.text))
-        rest = iter(results)
-        joined = [join(list(islice(rest, len(found))), n_best, temperature is None) for found in parts]
-        return joined[0] if one else joined
-
-    @overload
-    def align(self, pairs: Pair, batch_size: int = ...) -> Alignment: ...
-
-    @overload
-    def align(self, pairs: Sequence[Pair], batch_size: int = ...) -> list[Alignment]: ...
-
-    @evaluated
-    def align(self, pairs: Pair | Sequence[Pair], batch_size: int = 64) -> Alignment | list[Alignment]:
-        """Which source words each word of a given translation attends to, under forced decoding.
-
-        Args:
-            pairs: (source, target), or a list of such pairs; each side is a text, split at spaces into words, or a
-                list of words.
-            batch_size: pairs aligned together.
-
-        Returns:
-            One Alignment for one pair, a list of them for a list, in the order given.
-
-        Raises:
-            ValueError: the model has no attention or no tokenizer, or a text is too long.
-            TypeError: `pairs` is of another type, such as a tuple of pairs.
-        """
-        self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
-        check_batch_size(batch_size)
-        one = isinstance(pairs, tuple)
-        words = [pair_words(pair) for pair in ([pairs] if one else as_list(pairs, "align", PAIRS))]
-        src_tokenizer, tgt_tokenizer = self.tokenizers
-        pieces = [(word_pieces(src_tokenizer, source), word_pieces(tgt_tokenizer, target)) for source, target in words]
-        src_ids, tgt_ids = ([list(chain.from_iterable(pair[side])) for pair in pieces] for side in (0, 1))
-        places = [f"text {n}" for n in range(1, len(words) + 1)]
-        self._check_lengths(src_ids, places)
-        self._check_lengths(tgt_ids, places)
-        results = [Alignment(source, target, torch.zeros(len(target), len(source)), []) for source, target in words]
-        order = sorted(
-            (n for n, (source, target) in enumerate(words) if source and target), key=lambda n: len(words[n][0])
-        )
-        for first in range(0, len(order), batch_size):
-            rows = order[first : first + batch_size]
-            batch = pad_batch([src_ids[n] for n in rows], [tgt_ids[n] for n in rows])
-            src, lengths, tgt = (x.to(self.device) for x in (batch.src, batch.src_lengths, batch.targets()[0]))
-            _, weights = self(src, lengths, tgt[:, :-1])
-            if weights is None:
-                raise ValueError(
-                    "this model has no attention to align with; load one that has, e.g. a bahdanau or luong model"
-                )
-            for row, n in zip(weights.float().cpu(), rows, strict=True):
-                results[n] = word_alignment(row, *words[n], *pieces[n])
-        return results[0] if one else results
-
-    def _check_lengths(self, ids: Sequence[Sequence[int]], places: Sequence[str]) -> None:
-        for place, row in zip(places, ids, strict=True):
-            if len(row) > self.max_source_tokens:
-                raise ValueError(
-                    f"{place} has {len(row):,} tokens; at most {self.max_source_tokens:,} are allowed. Split it "
-                    "into sentences"
-                )
+    def forced_attention(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Tensor | None:
+        batch = pad_batch(sources, targets)
+        src, lengths, tgt = (x.to(self.device) for x in (batch.src, batch.src_lengths, batch.targets()[0]))
+        _, weights = self(src, lengths, tgt[:, :-1])
+        return None if weights is None else weights.float().cpu()
 
     @torch.no_grad()
     def _search(
@@ -396,12 +227,14 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         beam_size: int,
         length_penalty: float | None = None,
         allow_unk: bool = False,
+        given: np.ndarray | None = None,
         **options: Any,
     ) -> SearchResult:
         memory, state = self.encode(src, src_lengths)
+        own = self.step if given is None else following(self.step)
 
-        def step(tokens: Tensor, state: tuple, memory: Memory, t: int) -> tuple[Tensor, tuple, Tensor | None]:
-            readouts, state, weights = self.step(tokens, state, memory, t)
+        def step(tokens: Tensor, state: tuple, memory: Any, t: int) -> tuple[Tensor, tuple, Tensor | None]:
+            readouts, state, weights = own(tokens, state, memory, t)
             return self.embeddings.logits(readouts), state, weights
 
         vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]
@@ -410,30 +243,8 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         options.setdefault("max_length", src_lengths * 3 // 2 + 10)
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
         state = tuple(x.unsqueeze(1) for x in state)  # (B, 1, ...)
-        return search(step, state, memory, beam_size=beam_size, **options)
-
-    def _translation(self, found: SearchResult, row: int, source: list[int], different: int | None) -> Translation:
-        """One row of a search; `n_best` are all its hypotheses, or its `different` best texts."""
-        src_tokenizer, tgt_tokenizer = self.tokenizers
-        n_best = []
-        for n in range(found.tokens.size(1)):
-            ids = found.tokens[row, n, : found.lengths[row, n]].tolist()
-            n_best.append((tgt_tokenizer.decode(ids), float(found.scores[row, n])))
-        if different is not None:
-            scores: dict[str, float] = {}
-            for text, score in n_best:
-                scores.setdefault(text, score)
-            n_best = list(scores.items())[:different]
-        best = found.tokens[row, 0, : found.lengths[row, 0]].tolist()
-        weights = found.attn_weights
-        return Translation(
-            text=n_best[0][0],
-            score=n_best[0][1],
-            source_tokens=src_tokenizer.tokens([*source, EOS]),
-            tokens=tgt_tokenizer.tokens(best),
-            attention=None if weights is None else weights[row, 0, : len(best), : len(source) + 1].cpu(),
-            n_best=n_best,
-        )
+        seen = memory if given is None else (memory, torch.from_numpy(given).to(src.device))
+        return search(step, state, seen, beam_size=beam_size, **options)
 
     # ---- calibration ----
 
@@ -448,7 +259,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         src = [row[:length] for row, length in zip(batch.src.tolist(), (batch.src_lengths - 1).tolist(), strict=True)]
         sources = present(batch.src_text)
         return [
-            (self._evidence(found, n, Sentence(source, ids, False, ""), text), (text, reference))
+            (self.evidence_of(found, n, Sentence(source, ids, False, ""), text), (text, reference))
             for n, (source, ids, text, reference) in enumerate(
                 zip(sources, src, texts, batch.references(), strict=True)
             )
@@ -469,33 +280,7 @@ class TranslationModule(ScoredModule, Generic[Memory]):
         chrf = CHRF()
         return [chrf.sentence_score(text, [reference]).score >= GOOD_CHRF for text, reference in outcomes]
 
-    def _evidence(self, found: SearchResult, row: int, sentence: Sentence, answer: str) -> Evidence:
-        """What a search tells about its best output: the log-odds of its mean token, and known words."""
-        score = log_odds(float(found.log_probs[row, 0]) / max(1, int(found.lengths[row, 0])))
-        notes = ["the text is in capitals and was read in lower case"] * sentence.was_loud
-        notes += ["the answer was cut at its maximum length"] * (EOS not in found.tokens[row, 0].tolist())
-        known = known_share(sentence.ids, self.tokenizers[0])
-        return Evidence({"score": score, "known": known}, known, sentence.text, answer, tuple(notes))
-
     # ---- bundle and tests ----
-
-    def assets(self) -> dict[str, str]:
-        """tokenizer.json, or tokenizer.src.json and tokenizer.tgt.json."""
-        if self.src_tokenizer is None or self.tgt_tokenizer is None:
-            return {}
-        if self.src_tokenizer is self.tgt_tokenizer:
-            return {"tokenizer.json": self.src_tokenizer.to_json()}
-        return {"tokenizer.src.json": self.src_tokenizer.to_json(), "tokenizer.tgt.json": self.tgt_tokenizer.to_json()}
-
-    def load_assets(self, assets: dict[str, str]) -> None:
-        src, tgt = self.config["src_vocab_size"], self.config["tgt_vocab_size"]
-        if "tokenizer.json" in assets:
-            check_assets(assets, name := "tokenizer.json")
-            self.src_tokenizer = self.tgt_tokenizer = Tokenizer.from_json(assets[name], min(src, tgt), name)
-        elif assets:
-            check_assets(assets, src_name := "tokenizer.src.json", tgt_name := "tokenizer.tgt.json")
-            self.src_tokenizer = Tokenizer.from_json(assets[src_name], src, src_name)
-            self.tgt_tokenizer = Tokenizer.from_json(assets[tgt_name], tgt, tgt_name)
 
     def example_batch(self, batch_size: int) -> PairBatch:
         """Random ids with lengths from 1 up; used for training in the common tests."""

@@ -48,6 +48,7 @@ class Words(nn.Module):
             sampled_words,
             evaluation_temperature,
         )
+        self.readout_size = readout_size
         self.table = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
         nn.init.normal_(self.table.weight, std=1 / self.scale)
         self.table.weight.detach()[PAD] = 0

@@ -9,7 +9,10 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from zoo.bundles.files import Bundle, local_dir, rewrite
-from zoo.tasks.confidence import (
+from zoo.text.familiar import language
+from zoo.training.checks import given_values
+from zoo.training.lightning_cli import run
+from zoo.verbs.confidence import (
     CALIBRATION,
     Calibration,
     Evidence,
@@ -19,9 +22,6 @@ from zoo.tasks.confidence import (
     warnings_of,
     with_limits,
 )
-from zoo.text.familiar import language
-from zoo.training.checks import given_values
-from zoo.training.lightning_cli import run
 
 
 class Calibrate(Callback):

@@ -26,6 +26,7 @@ from zoo.bundles.skeleton import check_types, skeleton
 from zoo.registry import model_class
 from zoo.tasks.base import ZooModule
 from zoo.utils.atomic import new_file
+from zoo.utils.modules import OF_A_MODULE
 
 NAN_CHECK = 50  # steps between two checks of the weights
 
@@ -93,6 +94,8 @@ def model_of(path: str | Path) -> ZooModule:
         model.restore_assets(found)
         model.load_state_dict(found["state_dict"])
     except Exception as error:  # crafted assets raise nearly anything
+        if str(error).endswith(OF_A_MODULE):
+            raise ValueError(f"{path}: {error}") from error
         raise ValueError(f"{path} is not a checkpoint of `zoo fit`: {' '.join(str(error).split())[:300]}") from error
     return model.eval()
 
@@ -322,7 +325,8 @@ class StopAtNaN(Callback):
             self._check(trainer, pl_module.parameters())
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._check(trainer, checkpoint["state_dict"].values())  # an average, maybe
+        if checkpoint["state_dict"]:  # of sharded weights only the first process has them
+            self._check(trainer, checkpoint["state_dict"].values())  # an average, maybe
 
     def _check(self, trainer: Trainer, tensors: Iterable[Tensor]) -> None:
         weights = [tensor.detach() for tensor in tensors if tensor.is_floating_point()]

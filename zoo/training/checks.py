@@ -1,7 +1,7 @@
 """What is wrong with the settings of a run, told in one line before anything long begins."""
 
-import importlib
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import yaml
 
 from zoo.registry import model_class, open_bundle
 from zoo.training import precision
+from zoo.utils.modules import load_class
 from zoo.utils.regular import check_regular
 
 TRAINING = ("optimizer", "lr_scheduler")  # settings of a recipe that are no arguments of its model
@@ -98,16 +99,46 @@ def check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path: 
                 )
 
 
+def ask_for_data(error: str) -> None:
+    """Asks for the files of the user that a recipe leaves open.
+
+    Args:
+        error: what jsonargparse says of the settings.
+
+    Raises:
+        ValueError: such a file is what it misses.
+    """
+    found = re.search(r"class_path '([\w.]+)':[\s-]*the following arguments are required: ([\w, ]+)", error)
+    needed = getattr(load_class(found[1]), "own_files", {}) if found else {}
+    if found and (asked := [name for name in found[2].split(", ") if name in needed]):
+        wanted = "; ".join(
+            f"--data.{name} {'FOLDER' if name == 'folder' else 'FILE'}, {needed[name]}" for name in asked
+        )
+        raise ValueError(f"the recipe needs your data: {wanted}")
+
+
+def check_data(data: Any, verb: str) -> None:
+    """Looks for the files of the user, before anything is built.
+
+    Raises:
+        OSError, ValueError: one is missing, or cannot be read.
+    """
+    cls = load_class(data.class_path)
+    if getattr(cls, "own_files", {}):
+        cls(**data.init_args.as_dict()).check_files(verb)
+
+
 def check_task(model: Any, data: Any) -> None:
     """Raises ValueError if a pretrained weight is for another task than the data."""
     if model.class_path != "zoo.load" or not model.get("init_args"):
         return
     cls = model_class(open_bundle(model.init_args.name).class_path)
-    module, _, name = data.class_path.rpartition(".")
-    task = getattr(getattr(importlib.import_module(module), name), "task", cls.task.name)
+    data_class = load_class(data.class_path)
+    task = getattr(data_class, "task", cls.task.name)
     if task != cls.task.name:
         raise ValueError(
-            f"{name} is data for {task}; {cls.__name__} is a model for {cls.task.name}: use other data or another model"
+            f"{data_class.__name__} is data for {task}; {cls.__name__} is a model for {cls.task.name}: "
+            "use other data or another model"
         )
 
 

@@ -14,7 +14,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningCLI
 
 from zoo.training.checkpoints import NotWrittenError, is_full
-from zoo.utils.modules import VARIABLE
+from zoo.training.signals import RESUME
+from zoo.utils.modules import OF_A_MODULE, REGISTERED, VARIABLE
 
 
 def explained(error: Exception, cli: LightningCLI, args: list[str]) -> Exception:
@@ -40,12 +41,16 @@ def explained(error: Exception, cli: LightningCLI, args: list[str]) -> Exception
 
 
 def say_stopped(cli: LightningCLI, args: list[str], number: int) -> None:
+    if RESUME in os.environ:
+        return
     left = f"; {_left(cli, args)}" if args[0] == "fit" else ""
     print(f"zoo: stopped by {signal.Signals(number).name}{left}", file=sys.stderr, flush=True)
 
 
 def _left(cli: LightningCLI, args: list[str]) -> str:
     """How a training that ends now is resumed."""
+    if whole := os.environ.get(RESUME):
+        return f"resume with: {whole}"
     callbacks = getattr(getattr(cli, "trainer", None), "callbacks", [])
     folders = [
         Path(callback.dirpath) for callback in callbacks if isinstance(callback, ModelCheckpoint) and callback.dirpath
@@ -94,4 +99,6 @@ def _what_is_wrong(message: str) -> str:
     noise = ("Does not validate against", "Subtypes:", "Errors:", "- Expected a <class 'NoneType'>", "Given value")
     lines = [line.strip() for line in message.splitlines()]
     kept = [line.removeprefix("- ").rstrip(":") for line in lines if line and not line.startswith(noise)]
-    return re.sub(r'Parser key "([^"]+)"', r"\1", ": ".join(kept))
+    said = re.sub(r'Parser key "([^"]+)"', r"\1", ": ".join(kept))
+    choice = rf"\b({'|'.join(REGISTERED)}): Expected a typing.Literal\[(.*?)\]\. Got value: (\w+)"
+    return re.sub(choice, rf"\1 must be one of \2; got '\3'{OF_A_MODULE}", said)

@@ -1,4 +1,4 @@
-"""Fine-tuning from a recipe: parts that stay frozen for a while, or have their own learning rate."""
+"""Fine-tuning from a recipe: parts that stay frozen for a while, have their own learning rate, or begin weakened."""
 
 from typing import cast
 
@@ -23,13 +23,21 @@ class FineTuning(BaseFinetuning):
     Args:
         frozen_until: part -> epoch (from 0) from which it is trained; null: never.
         learning_rates: part -> peak learning rate, instead of the optimiser's.
+        shrink: part -> factor of its weights at the beginning of a training for other labels. Weights that were
+            trained for another task learn slowly at first; shrunk ones learn faster and keep their directions (Ash and
+            Adams 2020, "On Warm-Starting Neural Network Training", arXiv:1910.08475, who add noise as well). Weights
+            that keep their labels stay as they are.
     """
 
     def __init__(
-        self, frozen_until: dict[str, int | None] | None = None, learning_rates: dict[str, float] | None = None
+        self,
+        frozen_until: dict[str, int | None] | None = None,
+        learning_rates: dict[str, float] | None = None,
+        shrink: dict[str, float] | None = None,
     ) -> None:
         super().__init__()
         self.frozen_until, self.learning_rates = frozen_until or {}, learning_rates or {}
+        self.shrink = shrink or {}
         for name, epoch in self.frozen_until.items():
             if epoch is not None and epoch < 0:
                 raise ValueError(f"frozen_until must give epochs from 0, or null for never; got {epoch} for {name!r}")
@@ -38,10 +46,13 @@ class FineTuning(BaseFinetuning):
                 raise ValueError(
                     f"learning_rates must be above 0 (to freeze a part use frozen_until); got {rate} for {name!r}"
                 )
+        for name, factor in self.shrink.items():
+            if not 0 < factor <= 1:
+                raise ValueError(f"shrink must give factors above 0 and up to 1; got {factor} for {name!r}")
         self._trained: int | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Freezes what is never trained, and gives the model its rates, before the optimiser is built.
+        """Freezes what is never trained, shrinks, and gives the model its rates, before the optimiser is built.
 
         Raises:
             ValueError: a name is not a part of the model, nothing is trained in the beginning, or the strategy
@@ -51,6 +62,8 @@ class FineTuning(BaseFinetuning):
             return
         super().setup(trainer, pl_module, stage)
         _set_rates(pl_module, self.learning_rates)
+        if getattr(pl_module, "has_new_labels", False):
+            self._shrink(pl_module)
         thaws = any(self.frozen_until.values())  # after epoch 0
         if (
             thaws
@@ -68,7 +81,7 @@ class FineTuning(BaseFinetuning):
     def freeze_before_training(self, pl_module: LightningModule) -> None:
         """Checks the names, and freezes what is never trained."""
         names = [name for name, _ in pl_module.named_parameters()]
-        for prefix in (*self.frozen_until, *self.learning_rates):
+        for prefix in (*self.frozen_until, *self.learning_rates, *self.shrink):
             if not any(longest_prefix(name, [prefix]) is not None for name in names):
                 parts = ", ".join(dict.fromkeys(name.split(".")[0] for name in names))
                 raise ValueError(
@@ -90,6 +103,12 @@ class FineTuning(BaseFinetuning):
     def finetune_function(self, pl_module: LightningModule, epoch: int, optimizer: torch.optim.Optimizer) -> None:
         """Called at the start of an epoch: unfreezes what is due."""
         self._set(pl_module, epoch)
+
+    @torch.no_grad()
+    def _shrink(self, pl_module: LightningModule) -> None:
+        for name, parameter in pl_module.named_parameters():
+            if (prefix := longest_prefix(name, self.shrink)) is not None:
+                parameter.mul_(self.shrink[prefix])
 
     def _is_frozen(self, name: str, epoch: int) -> bool:
         prefix = longest_prefix(name, self.frozen_until)

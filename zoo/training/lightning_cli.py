@@ -1,9 +1,7 @@
 """`zoo fit | validate | test`: LightningCLI over recipes, with defaults that make a run resumable."""
 
-import importlib
 import os
 import sys
-import warnings
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,7 +26,9 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from zoo.registry import load, register
 from zoo.tasks.base import ZooModule
+from zoo.tasks.language_modelling import LanguageModelModule
 from zoo.tasks.optimizer import AdamW, WarmupCosine
+from zoo.tasks.scored import ScoredModule
 from zoo.training import precision
 from zoo.training.checkpoints import (
     AtomicCheckpointIO,
@@ -39,6 +39,8 @@ from zoo.training.checkpoints import (
 )
 from zoo.training.checks import (
     TRAINING,
+    ask_for_data,
+    check_data,
     check_model,
     check_recipe,
     check_task,
@@ -50,9 +52,13 @@ from zoo.training.checks import (
 from zoo.training.endings import children, explained, first_line, is_of_lost_process, restoring, say_stopped
 from zoo.training.loggers import check, loggers
 from zoo.training.logs import Lines, RunTable, is_terminal
+from zoo.training.quiet import quiet
 from zoo.training.report import Report
+from zoo.training.sharding import strategy
 from zoo.training.signals import ending_by_signal
 from zoo.utils.atomic import remove_leftovers, write_text
+from zoo.utils.continuous_cache import ContinuousCache
+from zoo.utils.modules import load_class
 
 INEXACT = {  # callbacks of Lightning, and what to take instead
     EMAWeightAveraging: "until it begins it is the untrained weights; zoo.training.averaging.EMAWeights follows",
@@ -115,9 +121,14 @@ class TrainingCLI(LightningCLI):
         return {name: skip for name, skip in LightningCLI.subcommands().items() if name == self._arguments[0]}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds --weights, --log, --optimizer and --lr_scheduler."""
+        """Adds --weights, --cache, --log, --stages, --optimizer and --lr_scheduler."""
         parser.add_argument("--weights", type=str | None, help="a pretrained name instead of the recipe's fresh model")
+        parser.add_argument(
+            "--cache", type=ContinuousCache | None, help="a continuous cache for the perplexity of language models"
+        )
         parser.add_argument("--log", type=str | None, help="tensorboard or wandb, in addition to metrics.csv")
+        # of a bare list jsonargparse leaves the items as they are: classes named in them are for later trainings
+        parser.add_argument("--stages", type=list | None, help="for `zoo rebuild`; not used here")
         for name, kind, usual in (
             ("optimizer", OptimizerCallable, AdamW),
             ("lr_scheduler", LRSchedulerCallable, WarmupCosine),
@@ -128,7 +139,11 @@ class TrainingCLI(LightningCLI):
         """Parses; `--ckpt_path best` or `last` becomes the file that an earlier fit wrote."""
         for recipe in given_values(args, "--config"):
             check_recipe(recipe)
-        self.config = parser.parse_args(args)
+        try:
+            self.config = parser.parse_args(args)
+        except ArgumentError as error:
+            ask_for_data(str(error))
+            raise
         config = self.config[self.config.subcommand]
         fits = self.config.subcommand == "fit"
         overrides = config.get("model.init_args.overrides") or {}
@@ -138,7 +153,6 @@ class TrainingCLI(LightningCLI):
             Path(str(config.config[0])).stem if config.config else "run"
         )
         check_trainer(config.trainer)
-        check_task(config.model, config.data)
         check(config.log)
         path = self.run_folder / "checkpoints" / f"{config.ckpt_path}.ckpt"
         if config.ckpt_path in ("best", "last") and (path.is_file() or not fits):
@@ -161,6 +175,7 @@ class TrainingCLI(LightningCLI):
             raise ValueError(
                 f"--weights {config.weights} and --ckpt_path {config.ckpt_path} are two models; give one of them"
             )
+        check_data(config.data, self.config.subcommand)
         self.checkpoint = None
         # without one Lightning says so and begins anew
         if config.ckpt_path and not (fits and config.ckpt_path == "last"):
@@ -174,7 +189,11 @@ class TrainingCLI(LightningCLI):
         """Builds everything; --weights takes the place of the model, and a checkpoint brings vocabulary and labels
         before the data is read.
         """
-        super().instantiate_classes()
+        try:
+            super().instantiate_classes()
+        except ValueError:
+            check_task(self._get(self.config, "model"), self._get(self.config, "data"))  # it may be the reason
+            raise
         register(type(self.model))  # a recipe may name a class of the user, whose checkpoints are then the user's too
         if self.checkpoint:
             self.model.restore_assets(self.checkpoint)
@@ -185,9 +204,18 @@ class TrainingCLI(LightningCLI):
         self.model.training_settings = {name: self._get(self.config, name).as_dict() for name in TRAINING}
         for name, settings in self.model.training_settings.items():
             setattr(self.model, name, _builder(settings))
+        if cache := self._get(self.config_init, "cache"):
+            self._give_cache(cache)
+        if check := getattr(self.datamodule, "check_task", None):
+            check(self.model)
         parameter = torch.nn.Parameter(torch.zeros(1))
         self.model.lr_scheduler(self.model.optimizer([{"params": [parameter]}]))  # says what is wrong, early
         self.model.check_extras(self.config.subcommand, bool(self.trainer.limit_val_batches), self.datamodule)
+
+    def _give_cache(self, cache: ContinuousCache) -> None:
+        if not isinstance(self.model, LanguageModelModule):
+            raise ValueError(f"--cache is for language models; {type(self.model).__name__} is not one: leave it out")
+        self.model.cache = cache
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""
@@ -230,6 +258,9 @@ class TrainingCLI(LightningCLI):
             kwargs["enable_progress_bar"] = False
             callbacks += [Lines()] if fits else []
         kwargs |= {"plugins": plugins, "callbacks": callbacks, "logger": logger, "precision": chosen}
+        if config.enable_model_summary is None:
+            kwargs["enable_model_summary"] = False  # before_fit says in one line how large it is
+        kwargs["strategy"] = strategy(config.strategy)
         if fits and self._pretrained() and config.num_sanity_val_steps is None:
             kwargs["num_sanity_val_steps"] = -1  # all of the validation, for the scores before the fine-tuning
         try:
@@ -251,7 +282,7 @@ class TrainingCLI(LightningCLI):
         # Else Lightning repeats, in a run that is limited by steps, the end of the epoch from which it is resumed.
         trainer.fit_loop._iteration_based_training = lambda: False
         for loop in (trainer.validate_loop, trainer.test_loop):
-            loop._print_results = _printing_once(loop._print_results)
+            loop._print_results = partial(_print_others, trainer, loop._print_results)
         # In several processes it waits for the others, who may not come. See zoo/training/signals.py.
         trainer._signal_connector._sigterm_notifier_fn = lambda signum, _: None
         self._folders = folders
@@ -269,6 +300,8 @@ class TrainingCLI(LightningCLI):
 
     def before_fit(self) -> None:
         """Takes the folder of the run, once nothing else can be wrong."""
+        size = sum(parameter.numel() for parameter in self.model.parameters())
+        rank_zero_info(f"{type(self.model).__name__} with {size:,} parameters")
         if self.trainer.global_rank == 0 and not is_fast_dev_run(self.trainer):
             self._take(self._folders)
 
@@ -309,13 +342,10 @@ class TrainingCLI(LightningCLI):
             )
 
 
-def _printing_once(table: Callable[..., None]) -> Callable[..., None]:
-    """Lightning's table of scores, which has a column for each test set, with one column if all are the same."""
-
-    def printed(results: list[dict[str, Any]], stage: str) -> None:
-        table(results[:1] if all(result == results[0] for result in results) else results, stage)
-
-    return printed
+def _print_others(trainer: Trainer, table: Callable[..., None], results: list[dict[str, Any]], stage: str) -> None:
+    """Prints Lightning's table of scores for a model that prints none itself."""
+    if not isinstance(trainer.lightning_module, (ScoredModule, LanguageModelModule)):
+        table(results, stage)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -324,8 +354,7 @@ def _listed(value: Any) -> list[Any]:
 
 def _builder(settings: dict[str, Any]) -> Callable[..., Any]:
     """What builds an optimiser of parameters, or a schedule of an optimiser; unlike jsonargparse's it can be copied."""
-    module, _, name = settings["class_path"].rpartition(".")
-    return partial(getattr(importlib.import_module(module), name), **settings.get("init_args", {}))
+    return partial(load_class(settings["class_path"]), **settings.get("init_args", {}))
 
 
 def run(args: list[str], typed: list[str] | None = None, callbacks: Sequence[Callback] = ()) -> None:
@@ -340,10 +369,8 @@ def run(args: list[str], typed: list[str] | None = None, callbacks: Sequence[Cal
         ValueError: A setting is wrong; the message names it.
         SystemExit: A signal asked for the end, or another process of the run is gone.
     """
-    # Scores are of all processes already; a mean of them would only round.
-    warnings.filterwarnings("ignore", r"It is recommended to use `self\.log\(.*, sync_dist=True\)`")
     cli, typed = TrainingCLI.__new__(TrainingCLI), typed or args  # known here while it is still at work
-    with ending_by_signal(lambda number: say_stopped(cli, typed, number), lambda: children(cli)):
+    with quiet(), ending_by_signal(lambda number: say_stopped(cli, typed, number), lambda: children(cli)):
         try:
             cli.__init__(args, callbacks)
         except (ArgumentError, ValueError, OSError, MisconfigurationException) as error:

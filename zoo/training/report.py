@@ -122,14 +122,10 @@ class Report(Callback):
 
     def _only_the_loss_moved(self, saving: ModelCheckpoint) -> bool:
         """Whether the monitored loss fell and no other score changed."""
-        others = [name for name in self.best.keys() & self.before.keys() if name != saving.monitor]
-        return (
-            (saving.monitor or "").endswith("loss")
-            and bool(others)
-            and all(
-                self.best[name] <= self.before[name] for name in others if not name.endswith(("loss", "perplexity"))
-            )
-        )
+        both = self.best.keys() & self.before.keys()
+        others = [name for name in both if not name.endswith(("loss", "perplexity"))]  # the higher, the better
+        watches_loss = (saving.monitor or "").endswith("loss")
+        return watches_loss and bool(others) and all(self.best[name] <= self.before[name] for name in others)
 
 
 def _count(number: int, what: str) -> str:

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 GRACE = 3.0  # seconds for cleaning up, and for a process's own message after its parent ended
+ALONE = 10  # times as long for a process that no other one keeps waiting: a busy machine needs longer
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 LAUNCHER = "ZOO_LAUNCHER"  # parent process of the same run
+RESUME = "ZOO_RESUME"  # command that resumes a work of which this run is a part; its process says how it ended
 
 _listening = False
 
@@ -41,8 +43,9 @@ def ending_by_signal(say: Callable[[int], None], children: Callable[[], list[sub
     """Makes SIGINT, SIGTERM and SIGHUP end this process and its siblings, with the exit code 128 + number.
 
     The main thread gets a chance to clean up. It may be waiting in a collective operation that never ends, where Python
-    runs no handler; then another thread ends the process after `GRACE` seconds. A child process passes the signal on to
-    its parent, which ends all processes. If the parent is gone, the child ends as well.
+    runs no handler; then another thread ends the process after `GRACE` seconds, or after ten times as many if it is the
+    only process of the run. A child process passes the signal on to its parent, which ends all processes. If the parent
+    is gone, the child ends as well.
 
     Args:
         say: prints the final message about a signal.
@@ -69,6 +72,7 @@ class _Ending:
         self._process, self._parent = os.getpid(), os.getppid()
         self._started = "LOCAL_RANK" in os.environ  # by any launcher
         self._passes_on = os.environ.get(LAUNCHER) == str(self._parent) and os.name == "posix"
+        self._is_part = self._started or RESUME in os.environ
         self._done, self._lock = threading.Event(), threading.Lock()
         self.number: int | None = None
 
@@ -117,7 +121,7 @@ class _Ending:
                 for number in ours.recv(64):
                     if number in handled:
                         self._see_to(number)
-            if self._started and os.getppid() != self._parent and not self._done.wait(GRACE):
+            if self._is_part and os.getppid() != self._parent and not self._done.wait(GRACE):
                 print(
                     "zoo: error: the process that started this one ended, so this one ends too",
                     file=sys.stderr,
@@ -128,7 +132,8 @@ class _Ending:
     def _see_to(self, number: int) -> None:
         if self._passes_on:
             os.kill(self._parent, number)
-        if not self._done.wait(GRACE):
+        several = self._started or self._children()
+        if not self._done.wait(GRACE if several else ALONE * GRACE):
             self.end(number)
 
     def end(self, number: int) -> None:

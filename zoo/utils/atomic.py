@@ -8,7 +8,6 @@ import ctypes
 import errno
 import os
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -163,7 +162,7 @@ def _followed(path: str | os.PathLike) -> Path:
 
 def _beside(path: Path) -> Path:
     """An unused hidden name in the same folder; short, because a long name may already have the maximum length."""
-    return path.with_name(f".{path.stem[:30]}{path.suffix[:10]}-{secrets.token_hex(4)}")
+    return path.with_name(f".{path.stem[:30]}{path.suffix[:10]}-{os.urandom(4).hex()}")
 
 
 def remove_leftovers(folder: Path, suffix: str) -> None:

@@ -7,7 +7,11 @@ EXTRAS = {  # as in pyproject.toml; each package is imported by its own name
     "tables": ("pandas>=2.0",),
     "scores": ("sacrebleu>=2.4", "sacremoses>=0.1"),
     "onnx": ("onnx>=1.19", "onnxscript>=0.5.4", "onnxruntime>=1.22"),
+    "runtime": ("onnxruntime>=1.22",),
+    "ctranslate2": ("ctranslate2>=4.5",),
     "serve": ("uvicorn>=0.30",),
+    "lessons": ("jupytext>=1.16", "nbclient>=0.10", "ipykernel>=6.29", "matplotlib>=3.8"),
+    "parquet": ("pyarrow>=15",),
     "word2vec": ("gensim>=4.3",),
     "meteor": ("pycocoevalcap>=1.2",),
 }

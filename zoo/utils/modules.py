@@ -1,11 +1,14 @@
-"""Modules of a user, with classes of their own: `--import MODULE` of each command."""
+"""Modules and classes that a user names: `--import MODULE` of each command, and `class_path` in recipes."""
 
 import importlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+REGISTERED = ("score", "attention", "normalize")  # arguments of which a user may register choices (zoo/extensions.py)
+OF_A_MODULE = "; if a module of yours registers it, import that first: --import MODULE at the command line"
 VARIABLE = "ZOO_IMPORT"  # names, joined by commas; processes that a command starts import them too
 
 
@@ -58,3 +61,16 @@ def imported(names: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         os.environ[VARIABLE] = before
+
+
+def load_class(class_path: str) -> Any:
+    """The class of a dotted path in a recipe, which may name any.
+
+    Raises:
+        ValueError: there is none.
+    """
+    module, _, name = class_path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"there is no class {class_path}: {error}") from error

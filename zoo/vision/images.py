@@ -17,7 +17,7 @@ from PIL.Image import Resampling
 
 from zoo.utils import strict_json
 
-if TYPE_CHECKING:  # image decoders of `zoo serve` do not load torch
+if TYPE_CHECKING:  # neither `zoo.runtime` nor the image decoders of `zoo serve` load torch
     from torch import Tensor
 
 MAX_PIXELS = 64_000_000  # width times height of the largest image that is decoded: 256 MB in memory
@@ -277,7 +277,11 @@ class ImageTransform:
         """
         import torch
 
-        return torch.from_numpy(np.asarray(self.resized(image)).transpose(2, 0, 1).copy())
+        return torch.from_numpy(self.array(image))
+
+    def array(self, image: PIL.Image.Image) -> np.ndarray:
+        """The same as `pixels`, in NumPy and without torch."""
+        return np.asarray(self.resized(image)).transpose(2, 0, 1).copy()
 
     def resized(self, image: PIL.Image.Image) -> PIL.Image.Image:
         """The same as a PIL image."""

@@ -255,6 +255,16 @@ def test_nothing_is_left(root):
         ImageCaptions(**OWN).prepare_data()
 
 
+@pytest.mark.parametrize("mark", ",;")
+def test_a_csv_with_splits(root, mark):
+    _photos(root, 3)
+    lines = [f'{number}.png{mark}"a{mark} b"{mark}{split}' for number, split in enumerate(("train", "val", "test"))]
+    fakes.write(root / "captions.csv", "\n".join([mark.join(("image", "caption", "split")), *lines]) + "\n")
+    data = ImageCaptions(**{**OWN, "captions": "captions.csv"})
+    assert [record.image for record in data.records("val")] == ["1.png"]
+    assert [record.captions for record in data.records("test")] == [[f"a{mark} b"]]
+
+
 def test_mistakes_in_the_table(root):
     with pytest.raises(FileNotFoundError, match="captions: there is no file .*captions.tsv"):
         ImageCaptions(**OWN).prepare_data()

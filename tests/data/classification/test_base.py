@@ -9,7 +9,7 @@ import torch
 
 from zoo.batches.classification import DocumentBatch, collate_documents, collate_texts
 from zoo.data import IMDB, TREC6, LabeledText
-from zoo.data.classification.arrays import Encoding, Example, LabeledArrays
+from zoo.data.classification.arrays import Encoding, Example, LabeledArrays, LabeledStream
 from zoo.data.classification.base import LabeledData
 from zoo.data.common.loaders import BatchStream, SortedLoader, TrainLoader
 from zoo.text import UNK, Tokenizer
@@ -184,6 +184,56 @@ def test_cut_texts():
         assert lengths.max() == 3
 
 
+def test_training_shows_other_parts_of_long_texts_in_each_epoch(tmp_path):
+    long = " ".join(f"a{'b' * n}" for n in range(9))  # nine different words
+    words = [f"a{'b' * n}" for n in range(9)]
+    tokenizer = Tokenizer.train([long], "word_punct", 50, True, 1)
+    ids = tokenizer.encode(long)
+    sentences = [ids[:4], ids[4:6], ids[6:]]
+    text = ".\n\n".join(" ".join(words[i:j]) for i, j in ((0, 4), (4, 6), (6, 9)))
+    for structure in ("document", "text"):
+        source = text.replace(".", "") if structure == "document" else long
+        arrays = _arrays(tmp_path, [(source, None, ("x",)), ("a ab", None, ("y",))], structure, tokenizer=tokenizer)
+        whole = arrays.batch(np.array([0, 1]))
+        assert whole.rows() == [ids, ids[:2]]
+        rows, lengths = set(), set()
+        for epoch in range(40):
+            stream = LabeledStream(arrays, 5, 2)
+            batch = stream._batch(np.array([0, 1]), epoch)
+            again, alone = stream._batch(np.array([0, 1]), epoch), stream._batch(np.array([0]), epoch)
+            first, second = batch.rows()
+            assert second == ids[:2]  # a short text stays whole
+            assert again.rows() == [first, second] and alone.rows() == [first]  # whatever it shares a batch with
+            rows.add(tuple(first))
+            if structure == "document":
+                lengths.add(tuple(batch.sentence_lengths.tolist()[:-1]))
+        assert all(len(row) == 5 and list(row) == sorted(row, key=ids.index) for row in rows)
+        if structure == "text":
+            assert rows == {tuple(ids[i : i + 5]) for i in range(5)}
+        else:  # which sentence is cut depends on the order in which they were drawn
+            cuts = [(4, 1, 0), (4, 0, 1), (3, 2, 0), (2, 0, 3), (0, 2, 3)]
+            assert rows == {tuple(i for s, n in zip(sentences, cut, strict=True) for i in s[:n]) for cut in cuts}
+            assert lengths == {tuple(n for n in cut if n) for cut in cuts}
+
+
+@pytest.mark.parametrize("structure", ["document", "text"])
+def test_only_training_shows_parts(structure):
+    data = _ready(Invented(structure=structure, sample_words=3), ["fit", "test"])
+    whole = _ready(Invented(structure=structure), ["fit", "test"])
+
+    def longest(loader):
+        return max(len(row) for batch in loader for row in batch.rows())
+
+    assert longest(data.train_dataloader()) == 3 < longest(whole.train_dataloader())
+    for loaders in zip(
+        (data.val_dataloader(), *data.test_dataloader()),
+        (whole.val_dataloader(), *whole.test_dataloader()),
+        strict=True,
+    ):
+        mine, wanted = ([batch.rows() for batch in loader] for loader in loaders)
+        assert mine == wanted
+
+
 @pytest.mark.parametrize("structure", ["document", "text"])
 def test_empty_texts(tmp_path, structure):
     examples = [("a b", None, ("y",)), (" \n", None, ("x",)), ("", None, ("y",)), ("zzz", None, ("x",))]
@@ -296,6 +346,7 @@ def test_setup_before_prepare_data():
         ({"vocab_size": 4}, "vocab_size must be at least 5; got 4"),
         ({"min_frequency": 0}, "min_frequency must be at least 1; got 0"),
         ({"max_words": 0}, "max_words must be at least 1; got 0"),
+        ({"sample_words": 0}, "sample_words must be at least 1; got 0"),
         ({"max_sentences": 0}, "max_sentences must be at least 1; got 0"),
         ({"word2vec_epochs": 0}, "word2vec_epochs must be at least 1; got 0"),
         ({"val_fraction": 0.5}, "val_fraction must be between 0 and 0.5; got 0.5"),
@@ -410,7 +461,7 @@ def test_labels_that_do_not_fit_the_model(tmp_path):
     fails(message, "fit", ["red", "blue"], Invented())
     message = "label 'pink' of the model _Toy is not in the data, which has: 'blue', 'green', 'red'"
     fails(message, "fit", [*NAMES, "pink"], Invented())
-    fails("the test text: label 'green' is not in the training text", "test", ["red", "blue"], Invented())
+    fails("the test text: label 'green' is unknown to the model _Toy, which has", "test", ["red", "blue"], Invented())
     labeled_fakes.invent(TREC6, {}, tmp_path)
     message = "label 'DESC' of the data is unknown to the model _Toy; allowed: 'red', 'green', 'blue'"
     fails(message, "test", list(NAMES), TREC6(root=str(tmp_path)))

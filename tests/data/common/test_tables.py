@@ -3,7 +3,7 @@
 import pytest
 
 from zoo.data import LabeledText
-from zoo.data.common.tables import read_table
+from zoo.data.common.tables import has_column, read_table
 
 
 def _rows(folder, text, name="mine.csv"):
@@ -26,6 +26,10 @@ def test_a_csv_has_quoted_texts(tmp_path):
     [
         ("label,text\ngood,a,b\n", "mine.csv, line 2: expected 2 comma-separated columns as in the first line; got 3"),
         ('label,text\ngood,"a" b\n', "mine.csv, line 2: .*; a .csv has commas, and texts with them in quotes"),
+        (
+            "label;text\ngood;a;b\n",
+            "mine.csv, line 2: expected 2 semicolon-separated columns as in the first line; got 3",
+        ),
         ("label,words\ngood,a\n", "mine.csv has no column 'text'; its first line names 'label', 'words'"),
         ("", "mine.csv is empty"),
     ],
@@ -33,6 +37,19 @@ def test_a_csv_has_quoted_texts(tmp_path):
 def test_a_csv_that_is_none(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         _rows(tmp_path, text)
+
+
+def test_a_csv_of_a_spreadsheet_with_semicolons(tmp_path):
+    text = 'label;text\ngood;"Nice; ""really"".\nTwo lines."\nbad;plain, with a comma\n'
+    assert _rows(tmp_path, text) == [('Nice; "really".\nTwo lines.', "good"), ("plain, with a comma", "bad")]
+    assert has_column(tmp_path / "mine.csv", "text") and not has_column(tmp_path / "mine.csv", "label;text")
+
+
+@pytest.mark.parametrize("mark", ",;")
+def test_a_table_with_another_name_than_its_form(tmp_path, mark):
+    advice = f"it looks separated by '{mark}': name the file .csv, or separate by tabs"
+    with pytest.raises(ValueError, match=f"mine.txt has no column 'text'; its first line names .*; {advice}"):
+        _rows(tmp_path, f"text{mark}label\na{mark}good\n", "mine.txt")
 
 
 def test_texts_of_a_csv(tmp_path):

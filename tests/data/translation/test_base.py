@@ -321,6 +321,30 @@ def test_multi30k_and_pairs_of_ones_own(multi30k, tmp_path, monkeypatch):
         Multi30k(root=str(multi30k), extra_pairs=["none.tsv"]).prepare_data()
 
 
+def test_a_part_of_the_training_pairs(multi30k, tmp_path, monkeypatch):
+    """A smaller sample is part of a larger one, in the order of the text; the vocabulary is learnt from it alone."""
+    every = list(Multi30k(root=str(multi30k)).train_pairs())
+    ten, fifty = (list(Multi30k(root=str(multi30k), train_size=size).train_pairs()) for size in (10, 50))
+    assert len(ten) == 10 and len(fifty) == 50 and every[:10] != ten and every[-10:] != ten
+    places = iter(every)
+    assert all(pair in places for pair in fifty), "in the order of the text"
+    assert [pair for pair in fifty if pair in ten] == ten
+    assert list(Multi30k(root=str(multi30k), train_size=300).train_pairs()) == every
+    whole, part = (_ready(Multi30k(root=str(multi30k), vocab_size=100, train_size=size)) for size in (None, 10))
+    assert sum(len(batch.src) for batch in part.train_dataloader()) == 10
+    assert part.src_tokenizer.to_json() != whole.src_tokenizer.to_json() and part.val_pairs() == whole.val_pairs()
+    with pytest.raises(ValueError, match="train_size must be at most 300, the number of training pairs; got 301"):
+        list(Multi30k(root=str(multi30k), train_size=301).train_pairs())
+    with pytest.raises(ValueError, match="train_size must be at least 1; got 0"):
+        Multi30k(train_size=0)
+
+    pairs = _write(tmp_path / "pairs.tsv", [f"{n}\t{n}{n}" for n in range(200)])
+    own = ParallelText(pairs, val_fraction=0.2, train_size=20)
+    assert len(sampled := list(own.train_pairs())) == 20 and not {*sampled} & {*own.val_pairs()}
+    assert own.val_pairs() == ParallelText(pairs, val_fraction=0.2).val_pairs()
+    assert own.signature() != ParallelText(pairs, val_fraction=0.2).signature()
+
+
 def test_multi30k_bad_arguments():
     with pytest.raises(ValueError, match="src_lang and tgt_lang must be two of .*; got 'en' and 'ja'"):
         Multi30k("en", "ja")

@@ -28,9 +28,10 @@ from zoo.data.captioning.image_features import (
 from zoo.data.captioning.image_files import ImageFiles, decode
 from zoo.data.common.base import DataModule, Split
 from zoo.data.common.cache import cached_text
-from zoo.data.common.files import cache_folder, data_root, fingerprint
+from zoo.data.common.files import data_root, fingerprint
 from zoo.data.common.loaders import SortedLoader, TrainLoader
 from zoo.text import Tokenizer
+from zoo.utils.places import cache_folder
 from zoo.vision.images import ImageError, ImageTransform, check_header
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation, the transform or the files change

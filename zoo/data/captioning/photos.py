@@ -1,7 +1,7 @@
 """Image captioning: Flickr8k, Flickr30k, COCO, and your own images with captions."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -12,7 +12,7 @@ from zoo.data.captioning.image_files import FolderImages, ImageFiles, TarImages,
 from zoo.data.common.base import Split
 from zoo.data.common.files import check_fraction, data_root, draw, named_file, read_lines
 from zoo.data.common.published import Published
-from zoo.data.common.tables import read_table
+from zoo.data.common.tables import has_column, read_table
 from zoo.utils.unpack import Unpack
 
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif"}
@@ -207,9 +207,10 @@ class COCO(_Karpathy):
 
 
 class ImageCaptions(CaptionData):
-    """Your own images: a folder, and a tab-separated table with the columns image, caption and, optionally, split.
+    """Your own images: a folder, and a table with the columns image, caption and, optionally, split.
 
-    The first line of the table names the columns; there is no quoting. An image is named by its path relative to the
+    The table is a .csv as spreadsheets save it, or else tab-separated without quoting. Its first line names the
+    columns. An image is named by its path relative to the
     folder and has one line per caption. The split is train, val or test. Without that column a fixed part of the images
     is held out.
 
@@ -222,6 +223,11 @@ class ImageCaptions(CaptionData):
         encoding: of the table.
         **options: see `CaptionData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
+
+    own_files: ClassVar[Mapping[str, str]] = {
+        "folder": "the folder of the images",
+        "captions": "a .csv or a tab-separated table with the columns image and caption, a line for each caption",
+    }
 
     def __init__(
         self,
@@ -239,6 +245,9 @@ class ImageCaptions(CaptionData):
             check_fraction("test_fraction", test_fraction)
         self.folder, self.captions, self.encoding = folder, captions, encoding
         self.val_fraction, self.test_fraction, self.split_seed = val_fraction, test_fraction, split_seed
+
+    def _check_files(self, splits: Sequence[Split]) -> None:
+        _ = self._table, self._images  # they say what is missing
 
     def signature(self, split: Split) -> list[object]:
         options = [self.val_fraction, self.test_fraction, self.split_seed, self.encoding]
@@ -290,8 +299,8 @@ class ImageCaptions(CaptionData):
 
     @cached_property
     def _records(self) -> dict[Split, list[Record]]:
-        header = next(read_lines(self._table, self.encoding), "").split("\t")
-        columns = ["image", "caption", *(["split"] if "split" in header else [])]
+        has_splits = has_column(self._table, "split", self.encoding)
+        columns = ["image", "caption", *(["split"] if has_splits else [])]
         captions: dict[str, list[str]] = {}
         splits: dict[str, Split] = {}
         for image, caption, *rest in read_table(self._table, columns, self.encoding):
@@ -303,7 +312,7 @@ class ImageCaptions(CaptionData):
                     )
                 if splits.setdefault(image, split) != split:
                     raise ValueError(f"{self._table}: {image} is in two splits, {splits[image]} and {split}")
-        if "split" not in header:
+        if not has_splits:
             splits = self._held_out(list(captions))
         records: dict[Split, list[Record]] = {"train": [], "val": [], "test": []}
         for image, texts in captions.items():

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from zoo.batches.classification import DocumentBatch, TextBatch, collate_texts
 from zoo.data.common.arrays import Ragged, RaggedWriter, as_lists, chunks, token_type
 from zoo.data.common.cache import appearing_when_complete, is_intact
+from zoo.data.common.loaders import BatchStream
 from zoo.text import UNK, Tokenizer
 from zoo.text.sentences import split_sentences
 
@@ -57,6 +58,7 @@ class Encoding(NamedTuple):
         max_words: texts are cut after this many words.
         max_sentences: documents are cut after this many sentences.
         scored: keep the scores of the examples; for texts only.
+        model: the model whose labels these are, for messages; None if they are those of the training text.
     """
 
     tokenizer: Tokenizer
@@ -67,6 +69,7 @@ class Encoding(NamedTuple):
     max_words: int | None = None
     max_sentences: int | None = None
     scored: bool = False
+    model: str | None = None
 
     def words(self, text: str) -> list[int]:
         """Word ids of a text."""
@@ -86,9 +89,8 @@ class Encoding(NamedTuple):
         """Label ids of an example of the text `source`, in ascending order."""
         unknown = next((name for name in names if name not in self.label_ids), None)
         if unknown is not None:
-            raise ValueError(
-                f"{source}: label {unknown!r} is not in the training text, which has {quoted(self.label_ids)}"
-            )
+            where = f"unknown to {self.model}" if self.model else "not in the training text"
+            raise ValueError(f"{source}: label {unknown!r} is {where}, which has {quoted(self.label_ids)}")
         if not self.multi_label and len(names) != 1:
             raise ValueError(f"{source}: expected exactly one label for each text; got {list(names)}")
         return sorted({self.label_ids[name] for name in names})
@@ -143,14 +145,18 @@ class LabeledArrays:
         """Number of words that are UNK."""
         return sum(text.count(UNK) for text in self._texts)
 
-    def batch(self, index: np.ndarray) -> TextBatch | DocumentBatch:
-        """The examples `index` as one batch."""
+    def batch(self, index: np.ndarray, part: "Part | None" = None) -> TextBatch | DocumentBatch:
+        """The examples `index` as one batch, or a part of each."""
         words, labels = self.rows(index), self._labels(index)
         if "sentences" not in self._parts:
+            if part is not None:
+                words = tuple(list(map(part.words, rows, index.tolist())) for rows in words)
             first, second = as_lists(words[0]), as_lists(words[1]) if len(words) > 1 else None
             return collate_texts(first, labels, second, self._scores(index))
-        lengths = self._parts["sentences"].rows(index)
-        return DocumentBatch(_joined(words[0]), _joined(lengths), torch.tensor(list(map(len, lengths))), labels)
+        documents, lengths = words[0], self._parts["sentences"].rows(index)
+        if part is not None:
+            documents, lengths = map(list, zip(*map(part.sentences, documents, lengths, index.tolist()), strict=True))
+        return DocumentBatch(_joined(documents), _joined(lengths), torch.tensor(list(map(len, lengths))), labels)
 
     def release(self) -> None:
         """Releases the pages read so far, which would otherwise count as this process's memory."""
@@ -187,6 +193,61 @@ class LabeledArrays:
             return
         with appearing_when_complete(folder) as temporary:
             _write(temporary, examples, encoding, source, keep_empty)
+
+
+class Part(NamedTuple):
+    """A random part of each text, another one in each epoch; short texts stay whole.
+
+    Attributes:
+        limit: words of a part.
+        seed, epoch: these and the number of the text select the part.
+    """
+
+    limit: int
+    seed: int
+    epoch: int
+
+    def words(self, words: np.ndarray, number: int) -> np.ndarray:
+        """Consecutive words of a text (P,)."""
+        if len(words) <= self.limit:
+            return words
+        first = self._random(number).integers(len(words) - self.limit + 1)
+        return words[first : first + self.limit]
+
+    def sentences(self, words: np.ndarray, lengths: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Some sentences of a document (P,), (N,), in their order; the one drawn last is cut at the limit."""
+        if len(words) <= self.limit:
+            return words, lengths
+        lengths = lengths.astype(np.int64)
+        order = self._random(number).permutation(len(lengths))
+        total = np.cumsum(lengths[order])
+        drawn = order[: np.searchsorted(total, self.limit) + 1]
+        kept = np.zeros_like(lengths)
+        kept[drawn] = lengths[drawn]
+        kept[drawn[-1]] -= total[len(drawn) - 1] - self.limit
+        starts = np.cumsum(lengths) - lengths
+        return np.concatenate([words[i : i + n] for i, n in zip(starts, kept, strict=True)]), kept[kept > 0]
+
+    def _random(self, number: int) -> np.random.Generator:
+        return np.random.default_rng((self.seed, self.epoch, number))
+
+
+class LabeledStream(BatchStream[LabeledArrays]):
+    """Training batches of texts, of which long ones show another part in each epoch.
+
+    Args:
+        arrays: the texts.
+        sample_words: words of a part; None: whole texts.
+        options: see `BatchStream`.
+    """
+
+    def __init__(self, arrays: LabeledArrays, sample_words: int | None, *options: Any) -> None:
+        super().__init__(arrays, *options)
+        self._sample_words = sample_words
+
+    def _batch(self, index: np.ndarray, epoch: int) -> TextBatch | DocumentBatch:
+        part = Part(self._sample_words, self._seed, epoch) if self._sample_words else None
+        return self.arrays.batch(index, part)
 
 
 def _joined(rows: list[np.ndarray]) -> Tensor:

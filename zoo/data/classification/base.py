@@ -9,14 +9,16 @@ from typing import Any, ClassVar, Literal, TypedDict
 
 from torch import Tensor
 
-from zoo.data.classification.arrays import Encoding, Example, LabeledArrays, quoted
+from zoo.data.classification.arrays import Encoding, Example, LabeledArrays, LabeledStream, quoted
 from zoo.data.common.base import SortedData, Split
 from zoo.data.common.cache import cached_text
 from zoo.data.common.download import RemoteFile, fetch
-from zoo.data.common.files import cache_folder, check_fraction, draw, fingerprint
+from zoo.data.common.files import check_fraction, draw, fingerprint
+from zoo.data.common.loaders import TrainLoader
 from zoo.data.common.published import Published
 from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.text import Tokenizer
+from zoo.utils.places import cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation, sentence splitting or the files change
 
@@ -35,6 +37,7 @@ class LabeledOptions(TypedDict, total=False):
     batch_tokens: int | None
     max_words: int | None
     max_sentences: int | None
+    sample_words: int | None
     word_vectors: str | None
     word2vec_epochs: int
     extra_text: list[str] | None
@@ -62,6 +65,9 @@ class LabeledData(SortedData[LabeledArrays]):
         batch_tokens: words per batch and process (number of texts times longest text), instead of `batch_size`.
         max_words: texts are cut after this many words, in training and evaluation; None: never.
         max_sentences: documents are cut after this many sentences; None: never.
+        sample_words: a longer text shows in each epoch of training another part of about this many words: random
+            sentences of a document, consecutive words of another text. Validation and test read whole texts. None:
+            training does so too.
         word_vectors: pretrained word vectors for `vectors`: a file (GloVe or fastText text, word2vec text or
             binary), or "word2vec": skip-gram vectors learnt from the training text; None for none.
         word2vec_epochs: passes of word2vec over the training text.
@@ -110,6 +116,7 @@ class LabeledData(SortedData[LabeledArrays]):
         batch_tokens: int | None = None,
         max_words: int | None = None,
         max_sentences: int | None = None,
+        sample_words: int | None = None,
         word_vectors: str | None = None,
         word2vec_epochs: int = 5,
         extra_text: list[str] | None = None,
@@ -130,6 +137,7 @@ class LabeledData(SortedData[LabeledArrays]):
             batch_tokens=(batch_tokens, 1),
             max_words=(max_words, 1),
             max_sentences=(max_sentences, 1),
+            sample_words=(sample_words, 1),
             word2vec_epochs=(word2vec_epochs, 1),
             extend_vocabulary=(extend_vocabulary, 0),
             pool_batches=(pool_batches, 1),
@@ -140,7 +148,7 @@ class LabeledData(SortedData[LabeledArrays]):
         self.cache = cache_folder(cache_dir)
         self.vocab_size, self.min_frequency, self.lowercase = vocab_size, min_frequency, lowercase
         self.batch_size, self.batch_tokens = None if batch_tokens else batch_size, batch_tokens
-        self.max_words, self.max_sentences = max_words, max_sentences
+        self.max_words, self.max_sentences, self.sample_words = max_words, max_sentences, sample_words
         self.word_vectors, self.word2vec_epochs = word_vectors, word2vec_epochs
         self._extra = self._extra_data(extra_text or [])
         self.extend_vocabulary = extend_vocabulary
@@ -189,7 +197,8 @@ class LabeledData(SortedData[LabeledArrays]):
         if not self.is_pretrained():
             for data in self._extra:
                 data.fetch()
-        tokenizer, labels = self._tokenizer(), self._label_names()
+        labels = self._label_names()  # before the vocabulary, which takes longer
+        tokenizer = self._tokenizer()
         for split in self._splits():
             self._build(split, tokenizer, labels)
         if size is not None:
@@ -211,6 +220,13 @@ class LabeledData(SortedData[LabeledArrays]):
             self._val = self._arrays("val")
         if stage == "test":
             self._test = self._arrays("test")
+
+    def train_dataloader(self) -> TrainLoader:
+        """Endless, resumable, shuffled batches of similar length."""
+        sizes = self.batch_size, self.batch_tokens, self.pool_batches
+        return self._train_loader(
+            LabeledStream(self._train, self.sample_words, *sizes, self.seed, *self._rank_and_world_size())
+        )
 
     # Used by models
 
@@ -375,6 +391,7 @@ class LabeledData(SortedData[LabeledArrays]):
             self.max_words,
             self.max_sentences,
             self.scored,
+            f"the model {type(self._model).__name__}" if labels == self._of_model("label_names") else None,
         )
         LabeledArrays.build(folder, self._examples(split), encoding, self._source(split), keep_empty=split != "train")
         return folder

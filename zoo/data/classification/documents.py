@@ -4,10 +4,10 @@ import codecs
 import json
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from zoo.data.classification.arrays import Example
 from zoo.data.classification.base import LabeledData, LabeledOptions, PublishedTexts
@@ -318,6 +318,11 @@ class LabeledText(LabeledData):
         **options: see `LabeledData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
 
+    own_files: ClassVar[Mapping[str, str]] = {
+        "train": "a .csv or a tab-separated table with the columns text and label, JSON lines with these fields "
+        "(.jsonl), or a folder with one folder of texts for each label"
+    }
+
     def __init__(
         self,
         train: str,
@@ -340,6 +345,11 @@ class LabeledText(LabeledData):
         self.label_column, self.encoding = label_column, encoding
         self.multi_label, self.pair, self.holds_out = multi_label, text2_column is not None, val is None
         self.structure: Literal["document", "text"] = "document" if split_sentences else "text"
+
+    def _check_files(self, splits: Sequence[Split]) -> None:
+        for split in splits:
+            if split != "val" or not self.holds_out:
+                next(iter(self.examples(split)), None)  # the columns and the first line
 
     def signature(self, split: Split) -> list[object]:
         path = self._path(split)

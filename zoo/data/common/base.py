@@ -1,7 +1,7 @@
 """What the data modules of all tasks share: the trainer's next stage, its model, and words that the model lacks."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -25,12 +25,14 @@ class DataModule(pl.LightningDataModule):
     """Base class of the data modules.
 
     Attributes:
-        task: name of the task that the data is for (`zoo.tasks.task.Task`).
+        task: name of the task that the data is for (`zoo.verbs.task.Task`).
         changes_model: training may give a pretrained model the words and labels of the data; a resumed training may
             not.
+        own_files: arguments that name files of the user, and what these may be.
     """
 
     task: ClassVar[str]
+    own_files: ClassVar[Mapping[str, str]] = {}
     changes_model: bool = True
     cache: Path
     extend_vocabulary: int
@@ -47,6 +49,26 @@ class DataModule(pl.LightningDataModule):
         for name, (value, least) in limits.items():
             if value is not None and value < least:
                 raise ValueError(f"{name} must be at least {least}; got {value}")
+
+    def check_files(self, verb: str) -> None:
+        """Looks for the `own_files` that fit, validate or test will read, before anything long begins.
+
+        Raises:
+            OSError, ValueError: one is missing, or cannot be read.
+        """
+        self._check_files(OF_STAGE[verb])
+
+    def _check_files(self, splits: Sequence[Split]) -> None:
+        """The same for splits; of a data set with files of the user."""
+
+    def check_task(self, model: Any) -> None:
+        """Raises ValueError if a model is for another task."""
+        task = getattr(model, "task", None)
+        if task and task.name != self.task:
+            raise ValueError(
+                f"{type(self).__name__} is data for {self.task}; {type(model).__name__} is a model for {task.name}: "
+                "use other data or another model"
+            )
 
     def _splits(self) -> list[Split]:
         """The splits that the trainer is about to use; all of them without a trainer."""
@@ -97,13 +119,8 @@ class DataModule(pl.LightningDataModule):
         Raises:
             ValueError: the model is for another task.
         """
-        if task := self._of_model("task"):
-            if task.name != self.task:
-                model = type(self._model).__name__
-                raise ValueError(
-                    f"{type(self).__name__} is data for {self.task}; {model} is a model for {task.name}: use other "
-                    "data or another model"
-                )
+        if self._of_model("task"):
+            self.check_task(self._model)
             self._of_model("adapt")(self, stage)
 
     def _extended(
@@ -132,12 +149,15 @@ class DataModule(pl.LightningDataModule):
     def _report_unknown(self, unknown: int, total: int) -> None:
         """Warns of training words that a pretrained model does not know."""
         if unknown and self.trainer is not None and self.trainer.state.fn == "fit":
-            log.warning(
-                f"{unknown:,} of the {total:,} tokens of the training text ({unknown / total:.1%}) are words that "
-                "the model does not know, "
-                f"and are read as UNK; extend_vocabulary (now {self.extend_vocabulary:,}) adds that many of the most "
-                "frequent ones"
-            )
+            share = f"{unknown:,} of the {total:,} tokens of the training text ({unknown / total:.1%})"
+            log.warning(f"{share} are words that the model does not know and reads as UNK; {self._about_new_words()}")
+
+    def _about_new_words(self) -> str:
+        if not self.extend_vocabulary:
+            return "--data.extend_vocabulary N adds the N most frequent of them to its vocabulary"
+        least = getattr(self, "min_frequency", 1)
+        seen = f", of those seen at least {least} times (min_frequency)" if least > 1 else ""
+        return f"they remain after extend_vocabulary {self.extend_vocabulary:,}, which adds the most frequent{seen}"
 
     def state_dict(self) -> dict[str, Any]:
         """Position of the training in its batches. Lightning itself asks the loader only within an epoch."""

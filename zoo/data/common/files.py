@@ -1,12 +1,15 @@
 """Locations of data and caches, and plain text files read line by line."""
 
+import glob
 import gzip
 import hashlib
+import heapq
 import json
 import lzma
 import os
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -14,11 +17,6 @@ from typing import BinaryIO, cast
 
 from zoo.data.common.cache import file_digest, replace_file
 from zoo.utils.regular import check_regular
-
-
-def cache_folder(cache_dir: str | None) -> Path:
-    """`cache_dir`, else the environment variable `ZOO_CACHE`, else `~/.cache/attention-zoo`."""
-    return Path(cache_dir or os.environ.get("ZOO_CACHE") or "~/.cache/attention-zoo").expanduser()
 
 
 def data_root(root: str | None) -> Path | None:
@@ -60,6 +58,56 @@ def named_file(root: str | None, argument: str, name: str) -> Path:
     return path
 
 
+def named_files(root: str | None, argument: str, name: str) -> list[Path]:
+    """A user's own file, or all files that a pattern with `*` or `?` matches, sorted by name.
+
+    Raises:
+        FileNotFoundError: there is none; the message starts with `argument`.
+        ValueError: one is a folder or a pipe.
+    """
+    if not is_pattern(root, name):
+        return [named_file(root, argument, name)]
+    pattern = str((data_root(root) or Path()) / Path(name).expanduser())
+    found = sorted(glob.glob(pattern.replace("[", "[[]")))
+    if not found:
+        raise FileNotFoundError(f"{argument}: no file matches {pattern}")
+    return [named_file(None, argument, os.path.abspath(file)) for file in found]
+
+
+def is_pattern(root: str | None, name: str) -> bool:
+    """Whether a name stands for several files: it has `*` or `?`, and is no file itself."""
+    return any(mark in name for mark in "*?") and not ((data_root(root) or Path()) / Path(name).expanduser()).exists()
+
+
+def check_partners(src_name: str, src: list[Path], tgt_name: str, tgt: list[Path]) -> None:
+    """Checks that file n of the target is the partner of file n of the source.
+
+    Args:
+        src_name: pattern of the source files.
+        src: the files that it matches, sorted.
+        tgt_name: the same of the target.
+        tgt: the same of the target.
+
+    Raises:
+        ValueError: their numbers differ, or what the wildcards stand for.
+    """
+    if len(src) != len(tgt):
+        raise ValueError(
+            f"source and target must have the same number of files: {src_name} matches {len(src):,}, {tgt_name} "
+            f"{len(tgt):,}"
+        )
+    for first, second in zip(src, tgt):
+        if _wildcards(src_name, first) != _wildcards(tgt_name, second):
+            raise ValueError(f"{first} and {second} are not partners: what the wildcards stand for must be the same")
+
+
+def _wildcards(pattern: str, path: Path) -> str:
+    """What the wildcards of a pattern stand for in a path that it matches."""
+    expression = re.escape(str(Path(pattern).expanduser())).replace(r"\*", "([^/]*)").replace(r"\?", "([^/])")
+    found = re.search(f"{expression}$", path.as_posix())
+    return "/".join(found.groups()) if found else path.name
+
+
 def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     r"""Lines of a file, plain, .gz or .xz, without line ends; only "\n" and "\r\n" end a line.
 
@@ -70,10 +118,18 @@ def read_lines(path: Path, encoding: str | None = None) -> Iterator[str]:
     Raises:
         ValueError: the file is not text in this encoding, or is damaged.
     """
-    with decompressed(path) as file:
-        for number, line in enumerate(file, 1):
-            text = _decode(line, encoding, f"{path}, line {number}")
-            yield text.removeprefix("\ufeff") if number == 1 else text
+    number = 0
+    try:
+        with decompressed(path) as file:
+            for number, line in enumerate(file, 1):
+                text = _decode(line, encoding, f"{path}, line {number}")
+                yield text.removeprefix("\ufeff") if number == 1 else text
+    except DamagedError as error:
+        raise DamagedError(f"{error}; the last line that can be read is {number:,}") from error
+
+
+class DamagedError(ValueError):
+    """A compressed file is damaged or cut off."""
 
 
 @contextmanager
@@ -81,7 +137,8 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, plain, .gz or .xz.
 
     Raises:
-        ValueError: it is not a file, or is damaged, which may be found only while reading.
+        ValueError: it is not a file.
+        DamagedError: it is damaged, which may be found only while reading.
     """
     check_regular(path)
     opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
@@ -89,7 +146,7 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
         with opener(path, "rb") as file:
             yield cast(BinaryIO, file)
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
-        raise ValueError(f"{path}: not a complete {path.suffix} file: {error}") from error
+        raise DamagedError(f"{path}: not a complete {path.suffix} file: {error}") from error
 
 
 def _decode(line: bytes, encoding: str | None, where: str) -> str:
@@ -145,6 +202,28 @@ def draw(text: str, seed: int) -> float:
     """A number in [0, 1) that depends only on the text and the seed, so that repeated texts are held out together."""
     digest = hashlib.blake2b(f"{seed}\t{text}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
+
+
+def sampled(pairs: Iterable[tuple[str, str]], size: int | None, seed: int = 0) -> Iterator[tuple[str, str]]:
+    """The first pairs of a fixed shuffle, in the order of the text; memory grows with `size`, not with the text.
+
+    Args:
+        pairs: the pairs.
+        size: how many; a smaller sample is part of each larger one. None: all.
+        seed: of the shuffle.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    if size is None:
+        yield from pairs
+        return
+    numbered = ((draw(str(n), seed), n, pair) for n, pair in enumerate(pairs))
+    found = heapq.nsmallest(size, numbered)
+    if len(found) < size:
+        raise ValueError(f"train_size must be at most {len(found):,}, the number of training pairs; got {size:,}")
+    for _, pair in sorted((n, pair) for _, n, pair in found):
+        yield pair
 
 
 def check_fraction(name: str, value: float) -> None:

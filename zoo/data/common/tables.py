@@ -15,9 +15,13 @@ LONGEST = 2**31 - 1  # characters of a field of a .csv; Python's own limit of 13
 Bounds = Mapping[str, tuple[float, float]]  # numeric column -> minimum and maximum
 
 
-def has_column(path: Path, column: str) -> bool:
-    """Whether the header of a tab-separated table names a column."""
-    return column in next(read_lines(path), "").split("\t")
+NAMES = {"\t": "tab", ",": "comma", ";": "semicolon"}  # what separates columns
+
+
+def has_column(path: Path, column: str, encoding: str = "utf-8") -> bool:
+    """Whether the header of a table names a column."""
+    header = next(read_lines(path, encoding), "")
+    return column in next(csv.reader([header], delimiter=_separator(path, header)), [])
 
 
 def read_table(
@@ -30,9 +34,9 @@ def read_table(
     """The named columns of a table, row by row.
 
     Args:
-        path: its extension gives the format: .jsonl (one JSON object per line), .csv with a comma in its header
-            (quoted as spreadsheets write it; a text may have several lines), or else a tab-separated table with a
-            header and no quoting; all also .gz or .xz.
+        path: its extension gives the format: .jsonl (one JSON object per line), .csv with a comma or a semicolon in
+            its header (quoted as spreadsheets write it; a text may have several lines), or else a tab-separated table
+            with a header and no quoting; all also .gz or .xz.
         columns: names in the header, or keys of the objects; their values are strings.
         encoding: of the text.
         lists: the columns with lists of strings: JSON lists, or strings joined by "|" in a table.
@@ -43,19 +47,34 @@ def read_table(
             number.
     """
     lines = read_lines(path, encoding)
-    compressed = path.suffix in (".gz", ".xz")
-    kind = Path(path.stem if compressed else path).suffix
-    if kind == ".jsonl":
+    if _kind(path) == ".jsonl":
         rows = _json_rows(path, lines, columns, lists, numbers or {})
     else:
         header = next(lines, "")
-        commas = kind == ".csv" and "," in header and "\t" not in header
-        fields = _csv_fields(path, chain([header], lines)) if commas else _tab_fields(chain([header], lines))
-        rows = _table_rows(path, fields, "comma" if commas else "tab", columns, lists, numbers or {})
+        mark, lines = _separator(path, header), chain([header], lines)
+        fields = _tab_fields(lines) if mark == "\t" else _csv_fields(path, lines, mark)
+        rows = _table_rows(path, fields, mark, columns, lists, numbers or {})
     first = next(rows, None)
     if first is None:
         raise ValueError(f"{path} is empty")
     return chain([first], rows)
+
+
+def _kind(path: Path) -> str:
+    """The extension without that of a compression."""
+    return Path(path.stem if path.suffix in (".gz", ".xz") else path).suffix
+
+
+def _separator(path: Path, header: str) -> str:
+    """What separates the columns of a table; spreadsheets of some languages write .csv with semicolons."""
+    marks = "\t,;" if _kind(path) == ".csv" else "\t"
+    return next((mark for mark in marks if mark in header), "\t")
+
+
+def _advice(header: Sequence[str], column: str) -> str:
+    """What may be wrong with a header that lacks a column."""
+    mark = next((mark for mark in ",;" if len(header) == 1 and column in header[0].split(mark)), None)
+    return f"; it looks separated by {mark!r}: name the file .csv, or separate by tabs" if mark else ""
 
 
 def _number(value: Any, column: str, bounds: tuple[float, float], where: str) -> float:
@@ -73,16 +92,16 @@ def _tab_fields(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     return ((number, line.split("\t")) for number, line in enumerate(lines, 1))
 
 
-def _csv_fields(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+def _csv_fields(path: Path, lines: Iterator[str], mark: str) -> Iterator[tuple[int, list[str]]]:
     """The same; a row with line breaks in quotes has the number of its last line."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    rows = csv.reader((f"{line}\n" for line in lines), strict=True)
+    rows = csv.reader((f"{line}\n" for line in lines), delimiter=mark, strict=True)
     try:
         for row in rows:
             yield rows.line_num, row or [""]
     except csv.Error as error:
         raise ValueError(
-            f"{path}, line {rows.line_num}: {error}; a .csv has commas, and texts with them in quotes"
+            f"{path}, line {rows.line_num}: {error}; a .csv has {NAMES[mark]}s, and texts with them in quotes"
         ) from error
 
 
@@ -99,7 +118,8 @@ def _table_rows(
         return
     for column in columns:
         if column not in header:
-            raise ValueError(f"{path} has no column {column!r}; its first line names {', '.join(map(repr, header))}")
+            names = f"{', '.join(map(repr, header))}{_advice(header, column)}"
+            raise ValueError(f"{path} has no column {column!r}; its first line names {names}")
     places = [(header.index(column), column) for column in columns]
     for number, fields in rows:
         if len(fields) == len(header):
@@ -113,7 +133,7 @@ def _table_rows(
             yield tuple(row)
         elif fields != [""]:
             raise ValueError(
-                f"{path}, line {number}: expected {len(header)} {mark}-separated columns as in the first line; "
+                f"{path}, line {number}: expected {len(header)} {NAMES[mark]}-separated columns as in the first line; "
                 f"got {len(fields)}"
             )
 

@@ -1,6 +1,6 @@
 """Running text for language models: Penn Treebank, Brown, children's books, WikiText-2, your own text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
@@ -10,12 +10,13 @@ from torch import Tensor
 
 from zoo.data.common.base import DataModule, Split
 from zoo.data.common.cache import cached_text
-from zoo.data.common.files import cache_folder, check_fraction, fingerprint, named_file, read_lines
+from zoo.data.common.files import check_fraction, fingerprint, named_file, read_lines
 from zoo.data.common.loaders import TrainLoader
 from zoo.data.common.published import Published
 from zoo.data.common.tables import read_table
 from zoo.data.language_modelling.streams import TextArray, TextLoader, TextStream
 from zoo.text import KINDS, Tokenizer
+from zoo.utils.places import cache_folder
 from zoo.utils.unpack import Unpack
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
@@ -181,6 +182,8 @@ class RunningText(DataModule):
     def _tokenizer(self) -> Tokenizer:
         """The model's tokenizer with the words of `extend_vocabulary`; without one, learnt from the training text."""
         tokenizer = self._of_model("tokenizer")
+        if tokenizer is not None and not self._adds_words():
+            return tokenizer
         if tokenizer is not None:
             return self._extended(tokenizer, self._vocabulary_lines, self.signature("train"), self.min_frequency)
         options = (self.kind, self.vocab_size, self.lowercase, self.min_frequency)
@@ -331,6 +334,8 @@ class PlainText(RunningText):
         **options: see `RunningText`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
 
+    own_files: ClassVar[Mapping[str, str]] = {"train": "a text with one sentence or paragraph per line"}
+
     def __init__(
         self,
         train: str,
@@ -345,6 +350,10 @@ class PlainText(RunningText):
         check_fraction("val_fraction", val_fraction)
         self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}
         self.val_fraction, self.encoding = val_fraction, encoding
+
+    def _check_files(self, splits: Sequence[Split]) -> None:
+        for split in splits:
+            self._path(split)
 
     def signature(self, split: Split) -> list[object]:
         return [self._path(split), self.encoding, self.val_fraction if self._is_cut(split) else None]

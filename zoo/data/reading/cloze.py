@@ -11,13 +11,14 @@ from torch import Tensor
 from zoo.data.classification.arrays import Encoding, Example, LabeledArrays
 from zoo.data.common.base import SortedData, Split
 from zoo.data.common.cache import cached_text
-from zoo.data.common.files import cache_folder, check_fraction, data_root, draw, fingerprint, named_file, read_lines
+from zoo.data.common.files import check_fraction, data_root, draw, fingerprint, named_file, read_lines
 from zoo.data.common.published import Published
 from zoo.data.common.tables import read_table
 from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.data.reading.arrays import ClozeArrays, Question, fresh_text
 from zoo.text import Tokenizer
 from zoo.text.words import BLANK
+from zoo.utils.places import cache_folder
 from zoo.utils.unpack import Unpack
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change

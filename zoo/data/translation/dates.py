@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from zoo.data.translation.base import PairData, PairOptionsWithoutVocabulary
+from zoo.data.translation.no_dates import no_date
+from zoo.data.translation.written_dates import written_date
+from zoo.text.dates import MONTHS, NO_DATE, WEEKDAYS, ordinal
 from zoo.utils.unpack import Unpack
 
 _FIRST, _LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
 _DAYS = (_LAST - _FIRST).days + 1
-_MONTHS = "January February March April May June July August September October November December".split()
-_WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-
-
-def _ordinal(day: int) -> str:
-    suffix = "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
-    return f"{day}{suffix}"
+# Some days of 1000 to 1899 and of 2100 to 2999, counted from the first
+_FAR = [*range(-328_716, 0, 37), *range(_DAYS, _DAYS + 328_716, 37)]
+_NO_DATES = 0.3  # share of the training texts
 
 
 # `month` and `weekday` are full or short names; ambiguous numeric forms are only in `_numeric`.
@@ -44,11 +43,11 @@ def free_form(date: datetime.date, rng: random.Random) -> str:
     """A date in one of many written forms, none of which is ambiguous."""
     if rng.random() < 0.2:
         return _numeric(date, rng)
-    month, weekday = _MONTHS[date.month - 1], _WEEKDAYS[date.weekday()]
+    month, weekday = MONTHS[date.month - 1], WEEKDAYS[date.weekday()]
     if rng.random() < 0.4:
         month, weekday = month[:3], weekday[:3]
     text = rng.choice(_FORMATS).format(
-        day=date.day, nth=_ordinal(date.day), month=month, year=date.year, weekday=weekday
+        day=date.day, nth=ordinal(date.day), month=month, year=date.year, weekday=weekday
     )
     return rng.choice(_CASES)(text)
 
@@ -73,18 +72,18 @@ def _letters(text: str, rng: random.Random) -> str:
 
 def _other_month(text: str, rng: random.Random) -> str:
     """Another word for the month."""
-    day, word, year = _ordinal(rng.randint(1, 40)), rng.choice(_OTHER_WORDS), rng.randint(1900, 2099)
+    day, word, year = ordinal(rng.randint(1, 40)), rng.choice(_OTHER_WORDS), rng.randint(1900, 2099)
     return rng.choice([f"{day} of {word.title()} {year}", f"{word} {day}, {year}", f"{day} of {word}"])
 
 
 def _no_day(text: str, rng: random.Random) -> str:
     """A month and a day that it does not have."""
-    return f"{rng.randint(32, 99)} {rng.choice(_MONTHS)} {rng.randint(1900, 2099)}"
+    return f"{rng.randint(32, 99)} {rng.choice(MONTHS)} {rng.randint(1900, 2099)}"
 
 
 def _incomplete(text: str, rng: random.Random) -> str:
     """A part of a date that does not tell the date."""
-    return rng.choice([rng.choice(_MONTHS), rng.choice(_WEEKDAYS), str(rng.randint(1, 2099)), text[: len(text) // 2]])
+    return rng.choice([rng.choice(MONTHS), rng.choice(WEEKDAYS), str(rng.randint(1, 2099)), text[: len(text) // 2]])
 
 
 # What turns a date into a text that is none, for calibration
@@ -102,6 +101,10 @@ class Dates(PairData):
     training, validation and test are distinct.
 
     Args:
+        forms: "few": plain forms, all of them dates. "many": dates as people write them, with two-digit years, times,
+            numbers in words and typing slips (see zoo/data/translation/written_dates.py), some of 1000 to 1899 and 2100
+            to 2999; and texts that are no dates, with the answer "no date": 30 % of the training pairs, and a second
+            test set.
         train_size: number of training pairs.
         val_size: number of validation pairs, all with different dates.
         test_size: number of test pairs, all with different dates.
@@ -116,6 +119,7 @@ class Dates(PairData):
 
     def __init__(
         self,
+        forms: Literal["few", "many"] = "few",
         train_size: int = 50_000,
         val_size: int = 1_000,
         test_size: int = 1_000,
@@ -131,10 +135,14 @@ class Dates(PairData):
                 f"train_size, val_size and test_size must be at least 1, val_size + test_size at most {_DAYS // 2}; "
                 f"got {train_size}, {val_size}, {test_size}"
             )
+        if forms not in ("few", "many"):
+            raise ValueError(f"forms must be one of 'few', 'many'; got {forms!r}")
+        self.forms = forms
+        self.test_names = ["test"] if forms == "few" else ["test", "no_dates"]
         self.sizes, self.split_seed = {"train": train_size, "val": val_size, "test": test_size}, split_seed
 
     def signature(self) -> list[object]:
-        return ["Dates", self.sizes, self.split_seed]
+        return ["Dates", self.sizes, self.split_seed, *[self.forms] * (self.forms != "few")]
 
     def train_pairs(self) -> Iterator[tuple[str, str]]:
         return self._pairs("train")
@@ -143,16 +151,20 @@ class Dates(PairData):
         return list(self._pairs("val"))
 
     def test_sets(self) -> list[list[tuple[str, str]]]:
-        return [list(self._pairs("test"))]
+        dates = list(self._pairs("test"))
+        if self.forms == "few":
+            return [dates]
+        rng = random.Random(f"{self.split_seed} test no dates")
+        return [dates, [(no_date(rng), NO_DATE) for _ in dates]]
 
     def unanswerable(self) -> list[str]:
         """As many texts that are no dates as there are validation pairs."""
         rng = random.Random(f"{self.split_seed} no dates")
         dates = [text for text, _ in self.val_pairs()]
-        return [rng.choice(_SPOILERS)(text, rng) for text in dates]
+        return [rng.choice(_SPOILERS)(text, rng) if self.forms == "few" else no_date(rng) for text in dates]
 
     def _pairs(self, split: str) -> Iterator[tuple[str, str]]:
-        days = list(range(_DAYS))
+        days = list(range(_DAYS)) + _FAR * (self.forms == "many")
         random.Random(f"{self.split_seed} dates").shuffle(days)
         val_end = self.sizes["val"]
         test_end = val_end + self.sizes["test"]
@@ -163,4 +175,9 @@ class Dates(PairData):
             chosen = days[:val_end] if split == "val" else days[val_end:test_end]
         for day in chosen:
             date = _FIRST + datetime.timedelta(days=day)
-            yield free_form(date, rng), date.isoformat()
+            if self.forms == "few":
+                yield free_form(date, rng), date.isoformat()
+            elif split == "train" and rng.random() < _NO_DATES:
+                yield no_date(rng), NO_DATE
+            else:
+                yield written_date(date, rng), date.isoformat()

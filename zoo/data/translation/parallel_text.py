@@ -1,22 +1,36 @@
 """Translation data sets: your own files, Multi30k, Tatoeba."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from zoo.data.common.base import Split
 from zoo.data.common.download import RemoteFile
-from zoo.data.common.files import check_fraction, draw, named_file, read_pairs
+from zoo.data.common.files import (
+    check_fraction,
+    check_partners,
+    draw,
+    is_pattern,
+    named_file,
+    named_files,
+    read_pairs,
+    sampled,
+)
+from zoo.data.common.parquet import is_parquet, read_parquet
 from zoo.data.translation.base import PairData, PairOptions, PublishedPairs
 from zoo.utils.unpack import Unpack
 
 
 class ParallelText(PairData):
-    """Your own text: two aligned files per split, or one file with tab-separated pairs; plain, .gz or .xz.
+    """Your own text: two aligned files per split, or one file with tab-separated pairs; plain, .gz or .xz; or .parquet.
+
+    A name may be a pattern, such as `"shards/*.en.gz"`, for a text in many files. They are read one after the other,
+    sorted by name, and the target has a file for each file of the source. Memory does not grow with the text.
 
     Args:
-        train_src: source sentences, one per line; or tab-separated pairs, if `train_tgt` is left out.
+        train_src: source sentences, one per line; or, if `train_tgt` is left out, tab-separated pairs, or a .parquet
+            file with a column for each side.
         train_tgt: target sentences; line n translates line n of `train_src`.
         val_src: the same for validation; if left out, a part of the training pairs is held out.
         val_tgt: the same for validation.
@@ -26,8 +40,16 @@ class ParallelText(PairData):
             sentence, so a repeated one is never on both sides.
         split_seed: selects the sentences that are held out.
         tgt_lang: language code of the target, used only for BLEU of tokenised text.
+        src_column: column of the source in .parquet files; a dot leads into a structure, as in "translation.en".
+        tgt_column: column of the target.
+        train_size: number of training pairs, the first of a fixed shuffle; None: all.
         **options: see `PairData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
     """
+
+    own_files: ClassVar[Mapping[str, str]] = {
+        "train_src": "a file with source, tab and target on each line, or one with a source sentence per line beside "
+        "--data.train_tgt FILE with the translations"
+    }
 
     def __init__(
         self,
@@ -40,10 +62,16 @@ class ParallelText(PairData):
         val_fraction: float = 0.01,
         split_seed: int = 0,
         tgt_lang: str = "en",
+        src_column: str = "src",
+        tgt_column: str = "tgt",
+        train_size: int | None = None,
         **options: Unpack[PairOptions],
     ) -> None:
         super().__init__(**options)
         check_fraction("val_fraction", val_fraction)
+        self._check_at_least(train_size=(train_size, 1))
+        self.train_size = train_size
+        self.columns = src_column, tgt_column
         self.paths = {"train": (train_src, train_tgt), "val": (val_src, val_tgt), "test": (test_src, test_tgt)}
         for split, (src, tgt) in self.paths.items():
             if tgt and not src:
@@ -51,31 +79,59 @@ class ParallelText(PairData):
         self.val_fraction, self.split_seed, self.tgt_lang = val_fraction, split_seed, tgt_lang
         self.tokenized = self.kind == "word"  # the only use of this kind
 
+    def _check_files(self, splits: Sequence[Split]) -> None:
+        for split in splits:
+            if self.paths[split][0]:
+                self._files(split)
+
     def signature(self) -> list[object]:
         held_out = None if self.paths["val"][0] else [self.val_fraction, self.split_seed]
-        return [*self._files("train"), held_out]
+        files = self._files("train")
+        columns = [list(self.columns)] if any(is_parquet(src) for src, _ in files) else []
+        return [*(path for pair in files for path in pair), *columns, held_out, *_sample(self.train_size)]
 
     def train_pairs(self) -> Iterator[tuple[str, str]]:
-        pairs = read_pairs(*self._files("train"))
-        return pairs if self.paths["val"][0] else (pair for pair in pairs if not self._is_held_out(pair))
+        pairs = self._read("train")
+        kept = pairs if self.paths["val"][0] else (pair for pair in pairs if not self._is_held_out(pair))
+        return sampled(kept, self.train_size)
 
     def val_pairs(self) -> list[tuple[str, str]]:
         if self.paths["val"][0]:
-            return list(read_pairs(*self._files("val")))
-        return [pair for pair in read_pairs(*self._files("train")) if self._is_held_out(pair)]
+            return list(self._read("val"))
+        return [pair for pair in self._read("train") if self._is_held_out(pair)]
 
     def test_sets(self) -> list[list[tuple[str, str]]]:
         if not self.paths["test"][0]:
             raise ValueError("there is no test text: give test_src and test_tgt, or test_src with tab-separated pairs")
-        return [list(read_pairs(*self._files("test")))]
+        return [list(self._read("test"))]
 
     def _is_held_out(self, pair: tuple[str, str]) -> bool:
         return draw(pair[0], self.split_seed) < self.val_fraction
 
-    def _files(self, split: Split) -> tuple[Path, Path | None]:
+    def _read(self, split: Split) -> Iterator[tuple[str, str]]:
+        for src, tgt in self._files(split):
+            yield from read_parquet(src, *self.columns) if is_parquet(src) else read_pairs(src, tgt)
+
+    def _files(self, split: Split) -> list[tuple[Path, Path | None]]:
+        """The files of the source, each with that of the target; with None if it holds both sides."""
         src, tgt = self.paths[split]
-        source = named_file(self.root, f"{split}_src", src)
-        return source, named_file(self.root, f"{split}_tgt", tgt) if tgt else None
+        sources = named_files(self.root, f"{split}_src", src)
+        if not tgt:
+            return [(path, None) for path in sources]
+        targets = named_files(self.root, f"{split}_tgt", tgt)
+        if parquet := next(filter(is_parquet, [*sources, *targets]), None):
+            raise ValueError(
+                f"{parquet}: a .parquet file holds both sides; give it as {split}_src, without {split}_tgt, and name "
+                "its columns with src_column and tgt_column"
+            )
+        if is_pattern(self.root, src) or is_pattern(self.root, tgt):
+            check_partners(src, sources, tgt, targets)
+        return list(zip(sources, targets))
+
+
+def _sample(size: int | None) -> list[object]:
+    """What a sample adds to the signature of the training pairs; nothing for all of them."""
+    return [] if size is None else [{"train_size": size}]
 
 
 _GITHUB = "https://raw.githubusercontent.com"
@@ -129,6 +185,8 @@ class Multi30k(PublishedPairs):
         form: "raw" text, or "tok": upstream's lowercased, normalised, Moses-tokenised text.
         extra_pairs: your own files of additional training pairs, source and target separated by a tab (see
             `ParallelText`). Relative paths start from the working directory, not from `root`.
+        train_size: number of training pairs, the first of a fixed shuffle; None: all. Those of `extra_pairs` come on
+            top.
         **options: see `PairData`.
     """
 
@@ -145,9 +203,12 @@ class Multi30k(PublishedPairs):
         tgt_lang: Literal["en", "de", "fr", "cs"] = "de",
         form: Literal["raw", "tok"] = "raw",
         extra_pairs: list[str] | None = None,
+        train_size: int | None = None,
         **options: Unpack[PairOptions],
     ) -> None:
         super().__init__(**options)
+        self._check_at_least(train_size=(train_size, 1))
+        self.train_size = train_size
         languages = ("en", "de", "fr", "cs")
         if src_lang not in languages or tgt_lang not in languages or src_lang == tgt_lang:
             raise ValueError(f"src_lang and tgt_lang must be two of {languages}; got {src_lang!r} and {tgt_lang!r}")
@@ -164,10 +225,11 @@ class Multi30k(PublishedPairs):
         return [name for part in parts for name in self._names(part)]
 
     def signature(self) -> list[object]:
-        return [*(self.path(name) for name in self._names("train")), *self._extra_files()]
+        files = [self.path(name) for name in self._names("train")]
+        return [*files, *self._extra_files(), *_sample(self.train_size)]
 
     def train_pairs(self) -> Iterator[tuple[str, str]]:
-        yield from self._read("train")
+        yield from sampled(self._read("train"), self.train_size)
         for file in self._extra_files():
             yield from read_pairs(file, None)
 

@@ -1,0 +1,28 @@
+"""`zoo cache` and the graphs that `--runtime onnx` exported."""
+
+import pytest
+
+from zoo.cli import main
+
+NAME = "luong_dot.dates-1.0123456789ab"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache with one export; what its files hold does not matter."""
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path))
+    folder = tmp_path / "graphs" / NAME
+    folder.mkdir(parents=True)
+    (folder / "onnx.json").write_text("{}")
+    return folder
+
+
+def test_they_are_shown_and_removed(folder, capsys):
+    assert main(["cache"]) == 0 and NAME in capsys.readouterr().out
+    assert main(["cache", "clear", NAME]) == 0
+    assert f"removed {NAME}" in capsys.readouterr().out and not folder.exists()
+
+
+def test_an_unknown_name_removes_nothing(folder, capsys):
+    assert main(["cache", "clear", NAME, "luong_dot.date"]) == 2
+    assert "unknown model 'luong_dot.date'" in capsys.readouterr().err and folder.is_dir()

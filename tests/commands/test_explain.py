@@ -1,0 +1,85 @@
+"""`zoo explain`: the stored certificate of a weight, and one that is measured now."""
+
+import json
+import random
+
+import pytest
+
+import zoo
+from zoo import registry
+from zoo.cli import main
+from zoo.commands import explain
+from zoo.explanations import Certificate
+
+TREC = "structured_self_attention.trec6"
+QUESTIONS = [
+    "How far is it from Denver to Aspen ?",
+    "Who was Galileo ?",
+    "What is an atom ?",
+    "When did Hawaii become a state ?",
+]
+
+
+def _fails(capsys, *args):
+    assert main(["explain", *map(str, args)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line.removeprefix("zoo: error: ")
+
+
+@pytest.fixture
+def questions(tmp_path):
+    (tmp_path / "questions").write_text("\n".join([*QUESTIONS, ""]), encoding="utf-8")
+    return tmp_path / "questions"
+
+
+def test_a_file_of_inputs(questions, capsys):
+    assert main(["explain", TREC, "--certificate", "--inputs", str(questions), "--limit", "2"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith(f"{TREC}: 2 inputs, 2 answers, seed 0")
+    drawn = random.Random(0).sample(QUESTIONS, 2)
+    assert printed[-1] == zoo.faithfulness(zoo.load(TREC), drawn).line()
+
+
+def test_the_test_data_of_the_recipe(tmp_path, capsys):
+    rows = [f"test\t{n % 6}\t{text}" for n, text in enumerate(QUESTIONS)]
+    (tmp_path / "trec6.tsv").write_text(
+        "\n".join(["split\tlabel\ttext", "train\t0\tWhat ?", *rows, ""]), encoding="utf-8"
+    )
+    assert explain.test_inputs(TREC, str(tmp_path)) == QUESTIONS
+
+
+def test_the_stored_certificate(tmp_path, monkeypatch, capsys, questions):
+    monkeypatch.setattr(registry, "certificate_file", lambda name: tmp_path / name)
+    assert _fails(capsys, TREC) == (
+        f"nothing was measured for {TREC} yet: zoo explain {TREC} --certificate measures it"
+    )
+    assert main(["explain", TREC, "--certificate", "--inputs", str(questions), "--limit", "1", "--json"]) == 0
+    stored = capsys.readouterr().out
+    (tmp_path / TREC).write_text(stored, encoding="utf-8")
+    assert main(["explain", TREC, "--json"]) == 0
+    assert capsys.readouterr().out == stored
+    assert main(["explain", TREC]) == 0
+    assert capsys.readouterr().out.rstrip() == Certificate.from_dict(json.loads(stored)).table()
+
+
+def test_mistakes(capsys, tmp_path):
+    assert _fails(capsys, "han.imdbb").startswith("unknown model 'han.imdbb'; nearest: han.imdb")
+    assert _fails(capsys, TREC, "--limit", 0) == "--limit must be at least 1; got 0"
+    assert _fails(capsys, TREC, "--inputs", "x") == "--inputs is for measuring: add --certificate"
+    (tmp_path / "pairs").write_text("only one text\n", encoding="utf-8")
+    pairs = "structured_self_attention.sick", "--certificate", "--inputs", tmp_path / "pairs"
+    assert _fails(capsys, *pairs) == "each line must have two texts separated by a tab; got 'only one text'"
+    message = _fails(capsys, "key_value_predict.ptb", "--certificate", "--data.root", tmp_path)
+    assert message.startswith("there is no certificate for ")
+
+
+def test_pictures_mention_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "certificate_file", lambda name: tmp_path / name)
+    assert zoo.load(TREC).classify(QUESTIONS[0]).explains is None
+    (tmp_path / TREC).write_text('{"verdict": "partly"}', encoding="utf-8")
+    model = zoo.load(TREC)
+    line = f"may be read as an explanation: partly (zoo explain {TREC})"
+    for result in (model.classify(QUESTIONS[0]), *model.classify(QUESTIONS[:2])):
+        assert result.explains == line
+        assert line in [text.get_text() for text in result.plot().texts]
+    assert zoo.load(TREC, {"dropout": 0.1}).explains is None  # it may be trained to something else

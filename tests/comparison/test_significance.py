@@ -1,0 +1,195 @@
+"""BLEU from counts, and the bootstrap over sentences and seeds: against sacrebleu, naive loops and known truth."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+from scipy.stats import t as student
+
+from zoo.comparison.bleu import Tokens, corpus_bleu, sentence_counts
+from zoo.comparison.significance import STUDENT, Bootstrap, bootstrap, deviations, half_interval
+from zoo.metrics.corpus import moses_lowercase
+
+WORDS = "the a dog cat man red blue runs sits over on in snow street".split()
+
+
+def sentences(count, seed):
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 14))) for _ in range(count)]
+
+
+def spoilt(texts, share, seed):
+    """The texts, with that share of the words replaced."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choice(WORDS) if rng.random() < share else word for word in text.split()) for text in texts]
+
+
+def sacrebleu(translations, references):
+    return BLEU(tokenize="none", force=True).corpus_score(translations, [references]).score
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.8])
+def test_bleu_is_that_of_sacrebleu(share):
+    references = sentences(40, 1)
+    translations = spoilt(references, share, 2)
+    found = corpus_bleu(sentence_counts(translations, references).sum(0))
+    assert found == pytest.approx(sacrebleu(translations, references), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("translation", "reference"),
+    [
+        ("a b c d e", "a b c d e f"),  # too short
+        ("a b x d y f", "a b c d e f"),  # one pair, no longer n-gram: smoothed
+        ("a x c y e", "a b c d e"),  # single words only
+        ("x y z v w", "a b c d e"),  # nothing
+        ("a b c", "a b c d"),  # no n-gram of length 4 at all
+        ("", "a b"),
+        ("a a a a a", "a b c d a"),  # clipped
+    ],
+)
+def test_bleu_of_odd_sentences(translation, reference):
+    found = corpus_bleu(sentence_counts([translation], [reference]).sum(0))
+    assert found == pytest.approx(sacrebleu([translation], [reference]), abs=1e-9)
+
+
+def test_bleu_of_many_sums_at_once():
+    references = sentences(6, 3)
+    counts = sentence_counts(spoilt(references, 0.4, 4), references)
+    sums = np.stack([counts[:2].sum(0), counts[2:].sum(0), np.zeros(10)]).reshape(3, 1, 10)
+    assert corpus_bleu(sums).shape == (3, 1)
+    assert corpus_bleu(sums)[:, 0].tolist() == [corpus_bleu(row[0]) for row in sums]
+
+
+def test_texts_are_split_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        "zoo.comparison.bleu.moses_lowercase", lambda texts, lang: calls.extend(texts) or moses_lowercase(texts, lang)
+    )
+    tokens = Tokens("de", tokenized=False)
+    assert tokens(["Ein Hund.", "Zwei!", "Ein Hund."]) == ["ein hund .", "zwei !", "ein hund ."]
+    tokens(["Zwei!"])
+    assert calls == ["Ein Hund.", "Zwei!"] and Tokens("de", tokenized=True)(["Ein Hund."]) == ["Ein Hund."]
+
+
+def test_interval_of_seeds():
+    assert half_interval([30.0]) is None
+    assert half_interval([30.0, 31.0, 32.0]) == pytest.approx(student.ppf(0.975, 2) / math.sqrt(3), rel=1e-3)
+    assert [student.ppf(0.975, n) for n in range(1, 31)] == pytest.approx(STUDENT, rel=1e-3)
+    assert half_interval([0.0, 1.0] * 100) > 0, "more seeds than the table has"
+
+
+def test_samples_are_those_of_a_naive_loop():
+    """Sentences and seeds drawn with the same numbers, everything else by sacrebleu and loops."""
+    references = sentences(15, 5)
+    outputs = {
+        "one": [spoilt(references, share, n) for n, share in enumerate((0.2, 0.3))],
+        "two": [spoilt(references, 0.5, 7)],
+    }
+    counts = {name: [sentence_counts(run, references) for run in runs] for name, runs in outputs.items()}
+    found = bootstrap(counts, samples=8, seed=3)
+
+    rng = np.random.default_rng(3)
+    times = rng.multinomial(15, np.full(15, 1 / 15), 8)
+    whole = [sacrebleu(run, references) for run in outputs["one"]]
+    mean = sum(whole) / 2
+    pool = [(score - mean) * math.sqrt(2) for score in whole]
+    moved = {"one": rng.choice(pool, (8, 2)), "two": rng.choice(pool, (8, 1))}
+    for b in range(8):
+        rows = [n for n in range(15) for _ in range(times[b, n])]
+        for m, (name, runs) in enumerate(outputs.items()):
+            scores = [sacrebleu([run[n] for n in rows], [references[n] for n in rows]) for run in runs]
+            expected = sum(scores) / len(scores) + sum(moved[name][b]) / len(scores)
+            assert found.samples[b, m] == pytest.approx(expected, abs=1e-9)
+    assert found.means.tolist() == pytest.approx([mean, sacrebleu(outputs["two"][0], references)], abs=1e-9)
+
+
+def test_one_seed_agrees_with_sacrebleu():
+    """Its paired bootstrap draws other samples: all agrees up to the error of 1,000 samples."""
+    references = sentences(200, 8)
+    outputs = {
+        "base": spoilt(references, 0.3, 9),
+        "near": spoilt(references, 0.31, 10),
+        "far": spoilt(references, 0.4, 11),
+    }
+    metric = BLEU(tokenize="none", force=True, references=[references])
+    _, theirs = PairedTest([*outputs.items()], {"BLEU": metric}, None, test_type="bs", n_samples=1000)()
+    found = bootstrap({name: [sentence_counts(run, references)] for name, run in outputs.items()})
+    for place, name in enumerate(outputs):
+        score = theirs["BLEU"][place]
+        assert found.means[place] == pytest.approx(score.score, abs=1e-6)
+        low, high = np.quantile(found.samples[:, place], [0.025, 0.975])
+        assert (high - low) / 2 == pytest.approx(score.ci, rel=0.15)
+        if name != "base":
+            drawn = np.abs(found.samples[:, place] - found.samples[:, 0])
+            real = abs(found.means[place] - found.means[0])
+            one_sided = (np.sum(drawn - drawn.mean() > real) + 1) / 1001  # what it calls p
+            assert one_sided == pytest.approx(score.p_value, abs=0.05)
+    assert found.p_value("base", "far") < 0.01 < 0.05 < found.p_value("base", "near"), "the cases differ"
+
+
+def test_pairs_and_ranks_by_hand():
+    samples = np.array([[3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])
+    found = Bootstrap(["a", "b", "c"], np.array([2.5, 1.5, 2.0]), samples)
+    assert found.ranks().tolist() == [[0.75, 0.0, 0.25], [0.0, 0.5, 0.5], [0.25, 0.5, 0.25]]
+    assert found.difference("a", "b")[0] == 1.0 and found.difference("b", "a")[0] == -1.0
+    # differences 2, 1, -1, 2 are 1, 0, -2, 1 from their mean: one is larger than 1
+    assert found.p_value("a", "b") == found.p_value("b", "a") == 2 / 5
+
+
+def test_deviations_of_few_seeds_are_stretched():
+    assert deviations([np.array([30.0]), np.array([20.0])]).tolist() == [0.0]
+    rng = np.random.default_rng(0)
+    drawn = [rng.normal(mean, 0.7, 3) for mean in rng.uniform(10, 40, 2000)]
+    assert np.sqrt((deviations(drawn) ** 2).mean()) == pytest.approx(0.7, rel=0.03)
+
+
+def study(rng, quality, seeds=3, count=60, spread=0.12):
+    """Counts of systems of a known quality: each seed is a little better or worse, sentences are hard or easy."""
+    hard = rng.normal(0, 0.6, count)
+    totals = np.tile([9, 8, 7, 6], (count, 1))
+    found = {}
+    for name, mean in quality.items():
+        runs = []
+        for _ in range(seeds):
+            logits = mean + rng.normal(0, spread) + hard[:, None] - 0.4 * np.arange(4)
+            matches = rng.binomial(totals, 1 / (1 + np.exp(-logits)))
+            lengths = np.full((count, 2), 9)
+            runs.append(np.concatenate([lengths, matches, totals], axis=1).astype(float))
+        found[name] = runs
+    return found
+
+
+def test_equal_mechanisms_are_rarely_called_different():
+    """With equal quality p < 0.05 has to come up about once in twenty, though seeds differ; with one seed drawn only
+    from sentences it would come up far more often.
+    """
+    rng = np.random.default_rng(1)
+    names = "abcdefgh"
+    sure, blind = [], []
+    for n in range(40):
+        counts = study(rng, dict.fromkeys(names, 0.5))
+        found = bootstrap(counts, samples=200, seed=n)
+        single = bootstrap({name: runs[:1] for name, runs in counts.items()}, samples=200, seed=n)
+        for first, second in zip(names[::2], names[1::2]):
+            sure.append(found.p_value(first, second) < 0.05)
+            blind.append(single.p_value(first, second) < 0.05)
+    assert 0.01 <= np.mean(sure) <= 0.10 and np.mean(blind) > 0.15
+
+
+def test_intervals_hold_the_truth():
+    rng = np.random.default_rng(2)
+    quality = {"a": 0.8, "b": 0.5, "c": 0.5, "d": 0.4, "e": 0.6}
+    truth = {
+        name: np.mean([corpus_bleu(run.sum(0)) for run in runs]) for name, runs in study(rng, quality, 60, 600).items()
+    }
+    held = []
+    for n in range(60):
+        found = bootstrap(study(rng, quality), samples=200, seed=n)
+        for first, second in (("a", "b"), ("c", "d"), ("e", "a")):
+            _, low, high = found.difference(first, second)
+            held.append(low <= truth[first] - truth[second] <= high)
+    assert 0.89 <= np.mean(held) <= 0.99

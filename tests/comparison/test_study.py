@@ -1,0 +1,269 @@
+"""The study around the trainings of `zoo compare`: search, published results, fewer pairs, limited time."""
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from comparison_fakes import fails, options
+
+from zoo.cli import main
+from zoo.comparison.files import read_translations
+from zoo.comparison.jobs import Job, Plan
+from zoo.comparison.publishing import _places, _without
+from zoo.comparison.recipes import Recipes
+from zoo.comparison.runner import Runner
+from zoo.comparison.search import Space
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = Recipes(ROOT / "recipes" / "comparison")
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+# ---- the search ----
+
+
+def test_search(place, jobs, capsys):
+    """Two rates with the recipe's dropout, then the other dropout with the better rate; the choice is trained."""
+    arguments = options(place, "--only", "dot", "--search")
+    assert main(["compare", *arguments]) == 0
+    folder = place / "out" / "dot"
+    trials = {path.parent.name: read(path) for path in folder.glob("search/*/training.json")}
+    scores = {name: max(x["bleu"] for x in found["validation"]) for name, found in trials.items()}
+    rate = max((0.002, 0.02), key=lambda rate: scores[f"lr{rate}_dropout0.3"])
+    dropout = max((0.1, 0.3), key=lambda dropout: scores[f"lr{rate}_dropout{dropout}"])
+    assert scores.keys() == {"lr0.002_dropout0.3", "lr0.02_dropout0.3", f"lr{rate}_dropout0.1"}
+    assert all(found["epochs"] == 1 for found in trials.values())
+    assert not [*folder.glob("search/**/result.json"), *folder.glob("search/**/*.gz")], "no trial is tested"
+    assert not [*folder.glob("search/**/*.ckpt")]
+
+    choice = read(folder / "search.json")
+    assert choice["options"] == {"optimizer.lr": rate, "model.dropout": dropout}
+    assert [trial["bleu"] for trial in choice["trials"]] == [
+        scores[f"lr{trial['options']['optimizer.lr']}_dropout{trial['options']['model.dropout']}"]
+        for trial in choice["trials"]
+    ]
+    assert read(folder / "seed1" / "result.json")["settings"]["options"] == choice["options"]
+    used = yaml.safe_load((next(folder.glob("seed1/base/*/config.yaml"))).read_text())
+    assert used["optimizer"]["init_args"]["lr"] == rate and used["model"]["init_args"]["dropout"] == dropout
+    page = (place / "out" / "README.md").read_text(encoding="utf-8")
+    assert "For each mechanism 3 trials of 1 epochs with seed 1" in page and f"| lr {rate}, dropout {dropout} |" in page
+    assert jobs == [["dot", "zoo"]] * 4 + [["dot", "zoo.comparison.evaluation"]]
+
+    # again: nothing is left; without --search the choice is used too
+    jobs.clear()
+    assert main(["compare", *arguments]) == main(["compare", *options(place, "--only", "dot")]) == 0
+    assert jobs == []
+
+    # the choice is part of what a result depends on
+    choice["options"]["model.dropout"] = 0.25
+    (folder / "search.json").write_text(json.dumps(choice))
+    capsys.readouterr()
+    line, _ = fails(capsys, *options(place, "--only", "dot"))
+    assert "is of another choice of the search (" in line and "choose another --out" in line
+    (folder / "search.json").write_text("{")
+    assert "search.json is damaged: delete it" in fails(capsys, *options(place, "--only", "dot"))[0]
+
+
+def test_a_search_that_chooses_the_recipes_own_values_repeats_no_training(place, jobs):
+    """The runs before the search had them too."""
+    (place / "recipes" / "search.yaml").write_text(
+        "epochs: 1\nsettings:\n  optimizer.lr: [0.002]\n  model.dropout: [0.3]\n"
+    )
+    assert main(["compare", *options(place, "--only", "dot")]) == 0
+    before = read(place / "out" / "dot" / "seed1" / "result.json")
+    assert before["settings"]["options"] == {}
+    jobs.clear()
+    assert main(["compare", *options(place, "--only", "dot", "--search")]) == 0
+    assert jobs == [["dot", "zoo"]], "only the trial"
+    assert read(place / "out" / "dot" / "seed1" / "result.json") == before
+    page = (place / "out" / "README.md").read_text(encoding="utf-8")
+    assert "For each mechanism 1 trials of 1 epochs with seed 1" in page and "| lr 0.002, dropout 0.3 |" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "search.yaml is missing: it says what --search tries"),
+        ("epochs: 2\n", "must have `epochs: N` and `settings:`"),
+        ("epochs: 1\nsettings: {optimizer.lr: 0.1}\n", "each setting needs a list of values"),
+        (
+            "epochs: 1\nsettings: {optimizer.lr: [0.002, 0.1]}\nown: {dot: {optimizer.lr: [0.002]}}\n",
+            "dot must have as many values of optimizer.lr as the other mechanisms",
+        ),
+        (
+            "epochs: 1\nsettings: {optimizer.lr: [0.1, 0.2]}\n",
+            "optimizer.lr of dot is 0.002 in its recipe, which is not",
+        ),
+        ("epochs: 1\nsettings: {model.size: [1, 2]}\n", "there is no setting model.size"),
+        ("epochs: 1\nsettings: {data.seed: [1, 2]}\n", "data.seed is no setting of"),
+    ],
+)
+def test_a_search_that_is_wrong(place, capsys, text, message):
+    file = place / "recipes" / "search.yaml"
+    file.unlink() if text is None else file.write_text(text)
+    assert message in fails(capsys, *options(place, "--search"))[0]
+
+
+def test_the_shipped_search_is_equal_for_all():
+    space = Space.read(SHIPPED)
+    assert space.trials == 5
+    for name in SHIPPED.names():
+        assert {setting: len(values) for setting, values in space.of(name).items()} == {
+            "optimizer.lr": 3,
+            "model.dropout": 3,
+        }
+        space.start(SHIPPED, name)
+    assert space.of("transformer")["optimizer.lr"] == [0.0015, 0.003, 0.006]
+
+
+# ---- published results ----
+
+
+def test_published_results_and_a_mechanism_of_a_newcomer(place, jobs, capsys):
+    """What is published has no checkpoints and no paths; a newcomer's page shows both, with significance."""
+    assert main(["compare", *options(place, "--search")]) == 0
+    log = place / "out" / "dot" / "seed1" / "log.txt"
+    log.write_text(f"reading {place / 'data'}/train.en, writing {place / 'out'}/dot\n")
+    published = place / "recipes" / "results"
+    assert main(["compare", *options(place, "--report", "--publish", str(published))]) == 0
+    assert capsys.readouterr().out.endswith(f"{published}: 8 trainings\n")
+    files = {path.relative_to(published).as_posix() for path in published.rglob("*") if path.is_file()}
+    kept = {"result.json", "training.json", "validation.txt.gz", "test.txt.gz", "config.yaml"}
+    assert {f"none/seed1/{name}" for name in kept} | {"none/search.json", "dot/seed1/log.txt"} <= files
+    assert not [name for name in files if name.endswith(".ckpt")]
+    texts = [path.read_text() for path in published.rglob("*") if path.suffix in (".json", ".yaml", ".txt")]
+    assert not any(str(place) in text for text in texts)
+    assert (published / "dot/seed1/log.txt").read_text() == "reading DATA/train.en, writing OUT/dot\n"
+    before, after = (read_translations(x / "dot/seed1/test.txt.gz") for x in (place / "out", published))
+    assert before == after and len(after) == 12
+
+    mine = place / "mine"
+    shutil.copytree(place / "recipes", mine, ignore=shutil.ignore_patterns("dot.yaml", "none.yaml"))
+    (mine / "general.yaml").write_text("# Mine.\nmodel: {init_args: {score: general}}\n")
+    jobs.clear()
+    newcomer = ["--out", str(place / "new"), "--recipes", str(mine), *options(place)[4:]]
+    assert main(["compare", *newcomer]) == 0
+    assert {name for name, _ in jobs} == {"general"}
+    page = (place / "new" / "README.md").read_text(encoding="utf-8")
+    assert "Published results, not trained here: " in page and "* `general`: Mine." in page
+    table = page.split("Trained here, against the published ones:")[1].split("\n\n")[1]
+    assert {line.split("|")[2].strip() for line in table.splitlines()[2:]} == {"`dot`", "`none`"}
+    pairs = (place / "new" / "pairs.csv").read_text().splitlines()
+    assert len(pairs) == 1 + 3 * 2 and pairs[0] == "mechanism,other,difference,low,high,p"
+    assert all(
+        (place / "new" / name).read_bytes().startswith(b"\x89PNG") for name in ("significance.png", "curves.png")
+    )
+
+    # the published folder by itself gives the same page as the study
+    capsys.readouterr()
+    assert main(["compare", "--report", "--out", str(published), *options(place)[2:]]) == 0
+    assert (published / "pairs.csv").read_text() == (place / "out" / "pairs.csv").read_text()
+
+    # a change of base.yaml, and the published results cannot be compared
+    base = mine / "base.yaml"
+    base.write_text(base.read_text().replace("warmup_steps: 4", "warmup_steps: 3"))
+    assert main(["compare", "--out", str(place / "other"), "--recipes", str(mine), *options(place)[4:]]) == 0
+    assert f"not compared, because of another base.yaml or --epochs: published results of {mine / 'results'}" in (
+        capsys.readouterr().out
+    )
+    assert "`none`" not in (place / "other" / "README.md").read_text(encoding="utf-8")
+
+
+def test_paths_that_hold_one_another(place, monkeypatch):
+    """The longest path is replaced first, and without --data.root the folder of results keeps its word."""
+    monkeypatch.delenv("ZOO_DATA", raising=False)
+    monkeypatch.chdir(place)
+    plan = Plan(Recipes(place / "recipes"), place / "out", None, 1, "cpu", 1, 0)
+    text = f"{place}/out/dot {place}/recipes/dot.yaml {place}/other {sys.prefix}/lib {Path.home()}/x"
+    expected = "OUT/dot RECIPES/dot.yaml FOLDER/other PYTHON/lib HOME/x"
+    assert _without(text, _places(plan)) == expected
+    monkeypatch.setenv("ZOO_DATA", str(place / "data"))
+    assert _without(f"{place}/data/x", _places(plan)) == "DATA/x"
+
+
+def test_without_the_data_there_is_no_significance(place, jobs, capsys):
+    assert main(["compare", *options(place, "--epochs", "1")]) == 0
+    capsys.readouterr()
+    (place / "data" / "multi30k" / "test_2016_flickr.de").write_text("EIN\n")
+    report = ["compare", "--report", "--page", str(place / "page"), *options(place)]
+    assert main(report) == 0
+    assert "without significance, which needs the data: " in capsys.readouterr().out
+    assert "How sure the differences are" not in (place / "page" / "README.md").read_text(encoding="utf-8")
+
+
+# ---- fewer pairs ----
+
+
+def test_fewer_pairs(place, jobs, capsys):
+    arguments = options(place, "--only", "dot", "--pairs", "12", "100")
+    assert main(["compare", *arguments]) == 0
+    folder = place / "out" / "dot"
+    part, whole = (read(folder / name / "result.json") for name in ("pairs12/seed1", "seed1"))
+    assert part["settings"]["pairs"] == part["pairs"] == 12 and whole["pairs"] == 36, "100 are more than there are"
+    assert part["training"]["steps"] == whole["training"]["steps"] == 24
+    assert [x["step"] for x in part["training"]["validation"]] == [x["step"] for x in whole["training"]["validation"]]
+    page = (place / "out" / "README.md").read_text(encoding="utf-8")
+    assert "| mechanism | input feeding | 12 pairs | 36 pairs |" in page
+    assert (place / "out" / "sizes.png").read_bytes().startswith(b"\x89PNG")
+    jobs.clear()
+    assert main(["compare", *arguments]) == 0 and jobs == []
+    capsys.readouterr()
+    assert main(["compare", *options(place, "--only", "none", "--pairs", "12"), "--out", str(place / "parts")]) == 0
+    assert "no page yet: it begins with trainings on all pairs" in capsys.readouterr().out
+
+
+def test_pairs_of_other_data(place, capsys):
+    base = yaml.safe_load((place / "recipes" / "base.yaml").read_text())
+    base["data"] = {"class_path": "zoo.data.Tatoeba", "init_args": {}}
+    folder = place / "data" / "tatoeba-eng-fra"
+    folder.mkdir()
+    (folder / "eng-fra.txt").write_text("".join(f"Dog {n}.\tChien {n}.\n" for n in range(400)))
+    (place / "recipes" / "base.yaml").write_text(yaml.safe_dump(base))
+    assert fails(capsys, *options(place, "--pairs", "5"))[0] == "--pairs: Tatoeba has no option train_size"
+    assert fails(capsys, *options(place, "--pairs", "0"))[0] == "--pairs must be at least 1; got 0"
+
+
+# ---- limited time ----
+
+
+class Waiting(Job):
+    """A job that takes a minute."""
+
+    def commands(self):
+        return [["timeit", "-n1", "-r1", "__import__('time').sleep(60)"]]
+
+
+def test_the_time_is_over(place, capsys):
+    """What runs is ended, what waits is not started, and nothing has failed."""
+    plan = Plan(Recipes(place / "recipes"), place / "out", None, 1, "cpu", 1, 0, at_once=2)
+    waiting = [Waiting(plan, name, seed) for seed in (1, 2) for name in ("dot", "none")]
+    start = time.monotonic()
+    runner = Runner(plan, hours=0.5 / 3600)
+    runner.run(waiting)
+    assert runner.is_over and not runner.failed and time.monotonic() - start < 20
+    assert [job.folder.is_dir() for job in waiting] == [True, True, False, False], "the first seed first"
+    runner.run([Waiting(plan, "dot", 3)])
+    assert not (place / "out" / "dot" / "seed3").exists() and not Runner(plan).is_over
+    assert capsys.readouterr().out == ""
+
+
+def test_hours_and_minutes_are_positive(place, capsys):
+    assert fails(capsys, *options(place, "--hours", "0"))[0] == "--hours must be above 0; got 0.0"
+    assert fails(capsys, *options(place, "--minutes", "-1"))[0] == "--minutes must be above 0; got -1.0"
+
+
+def test_left_over(place, jobs, capsys):
+    assert main(["compare", *options(place, "--search", "--hours", "1e-9")]) == 0
+    line = (
+        "the time is over: 0 of 0 trainings are left, and the search of 2 mechanisms; the same command resumes them\n"
+    )
+    assert capsys.readouterr().out == line and jobs == []
+    assert main(["compare", *options(place, "--hours", "1e-9", "--seeds", "1", "2")]) == 0
+    assert "the time is over: 4 of 4 trainings are left; the same command resumes them" in capsys.readouterr().out

@@ -1,0 +1,1 @@
+from page_engine import engine  # noqa: F401  # a fixture

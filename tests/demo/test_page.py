@@ -1,0 +1,442 @@
+"""The page in a real browser: every view answers, every interaction does what it says, and no request leaves the folder."""
+
+import re
+import shutil
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import PIL.Image
+import pytest
+
+import zoo.runtime
+from zoo import registry
+from zoo.commands.demo import _shown
+from zoo.commands.graphs import graphs_of
+from zoo.demo.code import PARTS, excerpts
+from zoo.demo.page import FIRST, Shown
+from zoo.demo.server import Models, Server
+from zoo.demo.static import write_folder
+
+ROOT = Path(__file__).parents[2]
+SENTENCE = "A dog runs in the snow."
+SOFT, HARD = "show_attend_tell_soft.flickr8k", "show_attend_tell_hard.flickr8k"
+TRANSFORMER, READER = "transformer_tiny.multi30k_en_de", "attention_over_attention.cbtlike_ne"
+VIEWS = {  # by task: path, and what is there once a model has answered
+    "translation": ("translate", ".result .text"),
+    "captioning": ("captions", ".board .text"),
+    "classification": ("documents", ".effects"),
+    "language modelling": ("language", ".words button"),
+    "reading": ("reading", ".answer .text"),
+}
+WAIT = 120_000  # milliseconds until a model answers on a busy machine, its export included
+PREPARING = "503 (Service Unavailable)"  # what a browser writes while `zoo demo` exports a model
+
+
+def test_the_code_that_the_page_names_is_in_its_list():
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "web" / "src" / "page").glob("*.ts")]
+    files = {path for source in sources for path in re.findall(r"\"(zoo/[\w/]+\.py)\"", source)}
+    symbols = {name for source in sources for name in re.findall(r"symbol: \"([\w.]+)\"", source)}
+    symbols |= {name for source in sources for name in re.findall(r"\"zoo/[\w/]+\.py\", \"([\w.]+)\"", source)}
+    assert files == PARTS.keys()
+    assert symbols == {part for parts in PARTS.values() for part in parts}
+
+
+def test_the_code_is_as_it_stands_here():
+    found = excerpts()
+    assert len(found) == sum(map(len, PARTS.values()))
+    for name, excerpt in found.items():
+        file, _, part = name.partition(":")
+        lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+        shown = excerpt["text"].splitlines()
+        assert re.match(rf"(class|def) {part.split('.')[-1]}\b", shown[0])
+        there = lines[excerpt["line"] - 1 :][: len(shown)]
+        assert [line.strip() for line in there] == [line.strip() for line in shown]
+        after = lines[excerpt["line"] - 1 + len(shown) :]
+        following = next((line for line in after if line.strip()), "")
+        indent = len(there[0]) - len(there[0].lstrip())
+        assert len(following) - len(following.lstrip()) <= indent  # the part is whole
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One for this file; while its driver runs, no other test could start an event loop."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install playwright")
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("no chromium")
+    camera = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox", *camera])
+        yield chromium
+        chromium.close()
+
+
+@contextmanager
+def served(shown, ready, prepare):
+    """The address of the page with these models."""
+    with Server(0, Models(shown, ready, prepare)) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.url
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def site():
+    """All weights; each is exported when a browser first asks for it, unless it is in the cache."""
+    names = sorted(registry.list_models(), key=lambda name: name != FIRST)
+    with served([_shown(name) for name in names], {}, lambda name: graphs_of(name, int8=True)) as url:
+        yield url
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens pages, which must log no error, ask nobody else and not be wider than the window."""
+    opened = []
+
+    def open_page(url, width=1200, scheme="light", home=None):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+        )
+        page, asked, faults = context.new_page(), [], []
+        page.set_default_timeout(WAIT)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        opened.append((context, page, home or url.split("#")[0], asked, faults))
+        page.goto(url)
+        return page
+
+    yield open_page
+    for context, page, home, asked, faults in opened:
+        assert [fault for fault in faults if PREPARING not in fault] == []
+        assert [url for url in asked if not url.startswith((home, "blob:", "data:"))] == []
+        wide, window = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide <= window
+        context.close()
+
+
+def changed(page, selector, was):
+    """The text of an element once it is no longer as it was."""
+    page.wait_for_function(
+        "([selector, was]) => (document.querySelector(selector)?.innerText ?? was) !== was", arg=[selector, was]
+    )
+    return page.inner_text(selector)
+
+
+def becomes(page, selector, text):
+    """Waits until an element has a text."""
+    page.wait_for_function(
+        "([selector, text]) => document.querySelector(selector)?.innerText === text", arg=[selector, text]
+    )
+
+
+def test_a_sentence_is_translated_as_in_python(open_page, translator):
+    """With a model made of random numbers; the page is complete without any other."""
+    _, folder = translator
+    wanted = zoo.runtime.load(folder).translate(SENTENCE, beam_size=1)  # with which the page begins
+    shown = Shown("tiny", "translation", "A tiny model", ["en", "de"])
+    with served([shown], {"tiny": folder}, None) as url:
+        page = open_page(url)
+        assert changed(page, ".result .text", "") == wanted.text
+        assert page.inner_text(".trust p >> nth=0") == f"confidence {wanted.confidence:.2f}"
+        assert page.locator(".trust .warning").all_inner_texts() == wanted.warnings
+        assert page.locator(".target li").count() == len(wanted.tokens)
+        page.click(".target button >> nth=0")
+        shares = page.locator(".editor .share").all_inner_texts()
+        expected = [float(weight) * 100 for weight in wanted.attention[0]]
+        assert [0 if "<" in share else int(share.split()[0]) for share in shares] == pytest.approx(expected, abs=0.51)
+        page.click("nav >> text=Captions")
+        page.wait_for_selector("text=This folder has no model for that")
+
+
+def test_it_needs_no_server(open_page, translator, tmp_path):
+    """A folder of `zoo demo --export`, opened from the disk."""
+    _, graphs = translator
+    wanted = zoo.runtime.load(graphs).translate(SENTENCE, beam_size=1).text
+    write_folder(tmp_path, [(Shown("tiny", "translation", "A tiny model", ["en", "de"]), graphs)])
+    page = open_page((tmp_path / "index.html").as_uri(), home=tmp_path.as_uri())
+    assert changed(page, ".result .text", "") == wanted
+    page.click(".target button >> nth=0")
+    assert "zoo/layers/" in page.inner_text(".computed")
+    page.click("nav >> text=Captions")
+    page.wait_for_selector("text=This folder has no model for that")
+
+
+# ---- with the weights of the zoo ----
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", registry.list_models())
+def test_every_model_answers_on_a_phone(open_page, site, name):
+    path, answer = VIEWS[_shown(name).task]
+    page = open_page(f"{site}#/{path}/{name}", width=390, scheme="dark")
+    page.wait_for_selector(answer)
+    assert page.input_value("#model") == name
+    assert page.is_hidden(".error")
+
+
+@pytest.mark.slow
+def test_attention_moves_by_hand(open_page, site):
+    start = time.perf_counter()
+    page = open_page(site)
+    own = changed(page, ".result .text", "")
+    print(f"first answer {time.perf_counter() - start:.2f} s after the page was asked for")
+    assert own == "Ein Hund rennt im Schnee."
+    assert page.is_hidden(".handle")
+    page.click(".target button:has-text('rennt')")
+    handle = page.locator(".handle")
+    assert handle.get_attribute("aria-valuetext").startswith("runs")
+
+    handle.press("ArrowRight")
+    assert "rennt" not in changed(page, ".result .text", own)
+    assert handle.get_attribute("aria-valuetext") == "in, 100 %"
+    assert page.locator(".target .given").get_attribute("aria-pressed") == "true"
+    assert page.locator(".result .own del").all_inner_texts() == ["rennt"]
+    for word, expected in [("dog", "Hund"), ("snow", "Schnee")]:
+        to = page.locator(f".source button:has-text('{word}')").bounding_box()
+        handle.hover()
+        page.mouse.down()
+        page.mouse.move(to["x"] + to["width"] / 2, to["y"] + to["height"] / 2, steps=8)
+        page.mouse.up()
+        page.wait_for_function(
+            "text => document.querySelector('.handle').getAttribute('aria-valuetext') === text", arg=f"{word}, 100 %"
+        )
+        first = [page.locator(".bars .word").nth(n).inner_text() for n in range(5)]
+        print(f"attention on {word}: {', '.join(first)}; {page.inner_text('.result .time')}")
+        assert any(expected.startswith(piece) for piece in first)
+    assert page.inner_text(".result .text") != own and page.locator(".target .changed").count() > 0
+    assert page.inner_text(".result .own").startswith(f"The model’s own: {own}")
+
+    page.click("button:has-text('Uniform')")
+    becomes(page, ".editor .share", "13 %")
+    page.locator(".editor input >> nth=0").press("End")
+    becomes(page, ".editor .share", "100 %")
+    page.click(".result .own button")
+    assert page.inner_text(".result .text") == own and page.locator(".target .given").count() == 0
+
+
+@pytest.mark.slow
+def test_words_of_the_sentence_are_removed_and_replaced(open_page, site):
+    page = open_page(site)
+    own = changed(page, ".result .text", "")
+    page.click(".source button:has-text('dog')")
+    page.fill(".word-tools input", "cat")
+    page.press(".word-tools input", "Enter")
+    assert "Katze" in changed(page, ".result .text", own)
+    page.click(".result .own button")
+    page.click(".source button:has-text('snow')")
+    page.click(".word-tools >> text=Remove")
+    assert "Schnee" not in changed(page, ".result .text", own)
+    assert page.locator(".source .struck").all_inner_texts() == ["snow"]
+    page.click(".source .struck")
+    page.click(".word-tools >> text=Put back")
+    becomes(page, ".result .text", own)
+
+
+@pytest.mark.slow
+def test_other_hypotheses_are_picked(open_page, site):
+    page = open_page(site)
+    own = changed(page, ".result .text", "")
+    page.select_option(".ask select", "5")
+    page.wait_for_function("() => document.querySelectorAll('.hypotheses button').length === 5")
+    second = page.locator(".hypotheses button").nth(1)
+    other = second.inner_text()
+    second.click()
+    assert page.inner_text(".result .text") == other != own
+    page.click("summary:has-text('Search tree')")
+    page.locator(".tree .ended").last.click()
+    third = changed(page, ".result .text", other)
+    page.click(".result .own button")
+    becomes(page, ".result .text", own)
+    page.click(".target button:has-text('rennt')")
+    page.click(".bars .word >> nth=1")
+    forced = changed(page, ".result .text", own)
+    assert third != own and "rennt" not in forced
+
+
+@pytest.mark.slow
+def test_translators_stand_side_by_side(open_page, site):
+    page = open_page(site)
+    page.wait_for_selector(".result .text")
+    for name in ("bahdanau", "transformer_tiny"):
+        page.check(f".chip:has-text('{name}') input")
+    page.wait_for_function("() => document.querySelectorAll('.side-by-side article').length === 3")
+    cards = page.locator(".side-by-side article")
+    assert cards.locator("h3").all_inner_texts() == ["luong_general", "bahdanau", "transformer_tiny"]
+    assert cards.locator(".heatmap").count() == 3
+    entropies = [float(text.split()[0]) for text in cards.locator(".measures strong").all_inner_texts()[::2]]
+    assert entropies[0] < entropies[1] < 2.08  # ln 8, of uniform weights
+
+
+@pytest.mark.slow
+def test_heads_are_shown_and_given_weights(open_page, site):
+    page = open_page(f"{site}#/translate/{TRANSFORMER}")
+    page.wait_for_selector(".result .text")
+    assert page.locator(".result select option").count() == 13  # 3 layers of 4 heads, and the mean
+    page.click(".target button >> nth=1")
+    mean = page.locator(".editor .share").all_inner_texts()
+    page.select_option(".result select", "1")
+    assert page.locator(".editor .share").all_inner_texts() != mean
+    page.click(".editor button.small >> nth=0")
+    page.wait_for_selector("text=All heads of all layers use your weights.")
+    assert page.locator(".editor .share").first.inner_text() == "100 %"
+
+
+@pytest.mark.slow
+def test_the_verdict_moves_when_words_are_struck_out(open_page, site):
+    page = open_page(f"{site}#/documents/han.imdb")
+    page.wait_for_selector(".effects")
+    own = page.inner_text(".documents .text")
+    bar = page.locator(f".labels li:has-text('{own.split()[0]}') meter")
+    before = float(bar.get_attribute("value"))
+    rows = page.locator(".effects tbody tr")
+    promised = [float(row.locator("td").nth(1).inner_text().replace("−", "-")) for row in rows.all()]
+    strongest = min(range(len(promised)), key=promised.__getitem__)
+    rows.nth(strongest).locator("button").click()
+    changed(page, ".documents .text", own)
+    assert (float(bar.get_attribute("value")) - before) * 100 == pytest.approx(promised[strongest], abs=0.06)
+    page.click(".documents .own button")
+    becomes(page, ".documents .text", own)
+    page.click("button.sentence >> nth=0")
+    page.wait_for_selector("button.sentence.struck")
+    assert page.locator(".document .part").first.locator("p .struck").count() > 3
+    page.click("button.sentence >> nth=0")
+    becomes(page, ".documents .text", own)
+
+
+@pytest.mark.slow
+def test_a_word_looks_where_it_is_painted(open_page, site, tmp_path):
+    page = open_page(f"{site}#/captions/{SOFT}")
+    page.wait_for_selector(".strip button")
+    own = page.inner_text(".board .text")
+    page.click(".strip button >> nth=1")
+    box = page.locator(".photo").bounding_box()
+    page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 0.6 * box["height"])
+    page.mouse.down()
+    page.mouse.up()
+    painted = changed(page, ".board .text", own)
+    print(f"{own} -> {painted}; {page.inner_text('.board .time')}")
+    assert page.locator(".strip .given").count() == 1 and page.locator(".strip .changed").count() > 0
+    shown = page.inner_text(".equations")
+    page.press(".photo", "ArrowUp")
+    assert "yours, instead of" in changed(page, ".equations", shown)
+    page.click(".board .own button")
+    assert page.inner_text(".board .text") == own
+    page.click(f"text=Beside it: {HARD.split('.')[0]}")
+    page.wait_for_selector(".board >> nth=1 >> .strip button >> nth=3")
+    assert "hard attention" in page.inner_text(".board >> nth=1")
+
+
+@pytest.mark.slow
+def test_photos_are_chosen_uploaded_and_taken(open_page, site, tmp_path):
+    page = open_page(f"{site}#/captions/{SOFT}")
+    page.wait_for_selector(".strip button")
+    beach = page.inner_text(".board .text")
+    page.click("text=A dog in the forest")
+    dog = changed(page, ".board .text", beach)
+    page.click("text=A game of pool")
+    own = changed(page, ".board .text", dog)
+    print(f"beach: {beach}; dog: {dog}; pool: {own}")
+    assert "dog" in dog and "CC BY-SA" in page.inner_text(".ask .muted")
+    PIL.Image.new("RGB", (320, 200), "green").save(tmp_path / "green.png")
+    page.set_input_files("#photo-file", tmp_path / "green.png")
+    green = changed(page, ".board .text", own)
+    page.get_by_role("button", name="Camera", exact=True).click()
+    page.wait_for_function("() => document.querySelector('video')?.videoWidth > 0")
+    page.click("text=Take the photo")
+    page.wait_for_selector("text=From the camera")
+    assert changed(page, ".board .text", green) and page.locator("video").count() == 0
+    (tmp_path / "note.txt").write_text("no photo")
+    page.set_input_files("#photo-file", tmp_path / "note.txt")
+    page.wait_for_selector("text=note.txt is not an image that this browser can read")
+
+
+@pytest.mark.slow
+def test_a_text_is_scored_and_continued(open_page, site):
+    page = open_page(f"{site}#/language")
+    page.wait_for_selector(".words button")
+    text = page.input_value("#text").split()
+    assert page.locator(".words span").all_inner_texts() == [*text, "end of line"]
+    sliders = page.locator(".language input[type=range]")
+    warmth, _, window = sliders.all()
+    warmth.fill("0")
+    page.click("text=Continue it")
+    page.wait_for_selector(".words .added")
+    page.click(".words button >> nth=8")
+    assert page.locator(".bars .name").first.inner_text() == f"1 back: {text[6]}"
+    weights = page.locator(".bars meter").evaluate_all("bars => bars.map(bar => bar.value)")
+    assert len(weights) == 5 and sum(weights) == pytest.approx(1, abs=1e-3)
+    continued = page.inner_text(".answer strong")
+    warmth.fill("1.5")
+    changed(page, ".answer strong", continued)
+    warmth.fill("0")
+    becomes(page, ".answer strong", continued)
+    window.fill("1")  # the model sees no more, so it computes other probabilities
+    page.wait_for_function("() => document.querySelectorAll('.bars meter').length === 1")
+    assert page.locator(".bars meter").first.evaluate("bar => bar.value") == pytest.approx(1, abs=1e-3)
+    page.click("text=Score the words")
+    page.wait_for_selector(".perplexity")
+    found = re.fullmatch(
+        r"Perplexity of this line: ([\d.]+); with the model’s window of 5: ([\d.]+)", page.inner_text(".perplexity")
+    )
+    assert found and float(found[1]) != float(found[2])
+    window.fill("5")
+    becomes(page, ".perplexity", f"Perplexity of this line: {found[2]}")
+    page.click("text=Continue it")
+    page.click("text=Take it over")
+    page.wait_for_function("was => document.querySelector('#text').value.length > was", arg=len(" ".join(text)))
+
+
+@pytest.mark.slow
+def test_equations_fit_a_phone(open_page, site):
+    """`open_page` compares the page's width with that of the window."""
+    page = open_page(f"{site}#/language", width=390)
+    page.click(".words button >> nth=5")
+    page.wait_for_selector(".equations")
+    page = open_page(f"{site}#/reading/{READER}", width=390)
+    page.wait_for_selector(".equations")
+
+
+@pytest.mark.slow
+def test_the_code_of_an_equation_can_be_read(open_page, site):
+    page = open_page(site)
+    page.click(".target button >> nth=0")
+    lines = (ROOT / "zoo" / "layers" / "scores.py").read_text(encoding="utf-8").splitlines()
+    first = lines.index("class GeneralScore(nn.Module):") + 1
+    assert f"zoo/layers/scores.py, line {first}: GeneralScore" in page.inner_text(".computed")
+    page.click("summary:has-text('The code')")
+    shown = page.inner_text(".excerpt pre").splitlines()
+    assert shown[0] == f"{first}{lines[first - 1]}" and "return torch.matmul" in shown[-1]
+
+
+@pytest.mark.slow
+def test_a_reader_finds_the_word(open_page, site):
+    page = open_page(f"{site}#/reading/{READER}")
+    page.wait_for_selector(".answer .text")
+    assert page.inner_text(".answer .text") == "John"
+    assert page.locator(".framed").all_inner_texts() == ["John"] * 3
+    page.click(".labels .word:has-text('Anna')")
+    assert page.locator(".framed").all_inner_texts() == ["Anna"] * 3
+    assert page.locator(".heatmap rect").count() > 400
+    page.fill("#query", "There is no mark here.")
+    page.click("button.main")
+    page.wait_for_selector(".error:has-text('the query must have XXXXX in place of the missing word')")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_colours_are_chosen(open_page, site, scheme):
+    page = open_page(site, scheme=scheme)
+    page.wait_for_selector(".result .text")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    of_system = page.evaluate(colour)
+    page.select_option("header select", "dark" if scheme == "light" else "light")
+    chosen = page.evaluate(colour)
+    assert chosen != of_system
+    page.reload()
+    page.wait_for_selector(".result .text")
+    assert page.evaluate(colour) == chosen

@@ -1,0 +1,90 @@
+"""The rules of the certificate, its plain line, and its forms."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from model_cases import build
+
+import zoo
+from zoo.explanations import Certificate
+from zoo.explanations.intervals import Interval
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
+
+GOOD = {
+    "comprehensiveness, attention": 0.5,
+    "comprehensiveness, gradient": 0.4,
+    "comprehensiveness, gradient x input": 0.3,
+    "comprehensiveness, random": 0.1,
+    "advantage": 0.4,
+    "tau, leaving out": 0.35,
+    "permutation": 0.2,
+    "adversary": 0.2,
+}
+
+
+def certificate(**changes):
+    figures = {measure: Interval(mean, mean - 0.05, mean + 0.05, 9) for measure, mean in (GOOD | changes).items()}
+    return Certificate("han.imdb", "classification", 10, 9, 9, 0, figures, 12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "broken"),
+    [
+        ({}, None),
+        ({"advantage": 0.04}, "matter"),  # its interval reaches below 0
+        ({"advantage": 0.14}, "matter"),  # less than half of 0.4 - 0.1
+        ({"advantage": 0.16}, None),
+        ({"comprehensiveness, gradient x input": 0.95}, "matter"),
+        ({"tau, leaving out": 0.29}, "agrees"),
+        ({"permutation": 0.09}, "used"),
+        ({"adversary": 0.36}, "alone"),
+    ],
+)
+def test_each_rule(changes, broken):
+    found = certificate(**changes)
+    assert [rule for rule, holds in found.checks.items() if not holds] == ([broken] if broken else [])
+    assert found.verdict == ("yes" if broken is None else "no" if broken == "matter" else "partly")
+
+
+def test_the_plain_line():
+    assert certificate().line() == (
+        "may be read as an explanation: yes, because the attended words matter (erasing them costs 0.50 of the probability, "
+        "random ones 0.10), their order agrees with leaving each one out (tau 0.35), permuted weights change the answer "
+        "(0.20) and no very different weights give the same answer (divergence 0.20 of 0.69)"
+    )
+    partly = certificate(adversary=0.6, permutation=0.01).line()
+    assert partly.startswith("may be read as an explanation: partly, because the attended words matter")
+    assert partly.endswith(
+        ", but permuted weights hardly change the answer (0.01) and quite different weights give the same answer "
+        "(divergence 0.60 of 0.69)"
+    )
+    regions = replace(certificate(advantage=0.0), task="captioning").line()
+    assert regions == (
+        "may be read as an explanation: no, because the attended regions do not matter enough (erasing them costs 0.50 of "
+        "the probability, random ones 0.10, those of the gradient 0.40)"
+    )
+
+
+def test_its_forms():
+    found = certificate()
+    assert Certificate.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert "\ncomprehensiveness, random order" in found.table() and found.table().endswith(found.line())
+    assert "| Kendall's tau of attention and leaving a word out | 0.350 | 0.300 to 0.400 |" in found.section()
+    assert "\n`zoo explain han.imdb --certificate --data.root DATA --limit 10`.\n" in found.section()
+    assert "grey" not in found.table()  # only captions have these
+
+
+def test_tasks_without_a_certificate():
+    with pytest.raises(
+        ValueError,
+        match="models for language modelling cannot be explained; those for classification, translation, captioning can",
+    ):
+        zoo.faithfulness(build(KeyValuePredictLM), ["a b"])
+
+
+def test_no_inputs():
+    from zoo.models.han import HAN
+
+    with pytest.raises(ValueError, match="a certificate needs inputs with at least two words each; got none"):
+        zoo.faithfulness(build(HAN), [])

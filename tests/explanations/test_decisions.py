@@ -1,0 +1,294 @@
+"""What each task's decisions compute: the same as the model itself, with words erased, weights given, or embeddings moved."""
+
+import pytest
+import torch
+from model_cases import build
+
+import zoo
+from zoo.explanations import captioners, classifiers, translators
+from zoo.explanations.given import attention_layers
+from zoo.models.attention_classifier import AttentionClassifier
+from zoo.models.bahdanau import BahdanauNMT
+from zoo.models.han import HAN
+from zoo.models.key_value_nmt import KeyValueNMT
+from zoo.models.lstmn import LSTMNLM
+from zoo.models.luong import LuongNMT
+from zoo.models.show_attend_tell import ShowAttendTell
+from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.models.transformer import TransformerNMT
+from zoo.models.tutorial_attention import TutorialAttentionNMT
+from zoo.tasks.evaluation import without_dropout
+from zoo.text import Tokenizer
+
+IDS = [[5, 6, 7, 4, 9], [8, 5, 10]]
+TEXT, DOCUMENT = classifiers.TextDecision, classifiers.DocumentDecision
+CLASSIFIERS = [
+    (TEXT, AttentionClassifier, {}, IDS[:1]),
+    (TEXT, AttentionClassifier, {"attention": "local_p"}, IDS[:1]),
+    (TEXT, StructuredSelfAttention, {"multi_label": True}, IDS[:1]),
+    (TEXT, StructuredSelfAttention, {"pair": True}, IDS),
+    (DOCUMENT, HAN, {}, IDS),
+]
+TRANSLATORS = [
+    (LuongNMT, {}),
+    (LuongNMT, {"input_feeding": False}),
+    (BahdanauNMT, {}),
+    (KeyValueNMT, {"decoder": "conditional_gru"}),
+    (TutorialAttentionNMT, {}),
+    (TransformerNMT, {"decoder_layers": 2, "shown_layer": 0}),
+]
+SOURCE, TARGET = [5, 6, 7, 9, 8], [4, 7, 5]
+
+
+def _loud(cls, **options):
+    """A model whose weights are large enough that each word matters."""
+    torch.manual_seed(0)
+    model = build(cls, **options).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.5)
+    return without_dropout(model)
+
+
+@pytest.fixture(params=range(len(CLASSIFIERS)), ids=lambda n: f"{CLASSIFIERS[n][1].__name__} {CLASSIFIERS[n][2]}")
+def classified(request, float64):
+    kind, cls, options, ids = CLASSIFIERS[request.param]
+    model = _loud(cls, **options)
+    return model, ids, kind(model, ids)
+
+
+@pytest.fixture(params=range(len(TRANSLATORS)), ids=lambda n: f"{TRANSLATORS[n][0].__name__} {TRANSLATORS[n][1]}")
+def translated(request, float64):
+    cls, options = TRANSLATORS[request.param]
+    model = _loud(cls, **options)
+    return model, translators.TokenDecision(model, SOURCE, TARGET)
+
+
+@pytest.fixture
+def captioned(float64):
+    model = _loud(ShowAttendTell)
+    pixels = torch.randint(0, 256, (3, 6, 6), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    with torch.no_grad():
+        features = model.features(pixels.unsqueeze(0))
+    return model, pixels, captioners.WordDecision(model, pixels, features, TARGET)
+
+
+def _same_with_own_weights(decision):
+    whole = decision.output(torch.ones(1, decision.size, dtype=torch.bool))
+    given = decision.attend(decision.weights.detach().expand(2, -1))
+    torch.testing.assert_close(given, whole.expand(2, -1), rtol=1e-6, atol=1e-9)
+    other = decision.weights.detach().roll(1).unsqueeze(0)
+    assert not torch.allclose(decision.attend(other), whole, atol=1e-6)
+    assert decision.show(decision.weights.unsqueeze(0)).sum().item() == pytest.approx(1)
+
+
+# ---- classifiers ----
+
+
+def _probabilities(model, ids):
+    logits, _ = model(model.collate([ids]))
+    return (logits.sigmoid() if model.config["multi_label"] else logits.softmax(-1))[0]
+
+
+@torch.no_grad()
+def test_an_erased_word_is_left_out(classified):
+    model, ids, decision = classified
+    kept = torch.ones(3, decision.size, dtype=torch.bool)
+    kept[1, 1] = kept[2, 4] = False
+    shorter = [[5, 7, 4, 9], *ids[1:]], [[5, 6, 7, 4], *ids[1:]]
+    wanted = torch.stack([_probabilities(model, one) for one in (ids, *shorter)])
+    torch.testing.assert_close(decision.output(kept), wanted, check_dtype=False, rtol=1e-5, atol=1e-6)
+    assert decision.answer == wanted[0].argmax()
+    assert torch.equal(decision.probability(kept), decision.output(kept)[:, decision.answer])
+    distance = (wanted[0] - wanted[1]).abs()
+    moved = distance.max() if model.config["multi_label"] else distance.sum() / 2
+    assert decision.left_out(torch.tensor([1])).item() == pytest.approx(moved.item(), rel=1e-4)
+
+
+def test_weights_can_be_given(classified):
+    _same_with_own_weights(classified[2])
+
+
+def test_what_is_shown_of_the_weights(classified):
+    model, ids, decision = classified
+    _, attention = model(model.collate([ids]))
+    if isinstance(model, HAN):
+        words, sentences = attention
+        wanted = words * torch.repeat_interleave(sentences, torch.tensor([5, 3]))
+    else:
+        wanted = torch.cat([part[0].mean(0) for part in attention])
+        wanted = wanted / wanted.sum()
+    torch.testing.assert_close(decision.attention(), wanted)
+
+
+def test_gradients_of_classifiers(classified):
+    model, ids, decision = classified
+    norms, products = decision.gradients()
+    tokens = torch.tensor([word for part in ids for word in part])
+    embedded = model.embedding(tokens).detach()
+
+    def probability(values):
+        parts = iter(values.split([len(part) for part in ids] if model.config.get("pair") else [len(tokens)]))
+        model.embed_words = lambda words: (next(parts), torch.arange(len(words)))
+        try:
+            return _probabilities(model, ids)[decision.answer]
+        finally:
+            del model.embed_words
+
+    _compare(probability, embedded, norms, products)
+
+
+def _compare(probability, embedded, norms, products):
+    """The derivative in each direction, by differences."""
+    step = 1e-6
+    for word in (0, 3):
+        gradient = torch.zeros(embedded.size(-1))
+        for column in range(embedded.size(-1)):
+            moved = embedded.clone()
+            moved[word, column] += step
+            up = probability(moved)
+            moved[word, column] -= 2 * step
+            gradient[column] = (up - probability(moved)).detach() / (2 * step)
+        assert norms[word].item() == pytest.approx(gradient.norm().item(), rel=1e-3, abs=1e-9)
+        assert products[word].item() == pytest.approx(abs(float(gradient @ embedded[word])), rel=1e-3, abs=1e-9)
+    assert norms.max() > 1e-6
+
+
+# ---- translators ----
+
+
+@torch.no_grad()
+def test_an_erased_source_token_is_left_out(translated):
+    model, decision = translated
+    kept = torch.ones(2, len(SOURCE), dtype=torch.bool)
+    kept[1, [0, 3]] = False
+    wanted = []
+    for source in (SOURCE, [6, 7, 8]):
+        src = torch.tensor([[*source, 3]])
+        logits, _ = model(src, torch.tensor([src.size(1)]), torch.tensor([[2, 4, 7]]))
+        wanted.append(logits[0, -1].softmax(-1))
+    torch.testing.assert_close(decision.output(kept), torch.stack(wanted), rtol=1e-6, atol=1e-9)
+    assert decision.answer == 5
+
+
+def test_weights_of_one_step_can_be_given(translated):
+    _same_with_own_weights(translated[1])
+
+
+@torch.no_grad()
+def test_the_weights_are_those_of_the_results(translated):
+    model, decision = translated
+    _, weights = model(torch.tensor([[*SOURCE, 3]]), torch.tensor([6]), torch.tensor([[2, 4, 7]]))
+    row = weights[0, -1]
+    torch.testing.assert_close(decision.show(decision.weights.unsqueeze(0))[0], row / row.sum())
+
+
+def test_gradients_of_translators(translated):
+    model, decision = translated
+    src = torch.tensor([[*SOURCE, 3]])
+    embedded = model.embeddings.src(src)[0].detach()
+
+    def probability(values):
+        model.embeddings.src = lambda ids: values.unsqueeze(0)
+        try:
+            logits, _ = model(src, torch.tensor([6]), torch.tensor([[2, 4, 7]]))
+        finally:
+            del model.embeddings.src
+        return logits[0, -1].softmax(-1)[decision.answer]
+
+    norms, products = decision.gradients()
+    _compare(probability, embedded, norms / model.embeddings.scale, products)  # ours are before the scale
+
+
+def test_the_transformer_also_has_rollout_and_flow(float64):
+    decision = translators.TokenDecision(_loud(TransformerNMT, encoder_layers=2), SOURCE, TARGET)
+    found = decision.more(torch.Generator())
+    assert found.keys() == {"comprehensiveness, rollout", "comprehensiveness, flow"}
+
+
+# ---- captioners ----
+
+
+@torch.no_grad()
+def test_an_erased_region_is_grey(captioned):
+    model, pixels, decision = captioned
+    rows = round(decision.size**0.5)
+    side = 6 // rows
+    assert rows > 1
+    kept = torch.ones(2, decision.size, dtype=torch.bool)
+    kept[1, rows + 1] = False  # second row, second column
+    grey = pixels.clone()
+    mean = torch.tensor(model.transform.mean).mul(255).round().to(torch.uint8)
+    grey[:, side : 2 * side, side : 2 * side] = mean.reshape(3, 1, 1)
+    logits, _ = model(torch.stack([pixels, grey]), torch.tensor([2, 4, 7]).expand(2, 1, 3))
+    torch.testing.assert_close(decision.output(kept), logits[:, 0, -1].softmax(-1), rtol=1e-6, atol=1e-9)
+
+
+def test_weights_of_a_word_can_be_given(captioned):
+    _same_with_own_weights(captioned[2])
+
+
+def test_gradients_of_captioners(captioned):
+    model, _, decision = captioned
+    features = decision._features[0].detach()
+
+    def probability(values):
+        logits, _ = model(values.unsqueeze(0), torch.tensor([[[2, 4, 7]]]))
+        return logits[0, 0, -1].softmax(-1)[decision.answer]
+
+    _compare(probability, features, *decision.gradients())
+
+
+def test_one_grey_region(captioned):
+    _, _, decision = captioned
+    found = decision.more(torch.Generator().manual_seed(0))
+    kept = torch.ones(1, decision.size, dtype=torch.bool)
+    whole = decision.probability(kept)
+    kept[0, decision.attention().argmax()] = False
+    assert found["one region, attention"] == pytest.approx((whole - decision.probability(kept)).item())
+
+
+# ---- from raw input, and what cannot be done ----
+
+
+def _reads_raw_input(cls, **options):
+    model = _loud(cls, vocab_size=40, **options)
+    model.tokenizer = Tokenizer.train(["A dog runs in the snow. It barks.", "Two men are playing."] * 2, "word_punct")
+    model.label_names = ["a", "b", "c"]
+    return model
+
+
+def test_decisions_of_raw_inputs():
+    model = _reads_raw_input(HAN)
+    assert [decision.size for decision in classifiers.decisions(model, "A dog runs. It barks.")] == [7]
+    assert not classifiers.decisions(model, "dog") and not classifiers.decisions(model, "")
+    pairs = _reads_raw_input(StructuredSelfAttention, pair=True)
+    assert [decision.size for decision in classifiers.decisions(pairs, ("A dog", "runs"))] == [3]
+    assert not classifiers.decisions(pairs, ("A dog", ""))
+
+
+def test_a_model_without_attention_layers():
+    with pytest.raises(ValueError, match="LSTMNLM has no attention layer whose weights can be replaced"):
+        attention_layers(build(LSTMNLM))
+
+
+def test_the_user_model_stays_as_it_is():
+    model = build(AttentionClassifier, dropout=0.5).train()
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    decision = classifiers.TextDecision(without_dropout(model), IDS[:1])
+    decision.gradients()
+    decision.attend(decision.weights.unsqueeze(0))
+    assert model.training and "embed_words" not in vars(model)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_certificate_of_a_tiny_model():
+    document_classifier = _reads_raw_input(HAN)
+    texts = ["A dog runs.", ""]
+    first = zoo.faithfulness(document_classifier, texts, "tiny")
+    again = zoo.faithfulness(document_classifier, texts, "tiny")
+    assert first.inputs == first.decisions == 1 and first.drawn == 2
+    assert first.figures == again.figures
+    other = zoo.faithfulness(document_classifier, texts, "tiny", seed=1)
+    assert other.figures != first.figures

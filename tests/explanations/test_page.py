@@ -1,0 +1,38 @@
+"""The page about faithfulness shows what is stored next to the cards."""
+
+import importlib.util
+from pathlib import Path
+
+from zoo.explanations import certificate, counterfactual, erasure, measure
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "faithfulness.md").read_text(encoding="utf-8")
+
+
+def _script():
+    spec = importlib.util.spec_from_file_location("faithfulness", ROOT / "benchmarks" / "faithfulness.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_is_that_of_the_certificates():
+    script = _script()
+    found = script.table(script.stored())
+    assert len(found.splitlines()) > 2
+    assert found in PAGE, f"python benchmarks/faithfulness.py prints what belongs there:\n{found}"
+
+
+def test_the_limits_are_those_of_the_code():
+    shares = ", ".join(f"{100 * share:g}" for share in erasure.SHARES)
+    for said in (
+        f"the first {shares} % of the words",
+        f"at least {certificate.TAU}",
+        f"by at least {certificate.USED}",
+        f"at most {counterfactual.ALLOWED}",
+        f"{certificate.DIFFERENT:.2f} nats",
+        f"{measure.PERMUTATIONS} permutations",
+        f"from {counterfactual.STARTS} permutations, {counterfactual.STEPS} steps",
+        f"at most {measure.LEFT_OUT} words",
+    ):
+        assert said in " ".join(PAGE.split()), said

@@ -1,0 +1,155 @@
+"""The stages of a recipe are read and checked before anything runs."""
+
+import pytest
+import yaml
+from rebuild_cases import rebuild
+
+from zoo import registry
+from zoo.commands.recipes import find
+from zoo.rebuilding.stages import filled, read_stages
+
+SCRATCH = {"class_path": "zoo.models.luong.LuongNMT"}
+LOADED = {"class_path": "zoo.load", "init_args": {"name": "luong_dot.dates"}}
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """Writes a recipe with stages, next to one that trains from scratch and one that starts from a weight."""
+
+    def write(stages, model=LOADED):
+        for name, kind in (("scratch", SCRATCH), ("loaded", LOADED)):
+            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump({"model": kind}))
+        file = tmp_path / "own.yaml"
+        file.write_text(yaml.safe_dump({"model": model, **({"stages": stages} if stages is not None else {})}))
+        return file
+
+    return write
+
+
+def test_a_recipe_without_stages_is_one_fit(recipe):
+    (stage,) = read_stages(recipe(None))
+    assert (stage.kind, stage.name, stage.recipe.name, stage.uses) == ("fit", "weight", "own.yaml", ())
+    assert stage.what == "fit own"
+
+
+def test_stages_know_what_they_use(recipe):
+    stages = read_stages(
+        recipe(
+            [
+                {"fit": "scratch", "to": "first"},
+                {"prepare": "awk '{print $1}' {first}/config.json > a; cp a b", "to": ["a", "b"]},
+                {"translate": "b", "by": ["first", "luong_dot.dates"], "to": "pairs"},
+                {"from": "first", "settings": {"data.extra": ["{pairs}", {"also": "{a}"}]}, "to": "second"},
+                {"average": ["first", "second", "luong_dot.dates"]},
+            ]
+        )
+    )
+    assert [(stage.name, stage.uses, stage.weights) for stage in stages] == [
+        ("first", (), ()),
+        ("a", ("first",), ()),
+        ("pairs", ("first", "b"), ("luong_dot.dates",)),
+        ("second", ("first", "pairs", "a"), ()),
+        ("weight", ("first", "second"), ("luong_dot.dates",)),
+    ]
+    assert [stage.what for stage in stages] == [
+        "fit scratch",
+        "prepare a, b",
+        "translate b by first, luong_dot.dates",
+        "fit own from first",
+        "average first, second, luong_dot.dates",
+    ]
+
+
+def test_only_names_in_braces_are_replaced():
+    assert filled({"x": ["{a} {print $1} {b}", 1]}, {"a": "/A"}) == {"x": ["/A {print $1} {b}", 1]}
+
+
+FIRST = {"fit": "scratch", "to": "first"}
+LINES = {"prepare": "echo > lines", "to": ["lines"]}
+WRONG = {  # what the message says -> stages
+    "`stages:` must be a list of stages": "fit",
+    "`stages:` must be a list of stages, each": [],
+    "stage 2: 'form' is no key of a fit; allowed: fit, from, settings, checkpoint, export, to": [
+        FIRST,
+        {"form": "first"},
+    ],
+    "stage 1: 'by' is no key of an average; allowed: average, to": [{"average": ["x", "y"], "by": 1, "to": "z"}, FIRST],
+    "stage 1: it has no name; give to: NAME": [{"fit": "scratch"}, FIRST],
+    "stage 1: a name has letters, digits": [{"fit": "scratch", "to": "../x"}],
+    "stage 2: there are two stages named 'first'": [FIRST, FIRST],
+    "stage 1: a fit has one name; got a, b": [{"fit": "scratch", "to": ["a", "b"]}],
+    "stage 1: fit: there is no recipe": [{"fit": "absent"}],
+    "stage 2: from: scratch.yaml trains a model from scratch": [FIRST, {"fit": "scratch", "from": "first"}],
+    "stage 2: there is no stage 'frist' and no weight of `zoo list`; earlier stages are first": [
+        FIRST,
+        {"from": "frist"},
+    ],
+    "stage 1: there is no stage 'x', and it is the first": [{"settings": {"data.extra": "{x}"}}],
+    "stage 1: it needs 'last', which is not made before it": [{"from": "last", "to": "a"}, {"from": "a", "to": "last"}],
+    "stage 1: it needs 'b', which is not made": [{"prepare": "cat {b} > a", "to": "a"}, {**LINES, "to": "b"}, FIRST],
+    "stage 2: 'lines' is a file, and a weight is needed": [LINES, {"from": "lines"}],
+    "stage 2: 'first' is a weight, and a file is needed": [
+        FIRST,
+        {"translate": "first", "by": ["first"] * 2, "to": "x"},
+    ],
+    "stage 1: settings must be like {data.seed: 2}; got 3": [{"settings": 3}],
+    "a setting is like trainer.max_epochs, as `zoo fit --help` names them; got '--trainer.max_epochs'": [
+        {"settings": {"--trainer.max_epochs": 1}}
+    ],
+    "stage 1: trainer.default_root_dir is set by `zoo rebuild` itself": [
+        {"settings": {"trainer.default_root_dir": "x"}}
+    ],
+    "stage 1: checkpoint must be 'best' or 'last'; got 'first'": [{"checkpoint": "first"}],
+    "stage 1: export must be like {beam_size: 2}; got 2": [{"export": 2}],
+    "stage 2: average needs two weights or more": [FIRST, {"average": "first"}],
+    "stage 1: prepare must be lines for bash": [{"prepare": ["ls"], "to": "x"}, FIRST],
+    "stage 2: translate needs two models or more": [LINES, {"translate": "lines", "by": "luong_dot.dates", "to": "x"}],
+    "stage 2: length_penalties must be one for each of 2 models; got [1]": [
+        LINES,
+        {"translate": "lines", "by": ["luong_dot.dates"] * 2, "length_penalties": [1], "to": "x"},
+    ],
+    "the last stage must make a weight: a fit or an average; it is a prepare": [LINES],
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_wrong_stages_end_with_one_line(said, recipe, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = recipe(WRONG[said])
+    assert rebuild(file) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"zoo: error: {file}") and said in line
+    assert not (tmp_path / "runs").exists(), "nothing ran"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["luong_dot.date"], "there is no recipe 'luong_dot.date'; nearest: luong_dot.dates"),
+        (["absent.yaml"], "absent.yaml"),
+        (["luong_dot.dates", "--root", "absent"], "--root absent: no such folder"),
+        (["luong_dot.dates", "--trainer.max_epochs"], "--trainer.max_epochs needs a value"),
+        (["luong_dot.dates", "more"], "'more' is neither an option nor the value of one"),
+        (["luong_dot.dates", "--ckpt_path", "last"], "ckpt_path is set by `zoo rebuild` itself"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_one_line(arguments, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert rebuild(*arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+@pytest.mark.parametrize("name", registry.list_models())
+def test_the_recipe_of_each_weight_has_right_stages(name):
+    assert read_stages(find(name))[-1].makes_weight
+
+
+def test_the_list(capsys, tmp_path):
+    assert rebuild("structured_self_attention.sick", "--list", "--output", tmp_path / "out") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "captions  fit reference_structured_self_attention.caption_pairs  to do",
+        "mixed     fit structured_self_attention.sick from captions       to do",
+        "weight    fit structured_self_attention.sick from mixed          to do",
+    ]
+    assert not (tmp_path / "out").exists()

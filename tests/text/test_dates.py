@@ -1,0 +1,79 @@
+"""Dates in words, and whether a text tells the day and the year of a date."""
+
+import datetime
+
+import pytest
+
+from zoo.text.dates import in_words, ordinal, ordinal_in_words, tells, year_in_words
+
+
+def test_ordinals():
+    assert [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 22, 23, 30, 31)] == (
+        "1st 2nd 3rd 4th 11th 12th 13th 21st 22nd 23rd 30th 31st".split()
+    )
+    assert [ordinal_in_words(n) for n in (1, 2, 3, 4, 5, 8, 9, 12, 15, 20, 25, 30, 31)] == (
+        "first second third fourth fifth eighth ninth twelfth fifteenth twentieth twenty-fifth thirtieth thirty-first"
+    ).split()
+
+
+def test_numbers_in_words():
+    assert [in_words(n) for n in (0, 7, 13, 20, 45, 99)] == "zero seven thirteen twenty forty-five ninety-nine".split()
+    assert len({in_words(n) for n in range(100)}) == 100
+
+
+@pytest.mark.parametrize(
+    "year, ways",
+    [
+        (1984, ["nineteen eighty-four"]),
+        (1900, ["nineteen hundred"]),
+        (1906, ["nineteen oh six"]),
+        (2000, ["two thousand"]),
+        (2009, ["two thousand and nine", "two thousand nine"]),
+        (2021, ["two thousand and twenty-one", "two thousand twenty-one", "twenty twenty-one"]),
+        (1066, ["one thousand and sixty-six", "one thousand sixty-six", "ten sixty-six"]),
+        (2100, ["twenty-one hundred"]),
+    ],
+)
+def test_years_in_words(year, ways):
+    found = year_in_words(year)
+    assert set(ways) <= set(found) and len(found) <= len(ways) + 1
+
+
+def test_each_year_has_words_of_its_own():
+    said = [way for year in range(1000, 3000) for way in year_in_words(year)]
+    assert len(said) == len(set(said)) and all(year_in_words(year) for year in range(1000, 3000))
+
+
+@pytest.mark.parametrize(
+    "text, is_told",
+    [
+        ("25 December 2009", True),
+        ("Dec 25, '09", True),
+        ("25dec09", True),
+        ("25/12/2009 10:30", True),
+        ("the twenty fifth of december 2009", True),
+        ("Twenty-Fifth of December Two Thousand and Nine", True),
+        ("20091225", True),
+        ("25 December", False),
+        ("December 2009", False),
+        ("25 December 1909", False),
+        ("5 December 2009", False),
+        ("9 December 25", False),
+        ("250 December 2009", False),
+        ("fifth of December 2009", False),
+        ("hello", False),
+        ("", False),
+    ],
+)
+def test_what_a_text_tells(text, is_told):
+    assert tells(text, datetime.date(2009, 12, 25)) is is_told
+
+
+def test_a_number_is_day_or_year_but_not_both():
+    fifth = datetime.date(2005, 5, 5)
+    assert tells("05.05.05", fifth) and tells("5 May 05", fifth) and not tells("May 05", fifth)
+
+
+def test_two_digits_are_the_years_around_now():
+    assert tells("1.1.69", datetime.date(1969, 1, 1)) and tells("1.1.68", datetime.date(2068, 1, 1))
+    assert not tells("1.1.68", datetime.date(1968, 1, 1)) and not tells("1.1.69", datetime.date(2069, 1, 1))

@@ -1,0 +1,30 @@
+"""How a training ends on a signal."""
+
+import subprocess
+import sys
+
+import pytest
+
+CLEANING = """
+import os, signal, sys, time
+from zoo.training import signals
+signals.GRACE = 0.1
+with signals.ending_by_signal(lambda number: print("stopped", number), lambda: []):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep({handled})
+    finally:
+        time.sleep(0.7)
+        print("clean")
+"""
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_process_of_its_own_may_clean_up_for_longer(started, monkeypatch):
+    """On a busy machine the rest of a step takes seconds. Only processes that wait for each other may never end."""
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if started:
+        monkeypatch.setenv("LOCAL_RANK", "0")
+    run = subprocess.run([sys.executable, "-c", CLEANING.format(handled=5)], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (143, "")
+    assert run.stdout == ("stopped 15\n" if started else "clean\nstopped 15\n")

@@ -1,0 +1,113 @@
+"""Texts of several sentences: taken apart, translated one by one, joined."""
+
+import pytest
+import torch
+
+from zoo.models.luong import LuongNMT
+from zoo.models.seq2seq import Seq2SeqNMT
+from zoo.text import EOS, Tokenizer
+from zoo.verbs.confidence import Calibration
+from zoo.verbs.sentences import join
+
+TEXT = "A dog runs. Two men play! Why?"
+PARTS = ["A dog runs.", "Two men play!", "Why?"]
+
+
+def build(cls, kind="bpe"):
+    torch.manual_seed(0)
+    model = cls(**{**cls.tiny, "src_vocab_size": 90, "tgt_vocab_size": 90}).eval()
+    model.src_tokenizer = model.tgt_tokenizer = Tokenizer.train([TEXT, TEXT.lower()] * 3, kind, 80)
+    model.embeddings.output.bias.data[EOS] = -2
+    return model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build(LuongNMT)
+
+
+def test_the_answers_are_joined(model):
+    found, parts = model.translate(TEXT), model.translate(PARTS)
+    assert found.text == " ".join(part.text for part in parts if part.text)
+    assert found.tokens == [token for part in parts for token in part.tokens]
+    assert found.source_tokens == [token for part in parts for token in part.source_tokens]
+    assert torch.equal(found.attention, torch.block_diag(*[part.attention for part in parts]))
+    lengths = [len(part.tokens) for part in parts]
+    want = sum(part.score * n for part, n in zip(parts, lengths)) / sum(lengths)
+    assert found.score == pytest.approx(want, rel=1e-5) and found.n_best == [(found.text, found.score)]
+
+
+def test_a_text_is_read_as_one_if_asked(model):
+    whole = model.translate(TEXT, split_sentences=False)
+    assert whole.source_tokens.count("</s>") == 1 and model.translate(TEXT).source_tokens.count("</s>") == 3
+
+
+def test_one_sentence_is_the_same_to_the_bit(model):
+    for text in ("A dog runs.", " A  dog\nruns.  ", "", "dog"):
+        one, other = (
+            model.translate(text, n_best=2, beam_size=3),
+            model.translate(text, n_best=2, beam_size=3, split_sentences=False),
+        )
+        assert one.n_best == other.n_best and one.source_tokens == other.source_tokens
+        assert (one.attention is None and other.attention is None) or torch.equal(one.attention, other.attention)
+
+
+def test_alternatives_are_the_best_combinations(model):
+    parts = model.translate(PARTS[:2], beam_size=4, n_best=4)
+    found = model.translate(" ".join(PARTS[:2]), beam_size=4, n_best=4)
+    lengths = [len(part.tokens) for part in parts]
+    every = sorted(
+        (-(a * lengths[0] + b * lengths[1]) / sum(lengths) for _, a in parts[0].n_best for _, b in parts[1].n_best)
+    )
+    assert [-score for _, score in found.n_best] == pytest.approx(every[:4], rel=1e-4)
+    assert found.n_best[0] == (found.text, found.score)
+
+
+def test_samples_are_joined_in_the_order_drawn(model):
+    torch.manual_seed(1)
+    found = model.translate(TEXT, temperature=1.0, n_best=3)
+    assert len(found.n_best) == 3 and found.n_best[0][0] == found.text
+
+
+def test_a_model_without_attention():
+    assert build(Seq2SeqNMT).translate(TEXT).attention is None
+
+
+def test_a_model_of_characters_reads_a_text_as_one():
+    model = build(LuongNMT, "char")
+    assert "".join(model.translate("3. May. Dog.").source_tokens[:-1]).replace("▁", " ").count(".") == 3
+    assert model.translate("3. May. Dog.").source_tokens.count("</s>") == 1
+
+
+def test_a_long_sentence_is_named(model):
+    with pytest.raises(ValueError, match=r"sentence 2 of text 2 has [0-9,]+ tokens; at most [0-9,]+ are allowed"):
+        model.translate(["dog", "A dog runs. " + "dog " * 5000 + ". A man."])
+
+
+def test_capitals_are_read_in_lower_case(model):
+    found = model.translate("A DOG RUNS.")
+    assert found.source_tokens == model.translate("A dog runs.").source_tokens
+    assert found.text == model.translate("A dog runs.").text
+    note = "the text is in capitals and was read in lower case"
+    assert note in found.warnings
+    assert model.translate("A DOG RUNS. TWO MEN PLAY!").warnings.count(note) == 1, "common to all sentences"
+    mixed = model.translate("A dog runs. TWO MEN PLAY!").warnings
+    assert f"sentence 2: {note}" in mixed and f"sentence 1: {note}" not in mixed
+
+
+def test_an_answer_without_an_end_is_said_to_be_cut():
+    model = build(LuongNMT)
+    model.embeddings.output.bias.data[EOS] = -100
+    assert "the answer was cut at its maximum length" in model.translate("A dog runs.").warnings
+
+
+def test_confidence_of_several_sentences_is_their_mean(model):
+    model.calibration = Calibration("it is right", 0.0, {"score": 1.0}, 0.0, 0.0)
+    try:
+        found, parts = model.translate(TEXT), model.translate(PARTS)
+        lengths = [len(part.tokens) for part in parts]
+        want = sum(part.confidence * n for part, n in zip(parts, lengths)) / sum(lengths)
+        assert found.confidence == pytest.approx(want, rel=1e-5) and 0 < found.confidence < 1
+    finally:
+        model.calibration = None
+    assert join([model.translate("dog")], 1, True, torch.zeros).confidence is None

@@ -1,0 +1,84 @@
+// The models of this folder: models/index.json, and the models themselves, fetched when they are first used.
+import { loadModel, type Model, OwnSessions, start } from "../engine/index.ts";
+import { FROM_DISK, program, served } from "./served.ts";
+import { WorkerSessions } from "./worker.ts";
+
+/** What models/index.json says of a model. */
+export interface Entry {
+  name: string;
+  task: string;
+  title: string;
+  /** ISO 639 codes, of a translator source and target. */
+  languages: string[];
+  facts: {
+    parameters?: number;
+    paper?: string;
+    license?: string;
+    score?: { metric: string; value: number; split: string };
+  };
+  /** Of its files; null if `zoo demo` has not exported them yet. */
+  bytes: number | null;
+}
+
+export interface Catalogue {
+  /** Name of the model that is shown first. */
+  first: string;
+  /** Whether the files of models lie there as FILE.js. */
+  scripts: boolean;
+  /** Address of the repository; its files are named without links if there is none. */
+  repository?: string | null;
+  /** The code behind the equations: FILE:PART -> its first line and its text. */
+  code?: Record<string, { line: number; text: string }>;
+  models: Entry[];
+}
+
+/** Tells what is happening, bytes read so far and, if known, of how many. */
+export type Progress = (what: string, read: number, total: number | null) => void;
+
+/** Whether a model is from a folder of the user: it has no card. */
+export function isOwn({ facts }: Entry): boolean {
+  return facts.paper === undefined;
+}
+
+const loaded = new Map<string, Promise<Model>>();
+let scripts = true;
+let programs: Promise<void> | null = null;
+
+export async function readCatalogue(): Promise<Catalogue> {
+  programs = startPrograms();
+  programs.catch(() => (programs = null));
+  const catalogue = JSON.parse(await served("models/", false).text("index.json")) as Catalogue;
+  scripts = catalogue.scripts;
+  return catalogue;
+}
+
+/** A model; the second time the same one. */
+export function modelOf(entry: Entry, progress: Progress): Promise<Model> {
+  const before = loaded.get(entry.name);
+  if (before) {
+    return before;
+  }
+  const model = opened(entry, progress);
+  loaded.set(entry.name, model);
+  model.catch(() => loaded.delete(entry.name));
+  return model;
+}
+
+export function isLoaded(entry: Entry): boolean {
+  return loaded.has(entry.name);
+}
+
+async function opened(entry: Entry, progress: Progress): Promise<Model> {
+  let read = 0;
+  const folder = served(`models/${entry.name}/`, scripts, {
+    waiting: (message) => progress(message, 0, null),
+    read: (bytes) => progress(`Loading ${entry.name}`, (read += bytes), entry.bytes),
+  });
+  programs ??= startPrograms();
+  return loadModel(folder, programs);
+}
+
+function startPrograms(): Promise<void> {
+  const engine = program("engine.wasm");
+  return start(FROM_DISK ? new OwnSessions(engine) : new WorkerSessions(engine), program("sentences.wasm"));
+}

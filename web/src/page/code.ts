@@ -1,0 +1,38 @@
+// What computed an equation: the part of the repository, its line, its text, and the model's card.
+import { type Context, source } from "./app.ts";
+import { isOwn } from "./catalogue.ts";
+import { h } from "./dom.ts";
+
+/** Names `symbol`, a part of `file` in models/index.json, which has the code as it is where the page was made. */
+export function computedBy(context: Context, name: string, file: string, symbol: string, letters = ""): HTMLElement {
+  const found = context.catalogue.code?.[`${file}:${symbol}`];
+  const hasCard = context.catalogue.models.some((one) => one.name === name && !isOwn(one));
+  const line = found ? `, line ${found.line}` : "";
+  return h(
+    "div",
+    {},
+    h(
+      "p",
+      { class: "muted computed" },
+      letters && `${letters}. `,
+      "Computed by ",
+      source(context.catalogue, file, file, found?.line),
+      line,
+      ": ",
+      h("code", {}, symbol),
+      ". ",
+      hasCard && source(context.catalogue, `model_cards/${name}.md`, "Card"),
+    ),
+    found &&
+      h(
+        "details",
+        { class: "excerpt" },
+        h("summary", {}, "The code"),
+        h(
+          "pre",
+          { class: "scrolls", tabindex: 0, "aria-label": `${file}${line}` },
+          found.text.split("\n").map((text, n) => [h("span", { class: "line" }, found.line + n), text, "\n"]),
+        ),
+      ),
+  );
+}

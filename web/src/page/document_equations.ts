@@ -1,0 +1,111 @@
+// The equations of a classifier with the numbers of the text that is shown.
+import type { Classification, Classifier } from "../engine/index.ts";
+import type { Context } from "./app.ts";
+import { computedBy } from "./code.ts";
+import { h, panel } from "./dom.ts";
+import { formula } from "./formula.ts";
+import { mechanismOf } from "./mechanisms.ts";
+import { decimals, sum, top } from "./numbers.ts";
+
+const TERMS = 3; // of a sum
+
+interface Line {
+  name: string;
+  formulas: string[];
+}
+
+/** `row` gives the shown weights of a text of several hops. */
+export function documentEquations(
+  model: Classifier,
+  context: Context,
+  now: Classification,
+  row: (hops: readonly Float32Array[]) => Float32Array,
+): HTMLElement {
+  const [lines, file, symbol] = ofModel(model, now, row);
+  return panel(
+    "In numbers",
+    h(
+      "dl",
+      { class: "equations" },
+      lines.map(({ name, formulas }) =>
+        h("div", {}, h("dt", {}, name), h("dd", { class: "scrolls" }, formulas.map(formula))),
+      ),
+    ),
+    computedBy(context, model.name, file, symbol),
+  );
+}
+
+function ofModel(
+  model: Classifier,
+  now: Classification,
+  row: (hops: readonly Float32Array[]) => Float32Array,
+): [Line[], string, string] {
+  const { about } = model.facts;
+  if (model.ofDocuments) {
+    return [ofSentences(now, about.config.multi_label), "zoo/models/han.py", "ContextAttention"];
+  }
+  const mechanism = mechanismOf(about);
+  const weights = now.parts.map((part, n) =>
+    weighted("m", "h", row(part.hops), part.words, now.parts.length > 1 ? n + 1 : 0),
+  );
+  if (mechanism) {
+    const lines = [
+      { name: "Scores", formulas: [mechanism.score.replaceAll("_{tj}", "_j").replaceAll("_t", "")] },
+      {
+        name: "Weights",
+        formulas: [mechanism.weights.replaceAll("_{tj}", "_j").replaceAll("_{tk}", "_k").replaceAll("_t", "")],
+      },
+      { name: "Context", formulas: weights.map((one) => one.replace("m", "c")) },
+    ];
+    return [lines, mechanism.file, mechanism.symbol];
+  }
+  const lines = [
+    {
+      name: "Weights",
+      formulas: ["A = softmax(W_2 tanh(W_1 H^⊤))", `"a row for each of ${now.parts[0]?.hops.length ?? 0} hops"`],
+    },
+    { name: "Text", formulas: ["M = A H", ...weights] },
+  ];
+  return [lines, "zoo/models/structured_self_attention.py", "HopAttention"];
+}
+
+/** HAN: the heaviest sentence as a sum of its words, and the document as a sum of its sentences. */
+function ofSentences(now: Classification, multiLabel: boolean): Line[] {
+  const shares = now.parts.map(({ weight }) => weight ?? 0);
+  const [first] = top(shares, 1);
+  const part = now.parts[first];
+  if (!part) {
+    return [];
+  }
+  const names = now.parts.map((_, n) => String(n + 1));
+  return [
+    {
+      name: "Words",
+      formulas: [
+        "α_{it} = softmax_t(u_w^⊤ tanh(W_w h_{it} + b_w))",
+        weighted("s", "h", part.hops[0], part.words, first + 1),
+      ],
+    },
+    {
+      name: "Sentences",
+      formulas: ["α_i = softmax_i(u_s^⊤ tanh(W_s h_i + b_s))", weighted("v", "h", Float32Array.from(shares), names, 0)],
+    },
+    { name: "Label", formulas: [multiLabel ? "p = σ(W_c v + b_c)" : "p = softmax(W_c v + b_c)", ...label(now)] },
+  ];
+}
+
+function label({ labels, probabilities }: Classification): string[] {
+  const found = probabilities.find((one) => one.label === labels[0]);
+  return found ? [`p("${found.label}") = ${decimals(found.probability, 3)}`] : [];
+}
+
+/** A weighted sum with its largest terms; `n` numbers it, 0 for none. */
+function weighted(name: string, values: string, weights: Float32Array, words: readonly string[], n: number): string {
+  const places = top(weights, TERMS).filter((place) => weights[place] > 0);
+  const terms = places.map(
+    (place) => `${decimals(weights[place], 3)} ${values}_{"${words[place].replaceAll('"', "”")}"}`,
+  );
+  const isAll = sum(places.map((place) => weights[place])) > 0.9995;
+  const rest = isAll || weights.length <= places.length ? "" : ` + … "(${weights.length - places.length} more)"`;
+  return `${name}${n ? `_${n}` : ""} = ${terms.join(" + ") || "0"}${rest}`;
+}

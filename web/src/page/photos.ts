@@ -1,0 +1,118 @@
+// Where photos come from: samples of this folder, files of the user, the camera.
+import { button, fill, h } from "./dom.ts";
+import { served } from "./served.ts";
+import type { Photo } from "./spotlight.ts";
+
+const LARGEST = 2048; // pixels of the longer side that are kept
+const CREDIT = "Photo: Jesper K. Pedersen, from KPhotoAlbum, CC BY-SA 4.0";
+const SAMPLES = [
+  { file: "beach.jpg", name: "A day at the beach", credit: CREDIT },
+  { file: "dog.jpg", name: "A dog in the forest", credit: CREDIT },
+  { file: "pool.jpg", name: "A game of pool", credit: CREDIT },
+  { file: "rabbit.jpg", name: "A rabbit on the grass", credit: CREDIT },
+];
+
+const photos = served("photos/", true);
+
+/** Buttons that give photos to `use`. */
+export class PhotoSource {
+  readonly element = h("div", { class: "panel ask" });
+  private readonly stage = h("div", { class: "camera", hidden: true });
+  private readonly credit = h("p", { class: "muted" });
+  private stream: MediaStream | null = null;
+
+  constructor(
+    private readonly attempt: (work: () => Promise<void>) => Promise<void>,
+    private readonly use: (photo: Photo) => Promise<void>,
+  ) {
+    const file = h("input", {
+      type: "file",
+      accept: "image/*",
+      class: "unseen",
+      id: "photo-file",
+      onchange: () => this.upload(file),
+    });
+    fill(
+      this.element,
+      h(
+        "div",
+        { class: "row" },
+        SAMPLES.map((_, n) => button(SAMPLES[n].name, () => void this.sample(n))),
+        file,
+        button("Your photo …", () => file.click()),
+        button("Camera", () => void this.film()),
+      ),
+      this.stage,
+      this.credit,
+    );
+  }
+
+  async sample(n: number): Promise<void> {
+    await this.attempt(async () => {
+      const photo = new Blob([await photos.bytes(SAMPLES[n].file)]);
+      await this.give(await createImageBitmap(photo), SAMPLES[n].credit);
+    });
+  }
+
+  private upload(input: HTMLInputElement): void {
+    const file = input.files?.[0];
+    input.value = "";
+    void this.attempt(async () => {
+      if (!file) {
+        return;
+      }
+      const bitmap = await createImageBitmap(file).catch(() => {
+        throw new Error(`${file.name} is not an image that this browser can read`);
+      });
+      await this.give(bitmap, file.name);
+    });
+  }
+
+  private async film(): Promise<void> {
+    await this.attempt(async () => {
+      this.stop();
+      if (!navigator.mediaDevices) {
+        throw new Error("this browser offers no camera to pages that are not from this machine or https");
+      }
+      const found = navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+      this.stream = await found.catch((error: Error) => {
+        throw new Error(`the camera cannot be used: ${error.message}`);
+      });
+      const video = h("video", { autoplay: true, playsinline: true, muted: true });
+      video.srcObject = this.stream;
+      const take = async () => {
+        const bitmap = await createImageBitmap(video);
+        this.stop();
+        await this.give(bitmap, "From the camera");
+      };
+      fill(
+        this.stage,
+        video,
+        h(
+          "div",
+          { class: "row" },
+          button("Take the photo", () => void this.attempt(take), { class: "main" }),
+          button("Stop", () => this.stop()),
+        ),
+      );
+      this.stage.hidden = false;
+    });
+  }
+
+  private stop(): void {
+    this.stream?.getTracks().forEach((track) => track.stop());
+    this.stream = null;
+    this.stage.hidden = true;
+    fill(this.stage);
+  }
+
+  private async give(bitmap: ImageBitmap, credit: string): Promise<void> {
+    const scale = Math.min(1, LARGEST / Math.max(bitmap.width, bitmap.height));
+    const canvas = h("canvas", { width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale) });
+    const brush = canvas.getContext("2d", { willReadFrequently: true })!;
+    brush.imageSmoothingQuality = "high";
+    brush.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+    this.credit.textContent = credit;
+    await this.use({ canvas, picture: brush.getImageData(0, 0, canvas.width, canvas.height) });
+  }
+}

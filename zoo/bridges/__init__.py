@@ -1,0 +1,1 @@
+"""What tools of others need of our models: captum (attribution) and bertviz (heads of a Transformer)."""

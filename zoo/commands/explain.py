@@ -1,0 +1,115 @@
+"""`zoo explain`: the certificate of a weight, as it was measured, or measured now."""
+
+import argparse
+import importlib
+import json
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zoo import registry
+from zoo.commands.recipes import find
+from zoo.utils import strict_json
+from zoo.utils.allocator import keep_freed_memory
+
+
+def run(options: argparse.Namespace) -> None:
+    """Prints a certificate as a table or as JSON.
+
+    Args:
+        options: name, certificate, inputs, limit, seed, root, json.
+
+    Raises:
+        ValueError: an option is wrong, nothing was measured for the weight, or its task has no certificate.
+    """
+    if options.limit < 1:
+        raise ValueError(f"--limit must be at least 1; got {options.limit}")
+    if not options.certificate and options.inputs:
+        raise ValueError("--inputs is for measuring: add --certificate")
+    found = _measured(options) if options.certificate else _stored(options.name)
+    print(json.dumps(found.to_dict(), indent=1, ensure_ascii=False) if options.json else found.table())
+
+
+def _stored(name: str) -> Any:
+    from zoo.explanations import Certificate  # late: it loads torch
+
+    if name.partition(":")[0] not in ("local-dir", "hf-hub"):
+        registry.entry(name)  # an unknown name raises with the nearest names
+    file = registry.certificate_file(name)
+    if not file.is_file():
+        raise ValueError(f"nothing was measured for {name} yet: zoo explain {name} --certificate measures it")
+    return Certificate.from_dict(strict_json.loads(file.read_text(encoding="utf-8"), registry.MAX_CERTIFICATE))
+
+
+def _measured(options: argparse.Namespace) -> Any:
+    from tqdm import tqdm
+
+    from zoo.explanations import faithfulness
+
+    keep_freed_memory()
+    model = registry.load(options.name)
+    if options.inputs:
+        inputs = [
+            _read(line, model.task.input) for line in Path(options.inputs).read_text("utf-8").splitlines() if line
+        ]
+    else:
+        inputs = test_inputs(options.name, options.root)
+    drawn = random.Random(options.seed).sample(inputs, min(options.limit, len(inputs)))
+    return faithfulness(model, drawn, options.name, options.seed, partial(tqdm, unit="input", disable=None))
+
+
+def _read(line: str, kind: str) -> Any:
+    if kind != "pair":
+        return line
+    if line.count("\t") != 1:
+        raise ValueError(f"each line must have two texts separated by a tab; got {line!r:.100}")
+    return tuple(line.split("\t"))
+
+
+def test_inputs(name: str, root: str | None) -> list[Any]:
+    """The raw test inputs of a weight's recipe, in the order of the data set.
+
+    Args:
+        name: of a shipped weight.
+        root: folder of the data.
+
+    Raises:
+        ValueError: there is no such recipe, or its task has no certificate.
+    """
+    recipe = yaml.safe_load(find(name).read_text(encoding="utf-8"))["data"]
+    module, _, cls = recipe["class_path"].rpartition(".")
+    data = getattr(importlib.import_module(module), cls)(**recipe.get("init_args", {}), root=root)
+    if data.task not in INPUTS:
+        raise ValueError(f"there is no certificate for {data.task}; it is for {', '.join(INPUTS)}")
+    return list(INPUTS[data.task](data))
+
+
+def _texts(data: Any) -> Iterator[str | tuple[str, str]]:
+    data.fetch()
+    for example in data.examples("test"):
+        yield example.text if example.text2 is None else (example.text, example.text2)
+
+
+def _sources(data: Any) -> Iterator[str]:
+    data.fetch()
+    for source, _ in data.test_sets()[0]:
+        yield source
+
+
+def _photos(data: Any) -> Iterator[bytes]:
+    images = data.images("test")
+    for record in data.records("test"):
+        if record.image in images:
+            with images.open(record.image) as file:
+                yield file.read()
+
+
+INPUTS: dict[str, Callable[[Any], Iterator[Any]]] = {
+    "classification": _texts,
+    "translation": _sources,
+    "captioning": _photos,
+}

@@ -1,0 +1,100 @@
+"""Graphs for `--runtime onnx`: those of a folder, or of a weight, which are exported once and kept in the cache."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from zoo import registry
+from zoo.runtime.graphs import FORMAT, MANIFEST
+from zoo.utils.cores import usable_cores
+from zoo.utils.extras import require
+from zoo.utils.places import cache_folder
+from zoo.utils.whole import is_whole
+
+LOCAL = "local-dir:"
+
+
+def is_exported(name: str) -> bool:
+    """Whether a name is a folder of exported graphs."""
+    return name.startswith(LOCAL) and (Path(name.removeprefix(LOCAL)).expanduser() / MANIFEST).is_file()
+
+
+def uses_graphs(options: argparse.Namespace) -> bool:
+    """Whether graphs answer: they were asked for, or given, or torch does not belong to this installation."""
+    return options.runtime == "onnx" or is_exported(options.name) or not is_whole()
+
+
+def load_graphs(name: str, int8: bool = False, threads: int = 1) -> Any:
+    """The model of `zoo.runtime` for a weight or a folder.
+
+    Args:
+        name: as for `zoo.load`, or local-dir:FOLDER of an export.
+        int8: the 8-bit graphs; an exported folder has what it has.
+        threads: of onnxruntime.
+
+    Raises:
+        ValueError: unknown name, a package is missing, or the model has no ONNX form.
+    """
+    require("runtime", "--runtime onnx")
+    from zoo import runtime
+
+    return runtime.load(Path(name.removeprefix(LOCAL)) if is_exported(name) else graphs_of(name, int8), threads)
+
+
+def open_graphs(int8: bool, name: str, device: str, sharing: int) -> tuple[Any, dict[str, Any]]:
+    """What `zoo.serving` asks for: the model with its share of the cores, and facts for `/info`."""
+    model = load_graphs(name, int8, max(1, usable_cores() // sharing))
+    return model, {key: model.about[key] for key in ("class", "parameters", "weights")}
+
+
+def cached_graphs() -> dict[str, Path]:
+    """Name -> folder of the graphs in the cache."""
+    root = _root()
+    return {path.name: path for path in sorted(root.iterdir()) if (path / MANIFEST).is_file()} if root.is_dir() else {}
+
+
+def exported_graphs(name: str, int8: bool) -> Path | None:
+    """The folder of a weight in the cache; None if it was not exported yet."""
+    folder = _place(name, int8)
+    return folder if (folder / MANIFEST).is_file() else None
+
+
+def _place(name: str, int8: bool) -> Path:
+    sha256 = registry.TABLE[name].sha256 if name in registry.TABLE else registry.open_bundle(name).config_sha256
+    label = Path(name).name if name.startswith(LOCAL) else name.removeprefix("hf-hub:").replace("/", "--")
+    return _root() / "-".join([label, *["int8"] * int8, f"{FORMAT}.{sha256[:12]}"])
+
+
+def graphs_of(name: str, int8: bool) -> Path:
+    """The folder of a weight in the cache; exports the weight if it is not there."""
+    if not is_whole() and name.startswith("hf-hub:"):
+        raise _nowhere(name)
+    folder = _place(name, int8)
+    if (folder / MANIFEST).is_file():
+        return folder
+    if not is_whole():
+        raise _nowhere(name)
+    require("onnx", "--runtime onnx, which exports a weight on first use,")
+    print(f"zoo: exporting {name} to {folder}, once", file=sys.stderr)
+    from zoo.onnx_export import export_onnx
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return export_onnx(registry.load(name), folder, name, int8)
+
+
+def _nowhere(name: str) -> ValueError:
+    return ValueError(
+        f"there are no exported graphs of {name} here, and attention-zoo-runtime cannot make them; on a machine with "
+        f"attention-zoo: zoo export {name} graphs --format onnx, then copy that folder here and give local-dir:graphs"
+    )
+
+
+def _root() -> Path:
+    return cache_folder() / "graphs"
+
+
+def size(folder: Path) -> int:
+    """Bytes of the files of a folder."""
+    return sum(entry.stat().st_size for entry in os.scandir(folder))

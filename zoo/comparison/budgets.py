@@ -1,0 +1,25 @@
+"""What the mechanisms reach with the same training time."""
+
+from collections.abc import Sequence
+
+from zoo.comparison.results import Row, Run
+
+
+def common_seconds(rows: Sequence[Row]) -> float | None:
+    """The time after which the fastest mechanism stopped, mean over its seeds: the longest that all have used."""
+    ends = [sum(run.curve[-1][0] for run in row.runs) / len(row.runs) for row in rows if all(x.curve for x in row.runs)]
+    return min(ends, default=None)
+
+
+def best_by(run: Run, seconds: float) -> float | None:
+    """The best validation BLEU that a run has reached by then; None before its first validation."""
+    return max((bleu for time, bleu in run.curve if time <= seconds), default=None)
+
+
+def best_so_far(run: Run) -> list[tuple[float, float]]:
+    """The validation curve of a run, with the best BLEU so far."""
+    best, points = float("-inf"), []
+    for time, bleu in run.curve:
+        best = max(best, bleu)
+        points.append((time, best))
+    return points

@@ -1,0 +1,159 @@
+"""`zoo compare`: trains every attention mechanism by the same rules, with several seeds, and compares them.
+
+A folder of recipes holds base.yaml, what all mechanisms share, and one short file per mechanism.
+zoo/comparison/files.py says what is written where.
+"""
+
+import argparse
+import inspect
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from zoo.comparison.data import count_pairs, data_settings, load_data
+from zoo.comparison.files import JOB, RECIPES, RESULT, SEEDS
+from zoo.comparison.jobs import Job, Plan, read_settings
+from zoo.comparison.page import check_page, write_page
+from zoo.comparison.publishing import publish
+from zoo.comparison.recipes import Recipes
+from zoo.comparison.runner import Runner
+from zoo.comparison.search import Space, chosen, search
+from zoo.utils.extras import require
+from zoo.utils.modules import find_local_modules
+
+
+def run(options: argparse.Namespace) -> None:
+    """Runs `zoo compare`.
+
+    Raises:
+        ValueError: an option is invalid, or jobs failed.
+    """
+    require("plots", "`zoo compare`")
+    recipes, out = Recipes(Path(options.recipes or RECIPES)), Path(options.out)
+    page = Path(options.page or out)
+    recipes.names(options.only or ())
+    _check(options)
+    check_page(page)
+    failed, count = [], 0
+    if not options.report:
+        require("scores", "`zoo compare`")
+        failed, count = _train(options, make_plan(options, recipes))
+    if any(out.glob(f"{SEEDS}/{RESULT}")) or not (failed or options.hours or options.pairs):
+        print(write_page(out, recipes, page, options.root, options.minutes))
+    elif options.pairs:
+        print("no page yet: it begins with trainings on all pairs, so leave --pairs out, or give as many as there are")
+    if options.publish:
+        copied = publish(_plan(options, recipes), Path(options.publish))
+        print(f"{options.publish}: {copied} trainings")
+    if failed:
+        raise ValueError(f"{len(failed)} of {count} jobs failed: {'; '.join(failed)}; the same command retries them")
+
+
+def _train(options: argparse.Namespace, plan: Plan) -> tuple[list[str], int]:
+    """Runs the search and the trainings; returns the titles of the jobs that failed, and the number of all jobs."""
+    names = plan.recipes.names(options.only or ())
+    runner = Runner(plan, options.hours)
+    if options.search:
+        space = Space.read(plan.recipes)
+        names = search(plan, space, names, runner.run)
+    jobs = make_jobs(plan, names, options.seeds, options.pairs)
+    for job in jobs:
+        job.check()
+    runner.run(jobs)
+    if runner.is_over:
+        left = sum(not job.end.is_file() for job in jobs)
+        waiting = len(plan.recipes.names(options.only or ())) - len(names)
+        more = f", and the search of {waiting} mechanisms" if waiting else ""
+        print(f"the time is over: {left} of {len(jobs)} trainings are left{more}; the same command resumes them")
+    return sorted(runner.failed), runner.count
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises ValueError for an option out of its range."""
+    for option in ("epochs", "jobs", "threads"):
+        if (value := getattr(options, option)) is not None and value < 1:
+            raise ValueError(f"--{option} must be at least 1; got {value}")
+    for option in ("hours", "minutes"):
+        if (value := getattr(options, option)) is not None and value <= 0:
+            raise ValueError(f"--{option} must be above 0; got {value}")
+    if min(options.seeds) < 0:
+        raise ValueError(f"--seeds must be at least 0; got {min(options.seeds)}")
+    if min(options.pairs or [1]) < 1:
+        raise ValueError(f"--pairs must be at least 1; got {min(options.pairs)}")
+
+
+def _plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
+    import torch
+
+    gpus = torch.cuda.device_count()
+    device = options.device or ("cuda" if gpus else "cpu")
+    if device == "cuda" and not gpus:
+        raise ValueError("--device cuda: there is no GPU that torch can use; leave it out or give cpu")
+    recipes.check_base()
+    epochs = options.epochs or recipes.base["trainer"]["max_epochs"]
+    threads = options.threads or max(1, (os.cpu_count() or 1) // options.jobs)
+    return Plan(recipes, Path(options.out), options.root, epochs, device, threads, gpus, options.jobs)
+
+
+def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
+    """The settings of all jobs, after everything that a training would miss was looked for.
+
+    Raises:
+        ValueError: an option or a recipe is invalid, or the folder has results of other settings.
+    """
+    find_local_modules()  # a recipe may name a class of one
+    if options.root and not Path(options.root).is_dir():
+        raise ValueError(f"--data.root {options.root}: no such folder")
+    plan = _plan(options, recipes)
+    names = recipes.names(options.only or ())
+    jobs = make_jobs(plan, names, options.seeds, None)
+    for job in jobs:
+        job.check()
+        recipes.check_model(job.name)
+    if options.search:
+        space = Space.read(recipes)
+        for name in names:
+            space.start(recipes, name)
+    if options.pairs or any(not job.end.is_file() for job in jobs):  # what is missing is missed before the trainings
+        plan = _with_data(plan, options.pairs)
+    for file in sorted(plan.out.glob(f"{SEEDS}/{JOB}")):  # also of jobs not selected now: all appear in one table
+        name, seed = file.parent.parent.name, file.parent.name.removeprefix("seed")
+        if seed.isdecimal() and recipes.path(name).is_file():
+            Job(plan, name, int(seed), chosen(plan, name)).check()
+        elif (known := read_settings(file).get("epochs")) != plan.epochs:
+            raise ValueError(
+                f"{file} is of {known} epochs, not {plan.epochs}: choose another --out, or delete {file.parent}"
+            )
+    return plan
+
+
+def _with_data(plan: Plan, sizes: Sequence[int] | None) -> Plan:
+    """Looks at the data; with sizes it counts the training pairs."""
+    data = load_data(data_settings(plan.recipes, plan.root))
+    data.val_pairs()
+    data.test_sets()
+    if not sizes:
+        return plan
+    if "train_size" not in inspect.signature(type(data)).parameters:
+        raise ValueError(f"--pairs: {type(data).__name__} has no option train_size")
+    return replace(plan, all_pairs=count_pairs(data))
+
+
+def make_jobs(plan: Plan, names: Sequence[str], seeds: Sequence[int], sizes: Sequence[int] | None) -> list[Job]:
+    """All jobs: every mechanism with the first seed, then with the next one.
+
+    Args:
+        plan: their common settings.
+        names: the mechanisms.
+        seeds: the seeds.
+        sizes: numbers of training pairs; None: all pairs. So many as there are, or more, are all pairs too.
+    """
+    parts = dict.fromkeys(size if size < plan.all_pairs else None for size in sizes) if sizes else [None]
+    options = {name: chosen(plan, name) for name in names}
+    return [
+        Job(plan, name, seed, options[name], pairs)
+        for seed in dict.fromkeys(seeds)
+        for pairs in parts
+        for name in names
+    ]

@@ -1,0 +1,241 @@
+"""The pictures of the comparison."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.comparison.budgets import best_so_far
+from zoo.comparison.results import FEEDING, Row
+from zoo.comparison.significance import Bootstrap, half_interval
+from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, new_figure, save, text_on
+
+COST, CURVES, SIZES, PAIRS = "bleu_against_cost.png", "curves.png", "sizes.png", "significance.png"
+BETTER, WORSE, UNSURE = COLOURS[3], "#e0a37f", "#f3f5f7"
+LINES = ["#0a3a5f", "#b5541c", "#2e7d4f", "#7a3b8f", "#2f86ae", "#a8821a", "#8a1f3d", "#5d6a77", "#3d9c9c", "#6b4e2e"]
+STROKES = ["-", "--", "-."]  # with ten colours 30 mechanisms
+
+
+def plot_cost(rows: Sequence[Row], path: Path) -> Path:
+    """Plots test BLEU against training and decoding time; a line joins a mechanism to the same with input feeding.
+
+    Args:
+        rows: the results.
+        path: image file.
+    """
+    figure = new_figure(figsize=(9.6, 10.4), dpi=DPI, layout="constrained")
+    costs: list[tuple[str, Callable[[Row], float | None]]] = [
+        ("minutes of training, without validation", lambda row: row.minutes),
+        ("milliseconds to decode a sentence", lambda row: row.milliseconds),
+    ]
+    panels = figure.subplots(2, 1)
+    for axes, (title, cost) in zip(panels, costs, strict=True):
+        points = {row.name: (x, row.values("test", "bleu")) for row in rows if (x := cost(row)) is not None}
+        _panel(axes, points)
+        axes.set_xlabel(title, color=INK)
+        axes.set_ylabel("test BLEU", color=INK)
+    for name, colour in (("without input feeding", "white"), ("with", COLOURS[5])):
+        panels[0].plot([], [], "o", markersize=7, color=COLOURS[5], markerfacecolor=colour, label=name)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside upper right",
+        ncols=2,
+        frameon=False,
+        labelcolor=INK,
+        fontsize=9,
+    )
+    return save(figure, path, metadata={"Software": None})
+
+
+def _panel(axes: Any, points: dict[str, tuple[float, list[float]]]) -> None:
+    """Plots points name -> (x, y of each seed), with the names in a column on either side."""
+    _plain_axes(axes)
+    if not points:
+        return
+    means = {name: (x, statistics.fmean(values)) for name, (x, values) in points.items()}
+    bars = {name: half_interval(values) or 0.0 for name, (_, values) in points.items()}
+    for name, (x, y) in means.items():
+        if name + FEEDING in means:
+            axes.plot(*zip((x, y), means[name + FEEDING]), color=COLOURS[2], linewidth=1.2, zorder=1)
+        if bars[name]:
+            axes.errorbar(x, y, yerr=bars[name], color=COLOURS[4], linewidth=0.8, capsize=2, zorder=2)
+        axes.plot(
+            x,
+            y,
+            "o",
+            markersize=7,
+            color=COLOURS[5],
+            markerfacecolor=COLOURS[5] if name.endswith(FEEDING) else "white",
+            zorder=4,
+        )
+    low, high = (pick(x for x, _ in means.values()) for pick in (min, max))
+    bottom, top = (
+        min(y - bars[name] for name, (_, y) in means.items()),
+        max(y + bars[name] for name, (_, y) in means.items()),
+    )
+    width, height = max(high - low, 1e-3 * high), max(top - bottom, 1.0)
+    axes.set_xlim(low - 0.55 * width, high + 0.55 * width)  # room for the names
+    axes.set_ylim(bottom - 0.12 * height, top + 0.12 * height)
+    by_cost = sorted(means, key=lambda name: means[name])
+    half = (len(by_cost) + 1) // 2
+    for names, place, align in ((by_cost[:half], 0.01, "left"), (by_cost[half:], 0.99, "right")):
+        names = sorted(names, key=lambda name: means[name][1])
+        for name, y in zip(
+            names, spread([(means[name][1] - bottom) / (1.24 * height) + 0.097 for name in names], 0.047), strict=True
+        ):
+            text = short(name)
+            axes.annotate(
+                text,
+                means[name],
+                (place, y),
+                textcoords="axes fraction",
+                ha=align,
+                va="center",
+                fontsize=8.5,
+                color=INK,
+                arrowprops=dict(
+                    arrowstyle="-",
+                    color=MUTED,
+                    linewidth=0.6,
+                    alpha=0.6,
+                    shrinkA=1,
+                    shrinkB=4,
+                    relpos=(align == "left", 0.5),
+                ),
+            )
+
+
+def spread(places: Sequence[float], gap: float) -> list[float]:
+    """Moves sorted positions in [0, 1] up until neighbours are `gap` apart, then down from the end; less if many."""
+    gap = min(gap, 1 / max(1, len(places)))
+    moved: list[float] = []
+    for place in places:
+        moved.append(max(place, moved[-1] + gap) if moved else max(place, gap / 2))
+    for n in reversed(range(len(moved))):
+        moved[n] = min(moved[n], 1 - gap / 2 if n == len(moved) - 1 else moved[n + 1] - gap)
+    return moved
+
+
+def short(name: str) -> str:
+    """A mechanism's name in pictures."""
+    return f"{name.removesuffix(FEEDING)} + feeding" if name.endswith(FEEDING) else name
+
+
+def plot_curves(rows: Sequence[Row], seconds: float | None, path: Path) -> Path:
+    """Plots the best validation BLEU so far against training time, a line for each seed.
+
+    Args:
+        rows: the results.
+        seconds: the common budget, which a dashed line marks.
+        path: image file.
+    """
+    curves = {
+        row.name: [[(time / 60, bleu) for time, bleu in best_so_far(run)] for run in row.runs if run.curve]
+        for row in rows
+    }
+    figure, axes = _lines({name: lines for name, lines in curves.items() if lines})
+    axes.set_xscale("log", subs=[])
+    axes.xaxis.set_major_locator(_one_two_five())
+    axes.xaxis.set_major_formatter("{x:g}")
+    lowest = min(line[-1][1] for lines in curves.values() for line in lines)
+    axes.set_ylim(bottom=0.8 * lowest)  # where all of them end
+    axes.set_xlabel("minutes of training, without validation", color=INK)
+    axes.set_ylabel("best validation BLEU so far", color=INK)
+    if seconds:
+        axes.axvline(seconds / 60, color=MUTED, linestyle="--", linewidth=1, zorder=1)
+    return save(figure, path, metadata={"Software": None})
+
+
+def plot_sizes(sizes: Mapping[int, Sequence[Row]], path: Path) -> Path:
+    """Plots test BLEU against the number of training pairs: the mean over the seeds, and a point for each seed.
+
+    Args:
+        sizes: number of pairs -> results.
+        path: image file.
+    """
+    names = {row.name: None for rows in sizes.values() for row in rows}
+    found = {(row.name, size): row.values("test", "bleu") for size, rows in sizes.items() for row in rows}
+    means = {
+        name: [[(float(size), statistics.fmean(found[name, size])) for size in sizes if (name, size) in found]]
+        for name in names
+    }
+    figure, axes = _lines(means, "o")
+    for (_, size), values in found.items():
+        axes.plot([size] * len(values), values, "o", markersize=2.5, color=MUTED, alpha=0.6, zorder=1)
+    axes.set_xscale("log")
+    axes.set_xticks([*sizes], [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_xlabel("training pairs", color=INK)
+    axes.set_ylabel("test BLEU", color=INK)
+    return save(figure, path, metadata={"Software": None})
+
+
+def _lines(curves: Mapping[str, list[list[tuple[float, float]]]], marker: str = "") -> Any:
+    """A figure with lines, and their names sorted by the height of the ends.
+
+    A mechanism and the same with input feeding, which is dotted, have one colour.
+    """
+    figure = new_figure(figsize=(9.6, 6.4), dpi=DPI, layout="constrained")
+    axes = figure.subplots()
+    _plain_axes(axes)
+    ends = {name: statistics.fmean(line[-1][1] for line in lines) for name, lines in curves.items()}
+    plain = list(dict.fromkeys(name.removesuffix(FEEDING) for name in sorted(curves)))
+    for name in sorted(curves, key=lambda name: -ends[name]):
+        n = plain.index(name.removesuffix(FEEDING))
+        stroke = ":" if name.endswith(FEEDING) else STROKES[n // len(LINES) % len(STROKES)]
+        for k, line in enumerate(curves[name]):
+            label = short(name) if k == 0 else None
+            colour = LINES[n % len(LINES)]
+            axes.plot(*zip(*line), stroke, color=colour, linewidth=1.2, marker=marker, markersize=4, label=label)
+    figure.legend(loc="outside right upper", frameon=False, labelcolor=INK, fontsize=8.5)
+    return figure, axes
+
+
+def _one_two_five() -> Any:
+    from matplotlib.ticker import LogLocator
+
+    return LogLocator(subs=(1, 2, 5))
+
+
+def plot_pairs(found: Bootstrap, path: Path) -> Path:
+    """Draws the difference in BLEU of each pair of mechanisms; coloured where chance hardly explains it (p < 0.05).
+
+    Args:
+        found: the bootstrap.
+        path: image file.
+    """
+    names = sorted(found.names, key=lambda name: -found.means[found.names.index(name)])
+    side = 2.6 + 0.42 * len(names)
+    figure = new_figure(figsize=(side, side), dpi=DPI, layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_aspect("equal")
+    axes.tick_params(colors=INK, length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
+    axes.set_xticks(range(len(names)), [short(name) for name in names], rotation=60, ha="left", fontsize=8.5)
+    axes.set_yticks(range(len(names)), [short(name) for name in names], fontsize=8.5)
+    axes.spines[:].set_visible(False)
+    for y, row in enumerate(names):
+        for x, column in enumerate(names):
+            if x == y:
+                continue
+            difference = found.difference(row, column)[0]
+            sure = found.p_value(row, column) < 0.05
+            colour = (BETTER if difference > 0 else WORSE) if sure else UNSURE
+            axes.add_patch(_square(x, y, colour))
+            ink = text_on(colour) if sure else MUTED
+            axes.text(x, y, f"{difference:+.1f}", ha="center", va="center", fontsize=6.5, color=ink)
+    return save(figure, path, metadata={"Software": None})
+
+
+def _square(x: int, y: int, colour: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x - 0.47, y - 0.47), 0.94, 0.94, facecolor=colour, edgecolor="none")
+
+
+def _plain_axes(axes: Any) -> None:
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=MUTED, length=0)
+    axes.spines[:].set_visible(False)

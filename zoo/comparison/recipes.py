@@ -1,0 +1,164 @@
+"""The recipes of a comparison: base.yaml, what all mechanisms share, and one short file per mechanism."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zoo.comparison.files import BASE, PUBLISHED, RECIPES, SPACE
+from zoo.data.common.files import fingerprint
+from zoo.registry import register
+from zoo.tasks.checks import check_arguments, check_choices
+from zoo.utils.modules import load_class
+from zoo.utils.regular import check_regular
+
+USUAL = {"optimizer": "zoo.tasks.optimizer.AdamW", "lr_scheduler": "zoo.tasks.optimizer.WarmupCosine"}  # of `zoo fit`
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """A folder of recipes.
+
+    Raises:
+        ValueError: a recipe that is asked for cannot be read.
+    """
+
+    folder: Path
+    _known: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def are_shipped(self) -> bool:
+        return self.folder.resolve() == RECIPES.resolve()
+
+    @property
+    def published(self) -> list[Path]:
+        """Folders of published results: next to these recipes, and next to the shipped ones."""
+        folders = [folder / PUBLISHED for folder in (self.folder, RECIPES)]
+        return list({folder.resolve(): folder for folder in folders if folder.is_dir()}.values())
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.yaml"
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Content of a recipe."""
+        if name not in self._known:
+            self._known[name] = read_yaml(self.path(name))
+            if not isinstance(self._known[name].get("model"), dict):
+                raise ValueError(f"{self.path(name)} is not a recipe: it has no `model:`")
+        return self._known[name]
+
+    @property
+    def base(self) -> dict[str, Any]:
+        return self.read(BASE)
+
+    def check_base(self) -> None:
+        """Raises ValueError if base.yaml lacks the data or the budget."""
+        trainer = self.base.get("trainer")
+        if not (isinstance(self.base.get("data"), dict) and isinstance(trainer, dict) and trainer.get("max_epochs")):
+            raise ValueError(f"{self.path(BASE)} must have `data:` and, as the budget, `trainer: {{max_epochs: N}}`")
+
+    def names(self, only: Sequence[str] = ()) -> list[str]:
+        """The mechanisms, or those of `only`.
+
+        Raises:
+            ValueError: no such folder, or an unknown name.
+        """
+        if not self.path(BASE).is_file():
+            raise ValueError(
+                f"{self.folder} has no {BASE}.yaml: give the folder of recipes with --recipes "
+                f"(the shipped ones: {RECIPES})"
+            )
+        names = sorted(path.stem for path in self.folder.glob("*.yaml") if path.stem not in (BASE, SPACE))
+        for name in only:
+            if name not in names:
+                near = get_close_matches(name, names, n=1)
+                raise ValueError(
+                    f"no mechanism '{name}'{f' (nearest: {near[0]})' if near else ''}; there are {', '.join(names)}"
+                )
+        return list(dict.fromkeys(only)) or names
+
+    def part(self, name: str, section: str) -> dict[str, Any]:
+        """A section (`model`, `optimizer`, ...) of a recipe on top of base.yaml, merged as `zoo fit` does."""
+        base, own = (self.read(recipe).get(section) or {} for recipe in (BASE, name))
+        usual = base.get("class_path", USUAL.get(section))
+        path, shared = own.get("class_path", usual), base.get("init_args") or {}
+        if path != usual:  # another class keeps the arguments that it has too
+            known = inspect.signature(load_class(path)).parameters
+            shared = {key: value for key, value in shared.items() if key in known}
+        return {"class_path": path, "init_args": {**shared, **(own.get("init_args") or {})}}
+
+    def are_same(self, name: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+        """Whether two choices of a search are the same: a setting that one leaves out has the recipe's own value there.
+
+        Without the recipe, as of a published mechanism, that value is not known.
+        """
+        if first == second or not self.path(name).is_file():
+            return first == second
+        own = {setting: self.value(name, setting) for setting in {*first, *second}}
+        return {**own, **first} == {**own, **second}
+
+    def value(self, name: str, setting: str) -> Any:
+        """The value that a recipe has for a setting such as "optimizer.lr".
+
+        Raises:
+            ValueError: its class has no such argument.
+        """
+        section, _, argument = setting.partition(".")
+        if section not in ("model", *USUAL):
+            raise ValueError(f"{setting} is no setting of {self.path(name)}: expected model.NAME or optimizer.NAME")
+        part = self.part(name, section)
+        if argument in part["init_args"]:
+            return part["init_args"][argument]
+        known = inspect.signature(load_class(part["class_path"])).parameters
+        if argument not in known:
+            raise ValueError(f"{self.path(name)}: there is no setting {setting}")
+        return known[argument].default
+
+    def fingerprints(self, name: str) -> dict[str, str]:
+        """What tells whether two results are of the same base.yaml, and of the same recipe on top of it."""
+        return {"base": fingerprint(self.base), "recipe": fingerprint(self.base, self.read(name))}
+
+    def check_model(self, name: str) -> None:
+        """Raises ValueError if the recipe's class is no translator, or does not take the recipe's arguments."""
+        from zoo.tasks.translation import TranslationModule
+
+        where, model = self.path(name), self.part(name, "model")
+        cls = load_class(model["class_path"])
+        if not (isinstance(cls, type) and issubclass(cls, TranslationModule)):
+            raise ValueError(f"{where}: `zoo compare` compares translators, and {model['class_path']} is none")
+        signature = inspect.signature(cls.__init__)
+        check_arguments(cls, signature, cls.required)
+        defaults = {key: parameter.default for key, parameter in signature.parameters.items()}
+        if unknown := sorted(model["init_args"].keys() - defaults.keys()):
+            raise ValueError(
+                f"{where}: {cls.__name__} has no argument {unknown[0]}; it has {', '.join([*defaults][1:])}"
+            )
+        check_choices(signature, {**defaults, **model["init_args"]})
+        register(cls)
+
+    def about(self, name: str) -> str:
+        """The comment with which a recipe begins, as one line."""
+        comments = []
+        for line in self.path(name).read_text(encoding="utf-8").splitlines():
+            if not line.startswith("#"):
+                break
+            comments.append(line[1:].strip())
+        return " ".join(comments)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; without one an empty mapping.
+
+    Raises:
+        ValueError: it is not YAML.
+    """
+    check_regular(path)
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    return found if isinstance(found, dict) else {}

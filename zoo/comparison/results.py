@@ -1,0 +1,204 @@
+"""The results of a comparison: a row for each mechanism, with one run for each seed."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zoo.comparison.files import RESULT, SEEDS, SIZES, TRANSLATIONS, check_shape, read_json, read_translations
+from zoo.comparison.recipes import Recipes
+from zoo.comparison.significance import half_interval
+
+NONE = "–"
+FEEDING = "_input_feeding"  # end of the names of mechanisms that are others with input feeding
+SAME = {"epochs": "epochs", "base": "base.yaml"}  # settings that all results of one page share
+
+NUMBER = int | float
+SHAPE = {
+    "name": str,
+    "seed": int,
+    "settings": {"epochs": int},
+    "parameters": int,
+    "training": {"epochs": int, "steps": int, "tokens": int, "seconds": NUMBER, "validation": list},
+    "validation": {"bleu": NUMBER},
+    "test": {"name": str, "bleu": NUMBER, "bleu_by_length": dict},
+    "decoding_sentences_per_second": NUMBER,
+    "beam_size": int,
+    "length_penalty": NUMBER,
+    "signature": str,
+    "device": str,
+    "hardware": str,
+    "threads": int,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of one training.
+
+    Attributes:
+        folder: where its files are.
+        result: content of result.json.
+        published: it comes from published results, not from this study.
+    """
+
+    folder: Path
+    result: dict[str, Any]
+    published: bool = False
+
+    @property
+    def has_translations(self) -> bool:
+        """Whether there are its translations of the test set."""
+        return (self.folder / TRANSLATIONS["test"]).is_file()
+
+    def translations(self) -> list[str]:
+        """Its translations of the test set."""
+        return read_translations(self.folder / TRANSLATIONS["test"])
+
+    @property
+    def curve(self) -> list[tuple[float, float]]:
+        """Seconds of training and validation BLEU, for each validation."""
+        scores = self.result["training"]["validation"]
+        return [(x["seconds"], x["bleu"]) for x in scores if x.get("bleu") is not None and "seconds" in x]
+
+
+@dataclass(frozen=True)
+class Row:
+    """The results of one mechanism, one run per seed."""
+
+    name: str
+    runs: list[Run]
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        return [run.result for run in self.runs]
+
+    @property
+    def published(self) -> bool:
+        return all(run.published for run in self.runs)
+
+    def values(self, *keys: str) -> list[float]:
+        """One number per seed, without missing ones."""
+        found = []
+        for value in self.results:
+            for key in keys:
+                value = None if value is None else value.get(key)
+            found.append(value)
+        return [value for value in found if value is not None]
+
+    def mean(self, *keys: str) -> float | None:
+        values = self.values(*keys)
+        return statistics.fmean(values) if values else None
+
+    def show(self, digits: int, *keys: str, interval: bool = False) -> str:
+        """The mean as text, with half the width of its interval if there are several seeds."""
+        values = self.values(*keys)
+        if not values:
+            return NONE
+        text = f"{statistics.fmean(values):,.{digits}f}"
+        half = half_interval(values) if interval else None
+        return text if half is None else f"{text} ± {half:.{digits}f}"
+
+    @property
+    def minutes(self) -> float | None:
+        """Training time without validation: all target tokens at the median speed."""
+        rate, tokens = self.mean("training", "tokens_per_second"), self.mean("training", "tokens")
+        return tokens / rate / 60 if rate and tokens else None
+
+    @property
+    def milliseconds(self) -> float:
+        """Time to decode one sentence."""
+        return 1000 / statistics.fmean(self.values("decoding_sentences_per_second"))
+
+
+@dataclass(frozen=True)
+class Results:
+    """All results of a page.
+
+    Attributes:
+        rows: the mechanisms trained on all data, the one with the best test BLEU first.
+        sizes: number of training pairs -> the mechanisms trained on that many, in the same order; {} if none was
+            trained on a part.
+        left_out: folders of published results of another base.yaml or budget, which cannot be compared.
+    """
+
+    rows: list[Row]
+    sizes: dict[int, list[Row]] = field(default_factory=dict)
+    left_out: list[Path] = field(default_factory=list)
+
+
+def read_results(out: Path, recipes: Recipes) -> Results:
+    """The results below a folder, and the published ones that can be compared with them.
+
+    Raises:
+        ValueError: there are none, one is damaged, or their budgets differ.
+    """
+    own = _read(out)
+    if not any(run.result["settings"].get("pairs") is None for run in own):
+        raise ValueError(f"{out} has no results: train first, with zoo compare --out {out}")
+    for key, what in SAME.items():
+        values = sorted({run.result["settings"].get(key) for run in own}, key=str)
+        if len(values) > 1:
+            many = f"{' and '.join(map(str, values))} {what}" if key == "epochs" else f"several versions of {what}"
+            raise ValueError(f"{out} has results of {many}, which cannot be compared: keep them in separate folders")
+    runs, left_out = list(own), []
+    for folder in recipes.published:
+        published = [] if folder.resolve() == out.resolve() else _read(folder, published=True)
+        fitting = [run for run in published if all(_same(run, own[0], key) for key in SAME)]
+        left_out += [folder] * (len(fitting) < len(published))
+        known = {_key(run) for run in runs}  # what was trained here replaces what was published
+        runs += [run for run in fitting if _key(run) not in known]
+    sizes = sorted({size for run in runs if (size := run.result["settings"].get("pairs"))})
+    rows = _rows(run for run in runs if not run.result["settings"].get("pairs"))
+    by_size = {size: _rows(run for run in runs if run.result["settings"].get("pairs") == size) for size in sizes}
+    if by_size and len(whole := distinct(rows, "pairs")) == 1:
+        partly = {row.name for several in by_size.values() for row in several}
+        by_size[whole[0]] = [row for row in rows if row.name in partly]
+    return Results(rows, by_size, left_out)
+
+
+def _read(folder: Path, published: bool = False) -> list[Run]:
+    return [
+        Run(file.parent, read_result(file), published)
+        for pattern in (SEEDS, SIZES)
+        for file in sorted(folder.glob(f"{pattern}/{RESULT}"))
+    ]
+
+
+def read_result(file: Path) -> dict[str, Any]:
+    """Content of a result.json.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        result = read_json(file)
+        check_shape(result, SHAPE)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{file} is damaged ({error}): delete it, and `zoo compare` evaluates that training again"
+        ) from error
+    return result
+
+
+def _key(run: Run) -> tuple[str, int | None]:
+    return run.result["name"], run.result["settings"].get("pairs")
+
+
+def _same(first: Run, second: Run, key: str) -> bool:
+    return first.result["settings"].get(key) == second.result["settings"].get(key)
+
+
+def _rows(runs: Iterable[Run]) -> list[Row]:
+    """The mechanism with the best test BLEU first."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.result["name"], []).append(run)
+    rows = [Row(name, sorted(several, key=lambda run: run.result["seed"])) for name, several in found.items()]
+    return sorted(rows, key=lambda row: (-(row.mean("test", "bleu") or 0), row.name))
+
+
+def distinct(rows: Sequence[Row], *keys: str) -> list[Any]:
+    """The distinct values of the results."""
+    return list(dict.fromkeys(value for row in rows for value in row.values(*keys)))

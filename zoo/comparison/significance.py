@@ -1,0 +1,108 @@
+"""How sure a difference between mechanisms is: intervals over seeds, and a paired bootstrap over sentences and seeds.
+
+A mechanism's score is the mean over its seeds of the BLEU of the whole test set. Another test set of the same kind and
+other seeds would have given other scores. Each sample of the bootstrap draws
+
+    sentences    as many as there are, with replacement, the same ones for all mechanisms (Koehn 2004), and
+    seeds        for each mechanism as many deviations from its mean as it has seeds, with replacement.
+
+The deviations of n seeds from their own mean are too small by sqrt((n - 1) / n), and are stretched by its inverse.
+Those of all mechanisms are drawn from together: with three seeds of its own a mechanism says little about its variance.
+In simulations with three seeds of ten equal mechanisms p < 0.05 comes up for 4 % of the pairs, with deviations of their
+own for 9 %. So a mechanism with a single seed is treated like the others; if all have a single one, nothing is known of
+the seeds, and only sentences are drawn.
+"""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from zoo.comparison.bleu import Counts, corpus_bleu
+
+SAMPLES = 1000
+CHUNK = 100  # samples computed at a time
+# 97.5 % quantile of Student's t for 1, 2, ... degrees of freedom
+STUDENT = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+]  # fmt: skip
+
+
+def half_interval(values: Sequence[float]) -> float | None:
+    """Half the width of the 95 % interval of a mean, by Student's t; None for a single value."""
+    if len(values) < 2:
+        return None
+    quantile = STUDENT[min(len(values) - 1, len(STUDENT)) - 1]
+    return quantile * statistics.stdev(values) / math.sqrt(len(values))
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """Scores of all mechanisms in all samples.
+
+    Attributes:
+        names: the mechanisms.
+        means: (M,) scores on the whole test set, mean over the seeds.
+        samples: (B, M) scores in each sample.
+    """
+
+    names: list[str]
+    means: np.ndarray
+    samples: np.ndarray
+
+    def difference(self, first: str, second: str) -> tuple[float, float, float]:
+        """By how much the first is better, and the ends of the 95 % interval."""
+        a, b = self.names.index(first), self.names.index(second)
+        low, high = np.quantile(self.samples[:, a] - self.samples[:, b], [0.025, 0.975])
+        return float(self.means[a] - self.means[b]), float(low), float(high)
+
+    def p_value(self, first: str, second: str) -> float:
+        """How often a difference as large as this one, in either direction, would arise if there was none.
+
+        The differences of the samples, moved to the mean 0, are what chance alone would give. (sacrebleu moves their
+        absolute values, which for clear differences is the share of one direction, half of this.)
+        """
+        a, b = self.names.index(first), self.names.index(second)
+        chance = self.samples[:, a] - self.samples[:, b]
+        larger = np.abs(chance - chance.mean()) > abs(self.means[a] - self.means[b])
+        return (int(larger.sum()) + 1) / (len(chance) + 1)
+
+    def ranks(self) -> np.ndarray:
+        """(M, M) probability that mechanism m has rank r, from 0 for the best."""
+        order = np.argsort(-self.samples, axis=1, kind="stable")
+        places = np.argsort(order, axis=1, kind="stable")  # (B, M): the rank of each mechanism
+        count = len(self.names)
+        return np.stack([np.bincount(places[:, m], minlength=count) for m in range(count)]) / len(self.samples)
+
+
+def bootstrap(counts: Mapping[str, Sequence[Counts]], samples: int = SAMPLES, seed: int = 0) -> Bootstrap:
+    """Draws sentences and seeds; see the top of this file.
+
+    Args:
+        counts: mechanism -> for each seed the counts of its sentences, (N, 10); all of the same N sentences.
+        samples: number of samples.
+        seed: of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    runs = [run for found in counts.values() for run in found]
+    sentences = len(runs[0])
+    table = np.concatenate(runs, axis=1)  # (N, R * 10)
+    drawn = []
+    for start in range(0, samples, CHUNK):
+        times = rng.multinomial(sentences, np.full(sentences, 1 / sentences), min(CHUNK, samples - start))
+        drawn.append(corpus_bleu((times.astype(np.float64) @ table).reshape(len(times), len(runs), -1)))
+    scores, whole = np.concatenate(drawn), corpus_bleu(np.stack([run.sum(0) for run in runs]))  # (B, R), (R,)
+    columns = np.split(np.arange(len(runs)), np.cumsum([len(found) for found in counts.values()])[:-1])
+    pool = deviations([whole[own] for own in columns])
+    means = np.stack([scores[:, own].mean(1) for own in columns], axis=1)  # (B, M)
+    moved = [rng.choice(pool, (samples, len(own))).mean(1) for own in columns]
+    return Bootstrap(list(counts), np.array([whole[own].mean() for own in columns]), means + np.stack(moved, axis=1))
+
+
+def deviations(scores: Sequence[np.ndarray]) -> np.ndarray:
+    """The stretched deviations of all seeds from the mean of their mechanism; [0] if each has a single seed."""
+    found = [(own - own.mean()) * math.sqrt(len(own) / (len(own) - 1)) for own in scores if len(own) > 1]
+    return np.concatenate(found) if found else np.zeros(1)

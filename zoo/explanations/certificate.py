@@ -1,0 +1,183 @@
+"""The certificate: what was measured, and one plain line by fixed rules.
+
+The rules, in terms of means over the inputs (docs/faithfulness.md explains each limit):
+
+1. *The attended words matter*: erasing them first lowers the probability of the answer more than erasing words at
+   random does (the interval of the difference is above 0), by at least half of what the better gradient order gains.
+2. *The order agrees*: Kendall's tau of attention and of leaving out each word is at least 0.3.
+3. *The weights are used*: permuting them changes the output by at least 0.1 (median total variation).
+4. *Other weights do not do*: weights with the same output (change at most 0.05) differ by at most half the largest
+   possible divergence, 0.35 of 0.69 nats.
+
+"yes" if all hold, "no" if the first one does not, else "partly".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+from typing import Any, Literal
+
+from zoo.explanations.intervals import Interval
+
+ORDERS = ("attention", "gradient", "gradient x input", "random")
+
+SHARE = 0.5  # of the advantage of the better gradient order over the random one
+TAU = 0.3
+USED = 0.1
+DIFFERENT = log(2) / 2
+
+ROWS = {  # measure -> what a table calls it
+    **{f"comprehensiveness, {order}": f"comprehensiveness, {order} order" for order in ORDERS},
+    "comprehensiveness, rollout": "comprehensiveness, order of attention rollout",
+    "comprehensiveness, flow": "comprehensiveness, order of attention flow",
+    "advantage": "comprehensiveness, attention minus random",
+    **{f"sufficiency, {order}": f"sufficiency, {order} order" for order in ORDERS},
+    "one region, attention": "probability lost, the most attended region grey",
+    "one region, random": "probability lost, a random region grey",
+    "tau, gradient": "Kendall's tau of attention and gradient",
+    "tau, gradient x input": "Kendall's tau of attention and gradient x input",
+    "tau, leaving out": "Kendall's tau of attention and leaving a word out",
+    "permutation": "change of the output when the weights are permuted (median)",
+    "adversary": "divergence of other weights with the same output (0 to 0.69)",
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Whether the attention of a model explains its answers.
+
+    Attributes:
+        name: of the model.
+        task: name of its task.
+        drawn: number of inputs given.
+        inputs: number of those that have an answer to explain.
+        decisions: number of answers about them; a classifier gives one, a translator one per word.
+        seed: of all random choices.
+        figures: measure -> mean over the inputs, with a 95 % bootstrap interval; see `ROWS`.
+        seconds: processor time.
+    """
+
+    name: str
+    task: str
+    drawn: int
+    inputs: int
+    decisions: int
+    seed: int
+    figures: Mapping[str, Interval]
+    seconds: int
+
+    @property
+    def checks(self) -> dict[str, bool]:
+        """The four rules, and whether they hold."""
+        mean = {measure: figure.mean for measure, figure in self.figures.items()}
+        random = mean["comprehensiveness, random"]
+        gained = max(mean[f"comprehensiveness, {order}"] - random for order in ("gradient", "gradient x input"))
+        return {
+            "matter": self.figures["advantage"].low > 0 and mean["advantage"] >= SHARE * gained,
+            "agrees": mean["tau, leaving out"] >= TAU,
+            "used": mean["permutation"] >= USED,
+            "alone": mean["adversary"] <= DIFFERENT,
+        }
+
+    @property
+    def verdict(self) -> Literal["yes", "partly", "no"]:
+        """Whether the attention may be read as an explanation."""
+        checks = self.checks
+        return "yes" if all(checks.values()) else "partly" if checks["matter"] else "no"
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """What each rule found, in words."""
+        mean = {measure: figure.mean for measure, figure in self.figures.items()}
+        checks = self.checks
+        own, random = mean["comprehensiveness, attention"], mean["comprehensiveness, random"]
+        best = max(mean["comprehensiveness, gradient"], mean["comprehensiveness, gradient x input"])
+        erased = f"erasing them costs {own:.2f} of the probability, random ones {random:.2f}"
+        short = f"{erased}, those of the gradient {best:.2f}"
+        return {
+            "matter": f"the attended {self.units} matter ({erased})"
+            if checks["matter"]
+            else f"the attended {self.units} do not matter enough ({short})",
+            "agrees": f"their order {'agrees' if checks['agrees'] else 'hardly agrees'} with leaving each one out "
+            f"(tau {mean['tau, leaving out']:.2f})",
+            "used": f"permuted weights {'change' if checks['used'] else 'hardly change'} the answer "
+            f"({mean['permutation']:.2f})",
+            "alone": f"{'no very' if checks['alone'] else 'quite'} different weights give the same answer "
+            f"(divergence {mean['adversary']:.2f} of {log(2):.2f})",
+        }
+
+    @property
+    def units(self) -> str:
+        """What is attended to."""
+        return "regions" if self.task == "captioning" else "words"
+
+    def line(self) -> str:
+        """The plain line."""
+        checks, reasons = self.checks, self.reasons
+        good = [reasons[rule] for rule, holds in checks.items() if holds]
+        bad = [reasons[rule] for rule, holds in checks.items() if not holds]
+        if self.verdict == "partly":
+            why = f"{_listed(good)}, but {_listed(bad)}"
+        else:
+            why = _listed(good if self.verdict == "yes" else bad)
+        return f"may be read as an explanation: {self.verdict}, because {why}"
+
+    def table(self) -> str:
+        """The figures as aligned text, and the plain line."""
+        width = max(len(label) for label in ROWS.values())
+        lines = [
+            f"{self.name}: {self.inputs:,} inputs, {self.decisions:,} answers, seed {self.seed}, {self.seconds:,} s",
+            f"{'':{width}}{'mean':>8}  95 % interval",
+            *(
+                f"{ROWS[measure]:{width}}{figure.mean:8.3f}  {figure.low:.3f} to {figure.high:.3f}"
+                for measure, figure in self._rows()
+            ),
+        ]
+        return "\n".join([*lines, "", self.line()])
+
+    def _rows(self) -> list[tuple[str, Interval]]:
+        return [(measure, self.figures[measure]) for measure in ROWS if measure in self.figures]
+
+    def section(self) -> str:
+        """The section of a card."""
+        rows = [
+            f"| {ROWS[measure]} | {figure.mean:.3f} | {figure.low:.3f} to {figure.high:.3f} |"
+            for measure, figure in self._rows()
+        ]
+        command = f"zoo explain {self.name} --certificate --data.root DATA --limit {self.drawn}"
+        answers = f"{self.decisions:,} answer{'' if self.decisions == 1 else 's'}"
+        return (
+            f"## Does the attention explain?\n\nIt {self.line()}.\n\n"
+            + "\n".join(["| measure | mean | 95 % interval |", "|---|---:|---:|", *rows])
+            + f"\n\nMeasured on {self.inputs:,} inputs of the test data ({answers}), drawn at random, in "
+            f"{self.seconds:,} s of processor time, by\n`{command}`.\ndocs/faithfulness.md says what the measures are, "
+            "and the rules of the answer.\n"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-able values."""
+        figures = {measure: figure._asdict() for measure, figure in self.figures.items()}
+        return {
+            "name": self.name,
+            "task": self.task,
+            "drawn": self.drawn,
+            "inputs": self.inputs,
+            "decisions": self.decisions,
+            "seed": self.seed,
+            "seconds": self.seconds,
+            "verdict": self.verdict,
+            "line": self.line(),
+            "checks": self.checks,
+            "figures": figures,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Certificate":
+        """From what `to_dict` gave."""
+        figures = {measure: Interval(**figure) for measure, figure in values["figures"].items()}
+        stated = {key: values[key] for key in ("name", "task", "drawn", "inputs", "decisions", "seed", "seconds")}
+        return cls(**stated, figures=figures)
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,87 @@
+"""A decision: one answer of a model about one input, and what may be asked of it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import compress
+
+import torch
+from torch import Tensor
+
+from zoo.explanations.counterfactual import Distance
+from zoo.explanations.distances import total_variation
+
+
+class Decision(ABC):
+    """Base class, one subclass a task.
+
+    Shapes: N words (or regions of an image), W attention weights behind the decision, K variants, C outputs.
+
+    Attributes:
+        size: N; units beyond the first N, such as the end of a sentence, are attended to but never erased.
+        weights: (W,) the attention weights, flat.
+        groups: (W,) int, weights with the same number come from one softmax.
+        answer: which output the model chose.
+        distance: of two outputs.
+    """
+
+    size: int
+    weights: Tensor
+    groups: Tensor
+    answer: int
+    distance: Distance = staticmethod(total_variation)
+
+    @abstractmethod
+    def output(self, kept: Tensor) -> Tensor:
+        """The output for variants of the input: kept bool (K, N), which words stay -> (K, C)."""
+
+    @abstractmethod
+    def attend(self, weights: Tensor) -> Tensor:
+        """The output with other weights, differentiable: (K, W) -> (K, C)."""
+
+    @abstractmethod
+    def show(self, weights: Tensor) -> Tensor:
+        """What a picture shows of weights, with sum 1: (K, W) -> (K, N or more)."""
+
+    @abstractmethod
+    def embedded(self) -> Tensor:
+        """The embeddings that the model reads, or the features of an image: (1, N or more, E)."""
+
+    @abstractmethod
+    def read(self, embedded: Tensor) -> Tensor:
+        """The output for other embeddings, differentiable: (K, N or more, E) -> (K, C)."""
+
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        """Of the probability of the answer with respect to each word's embedding (or each region's features).
+
+        Returns:
+            (N,) the Euclidean norm of the gradient, and (N,) the absolute value of gradient times input.
+        """
+        embedded = self.embedded().requires_grad_()
+        (gradient,) = torch.autograd.grad(self.read(embedded)[0, self.answer], [embedded])
+        products = (gradient * embedded.detach()).sum(-1).abs()
+        return gradient[0, : self.size].norm(dim=-1), products[0, : self.size]
+
+    def more(self, generator: torch.Generator) -> dict[str, float]:
+        """Measures that only this task has, by name."""
+        return {}
+
+    def probability(self, kept: Tensor) -> Tensor:
+        """The probability of the answer for variants of the input: (K, N) -> (K,)."""
+        variants, place = kept.unique(dim=0, return_inverse=True)  # of a short input, several shares are one word
+        return self.output(variants)[place, self.answer]
+
+    def attention(self) -> Tensor:
+        """The attention to each word that may be erased: (N,)."""
+        return self.show(self.weights.unsqueeze(0))[0, : self.size]
+
+    def left_out(self, words: Tensor) -> Tensor:
+        """How far the output moves without each of some words: (M,) int -> (M,)."""
+        kept = torch.ones(1 + len(words), self.size, dtype=torch.bool)
+        kept[1 + torch.arange(len(words)), words] = False
+        found = self.output(kept)
+        return self.distance(found[1:], found[:1])
+
+
+def chosen(words: Sequence[int], kept: Tensor) -> list[int]:
+    """The words that stay: kept bool (N,)."""
+    return list(compress(words, kept.tolist()))

@@ -1,0 +1,118 @@
+"""`zoo.faithfulness`: all measures for the answers of a model about some inputs."""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoo.explanations import captioners, classifiers, translators
+from zoo.explanations.certificate import ORDERS, Certificate
+from zoo.explanations.counterfactual import adversary, permutation_change
+from zoo.explanations.decision import Decision
+from zoo.explanations.erasure import erasure, top_first
+from zoo.explanations.intervals import interval
+from zoo.explanations.ranks import kendall_tau
+from zoo.tasks.base import ZooModule
+from zoo.tasks.evaluation import without_dropout
+
+PERMUTATIONS = 50
+LEFT_OUT = 32  # words of an input, at most, that are left out one by one
+
+Explained = classifiers.TextDecision | translators.TokenDecision | captioners.WordDecision
+
+# Of each task: the decisions about one input.
+DECISIONS: dict[str, Callable[..., Sequence[Explained]]] = {
+    "classification": lambda model, text, generator: classifiers.decisions(model, text),
+    "translation": translators.decisions,
+    "captioning": captioners.decisions,
+}
+
+
+def faithfulness(
+    model: ZooModule,
+    inputs: Iterable[Any],
+    name: str | None = None,
+    seed: int = 0,
+    progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+) -> Certificate:
+    """Measures whether the attention of a model explains its answers.
+
+    Args:
+        model: a classifier, translator or captioner with attention.
+        inputs: texts, pairs of texts, or images, as its verb takes them; those with fewer than two words are left out.
+        name: of the model, for the certificate; by default that of its class.
+        seed: of the random orders, permutations and starts; the same inputs and seed give the same certificate.
+        progress: wraps the inputs, e.g. `tqdm`.
+
+    Raises:
+        ValueError: the task has no certificate, the model has no attention whose weights can be given, or there are no
+            inputs.
+    """
+    began = time.process_time()
+    values: dict[str, list[float]] = defaultdict(list)
+    counts: list[int] = []
+    number = 0
+    for number, source in enumerate(progress(inputs), 1):
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + number - 1)
+        found = [measured(one, generator) for one in decisions(model, source, generator)]
+        counts += [len(found)] if found else []
+        for measure in found[0] if found else ():
+            values[measure].append(_mean([one[measure] for one in found]))
+    if not counts:
+        raise ValueError("a certificate needs inputs with at least two words each; got none")
+    figures = {measure: interval(of_inputs, seed) for measure, of_inputs in values.items()}
+    seconds = round(time.process_time() - began)
+    name = type(model).__name__ if name is None else name
+    return Certificate(name, model.task.name, number, len(counts), sum(counts), seed, figures, seconds)
+
+
+def decisions(model: ZooModule, source: Any, generator: torch.Generator) -> Sequence[Explained]:
+    """The decisions of a model about a raw input; none if it has fewer than two words.
+
+    Args:
+        model: a classifier, translator or captioner with attention; it is not modified.
+        source: as its verb takes it.
+        generator: draws words of a translation or caption.
+
+    Raises:
+        ValueError: the task is another one, or the model has no attention.
+    """
+    if model.task.name not in DECISIONS:
+        raise ValueError(f"models for {model.task.name} cannot be explained; those for {', '.join(DECISIONS)} can")
+    return DECISIONS[model.task.name](without_dropout(model), source, generator)
+
+
+def measured(decision: Decision, generator: torch.Generator) -> dict[str, float]:
+    """All measures of one decision, by name."""
+    attention = decision.attention().detach()
+    gradient, product = decision.gradients()
+    importance: Mapping[str, Tensor] = {
+        "attention": attention,
+        "gradient": gradient,
+        "gradient x input": product,
+        "random": torch.rand(decision.size, generator=generator),
+    }
+    found: dict[str, float] = {}
+    for order in ORDERS:
+        comprehensiveness, sufficiency = erasure(decision.probability, top_first(importance[order]))
+        found[f"comprehensiveness, {order}"] = comprehensiveness
+        found[f"sufficiency, {order}"] = sufficiency
+    found["advantage"] = found["comprehensiveness, attention"] - found["comprehensiveness, random"]
+    words = torch.randperm(decision.size, generator=generator)[:LEFT_OUT]
+    found["tau, gradient"] = kendall_tau(attention, gradient)
+    found["tau, gradient x input"] = kendall_tau(attention, product)
+    found["tau, leaving out"] = kendall_tau(attention[words], decision.left_out(words))
+    weights = (decision.attend, decision.weights.detach(), decision.groups)
+    found["permutation"] = permutation_change(*weights, decision.distance, PERMUTATIONS, generator)
+    found["adversary"], _ = adversary(*weights, decision.show, decision.distance, generator)
+    return found | decision.more(generator)
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return float(np.mean(known)) if known else math.nan

@@ -1,0 +1,1 @@
+"""`zoo rebuild`: makes a weight again, stage by stage, as its recipe lists them."""

@@ -1,0 +1,58 @@
+"""The precision in which verbs compute, and whether a device computes in bf16."""
+
+import functools
+import logging
+import os
+import platform
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+PRECISIONS = ("fp32", "bf16")
+log = logging.getLogger(__name__)
+
+
+def in_precision(precision: str, device: str) -> AbstractContextManager[object]:
+    """Context: products in a precision of PRECISIONS, but in fp32 on a device type where bf16 would only be slower.
+
+    With "fp32" an autocast around it stays in force.
+    """
+    if precision == "fp32":
+        return nullcontext()
+    if why := lacks_bf16(device):
+        _warn(f"zoo: fp32 instead of bf16: {why}")
+        return nullcontext()
+    return torch.autocast(device, torch.bfloat16)
+
+
+@functools.cache  # each line once
+def _warn(line: str) -> None:
+    log.warning(line)
+
+
+def lacks_bf16(device: str) -> str | None:
+    """Why bfloat16 is slow or missing on a device type; None if the device computes in it."""
+    if device == "cuda":
+        return None if torch.cuda.is_bf16_supported(including_emulation=False) else "this GPU has no bf16 arithmetic"
+    if device == "mps":
+        return "bf16 is not faster on Apple GPUs"
+    if device == "cpu":
+        return (
+            None
+            if _cpu_has_bf16()
+            else "this processor has no bf16 instructions (AVX512-BF16, AMX or ARM BF16) that torch uses"
+        )
+    return None
+
+
+def _cpu_has_bf16() -> bool:
+    """Whether the processor has bf16 matrix instructions; else torch converts each number, slower than in fp32."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    # On x86 that function is also true for AVX-512 without bf16.
+    limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    limited = limit not in ("", "ALL", "DEFAULT") and not any(
+        name in limit for name in ("BF16", "FP16", "AMX", "AVX10")
+    )
+    has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return has_instructions and not limited and torch.backends.cpu.get_cpu_capability().startswith("AVX512")

@@ -1,0 +1,68 @@
+"""Checks of the options of a search, and its length penalty, for zoo/layers/search.py and zoo/runtime/search.py."""
+
+from collections.abc import Sequence
+from typing import Any
+
+NOT_A_NUMBER = "the model computes NaN instead of probabilities: its weights are too large or damaged"
+
+
+def check_search(beam_size: int, length_penalty: float) -> None:
+    """Raises ValueError for settings whose search would not fit into memory or whose scores would overflow."""
+    if not 1 <= beam_size <= 100:
+        raise ValueError(f"beam_size must be from 1 to 100; got {beam_size:,}")
+    if not -10 <= length_penalty <= 10:
+        raise ValueError(f"length_penalty must be from -10 to 10; got {length_penalty}")
+
+
+def check_beam(beam_size: int, n_best: int) -> None:
+    """Raises ValueError if a beam is empty or cannot give `n_best` hypotheses."""
+    if beam_size < 1:
+        raise ValueError(f"beam_size must be at least 1; got {beam_size}")
+    if not 1 <= n_best <= beam_size:
+        raise ValueError(f"n_best must be between 1 and beam_size = {beam_size}; got {n_best}")
+
+
+def check_sampling(num_samples: int, temperature: float, top_k: int) -> None:
+    """Raises ValueError for options of sampling outside their range."""
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be at least 1; got {num_samples}")
+    if not 0 < temperature < float("inf"):
+        raise ValueError(f"temperature must be greater than 0 and finite; got {temperature} (near 0 use greedy_search)")
+    if top_k < 0:
+        raise ValueError(f"top_k must be at least 1, or 0 for all tokens; got {top_k}")
+
+
+def check_rules(
+    batch: int, max_length: Any, min_length: int, forbid: Sequence[int], no_repeat_ngram: int, eos: int
+) -> int:
+    """Raises ValueError for limits of the length or forbidden tokens outside their range.
+
+    Args:
+        batch: number of sentences.
+        max_length: () or (B,), a tensor or an array.
+        min_length: minimum number of tokens.
+        forbid: token ids never produced.
+        no_repeat_ngram: n of the n-grams that must not repeat, or 0.
+        eos: id that ends an output.
+
+    Returns:
+        The largest `max_length`.
+    """
+    if max_length.ndim and max_length.shape != (batch,):
+        shape = tuple(max_length.shape)
+        raise ValueError(f"max_length must be one number or one for each of {batch} sentences; got {shape}")
+    shortest, longest = int(max_length.min()), int(max_length.max())
+    if shortest < 1:
+        raise ValueError(f"max_length must be at least 1; got {shortest}")
+    if not 0 <= min_length <= longest + 1:
+        raise ValueError(f"min_length must be between 0 and max_length + 1 = {longest + 1}; got {min_length}")
+    if eos in forbid:
+        raise ValueError(f"forbid must not hold eos = {eos}, or no output could end; got {list(forbid)}")
+    if no_repeat_ngram < 0:
+        raise ValueError(f"no_repeat_ngram must be at least 1, or 0 for no rule; got {no_repeat_ngram}")
+    return longest
+
+
+def length_norm(length: Any, alpha: float) -> Any:
+    """lp of Wu et al. 2016 (arXiv:1609.08144), Eq. 14: ((5 + n) / 6) ** alpha, of a number, a tensor or an array."""
+    return ((5 + length) / 6) ** alpha

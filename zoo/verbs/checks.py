@@ -1,0 +1,55 @@
+"""Checks of what verbs are given and of what models compute, each with a message for the user."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def check_finite(scores: np.ndarray) -> np.ndarray:
+    """Raises ValueError if an output is NaN or infinite, which is meaningless and cannot be written as JSON."""
+    if not np.isfinite(scores).all():
+        raise ValueError(
+            "the model computes NaN or infinite scores: its weights are too large, or its training diverged"
+        )
+    return scores
+
+
+def as_list(values: Any, verb: str, what: str = "a string or a list of strings") -> list[Any]:
+    """The inputs of a verb, as a list.
+
+    Raises:
+        TypeError: not a collection; the message says that `verb` takes `what`.
+    """
+    if not isinstance(values, Iterable):
+        raise TypeError(f"{verb} takes {what}; got {type(values).__name__}")
+    return list(values)
+
+
+def present(part: T | None) -> T:
+    """Returns a part that raw input needs, such as a tokenizer.
+
+    Raises:
+        ValueError: it is None.
+    """
+    if part is None:
+        raise ValueError(
+            "this model has no tokenizer yet; load a pretrained one with zoo.load, or train it on a data module"
+        )
+    return part
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raises ValueError for a `batch_size` below 1."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1; got {batch_size}")
+
+
+def check_assets(assets: dict[str, str], *names: str) -> None:
+    """Raises ValueError unless the assets of a model are exactly those named."""
+    if sorted(assets) != sorted(names):
+        raise ValueError(
+            f"next to the weights there must be {', '.join(names)}; the bundle lists {', '.join(sorted(assets)[:5])}"
+        )

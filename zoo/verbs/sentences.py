@@ -1,0 +1,113 @@
+"""Texts of several sentences for models that translate one at a time: taken apart, and the answers joined."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from zoo.results.translation import Translation
+from zoo.text import Tokenizer
+from zoo.text.casing import read_capitals
+from zoo.text.sentences import split_sentences
+
+
+class Sentence(NamedTuple):
+    """What a model reads at once.
+
+    Attributes:
+        text: as the model reads it.
+        ids: its tokens.
+        was_loud: it was given in capitals and is read in lower case.
+        place: its name in messages.
+    """
+
+    text: str
+    ids: list[int]
+    was_loud: bool
+    place: str
+
+
+def read_sentences(text: str, tokenizer: Tokenizer, split: bool, language: str, place: str) -> list[Sentence]:
+    """A text as one or more sentences, at least one; several have no empty one among them.
+
+    Args:
+        text: as the user gave it.
+        tokenizer: of the source; one of characters reads a text as a whole, such as the date "3. May 1995".
+        split: whether to look for several sentences.
+        language: of the text.
+        place: name of the text in messages.
+    """
+    parts = split_sentences(text, language) if split and tokenizer.kind != "char" else []
+    if len(parts) < 2:
+        return [_read(text, tokenizer, place)]
+    found = [_read(part, tokenizer, f"sentence {n} of {place}") for n, part in enumerate(parts, 1)]
+    return [sentence for sentence in found if sentence.ids] or found[:1]
+
+
+def _read(text: str, tokenizer: Tokenizer, place: str) -> Sentence:
+    quiet = read_capitals(text, tokenizer)
+    read = text if quiet is None else quiet
+    return Sentence(read, tokenizer.encode(read), quiet is not None, place)
+
+
+def join(results: Sequence[Translation], n_best: int, ranked: bool, zeros: Callable[..., Any]) -> Translation:
+    """The translation of a text from those of its sentences; a single one stays as it is.
+
+    The score is the mean of the sentences' scores and the confidence that of their confidences, both weighted with the
+    numbers of tokens. Attention is zero between different sentences.
+
+    Args:
+        results: one for each sentence.
+        n_best: maximum number of alternatives.
+        ranked: alternatives are the best combinations; otherwise the first sample of each sentence, then the second.
+        zeros: makes an attention matrix of a shape.
+    """
+    if len(results) == 1:
+        return results[0]
+    weights = [max(1, len(result.tokens)) for result in results]
+    shares = [weight / sum(weights) for weight in weights]
+    lists = [
+        [(text, share * score) for text, score in result.n_best] for result, share in zip(results, shares, strict=True)
+    ]
+    joined = lists[0]
+    for more in lists[1:]:
+        if ranked:
+            pairs = [(one, other) for one in joined for other in more]
+            pairs = sorted(pairs, key=lambda pair: -(pair[0][1] + pair[1][1]))[:n_best]
+        else:
+            pairs = list(zip(joined, more))
+        joined = [(f"{one[0]} {other[0]}".strip(), one[1] + other[1]) for one, other in pairs]
+    confidences = [result.confidence for result in results if result.confidence is not None]
+    return replace(
+        results[0],
+        text=joined[0][0],
+        score=joined[0][1],
+        source_tokens=[token for result in results for token in result.source_tokens],
+        tokens=[token for result in results for token in result.tokens],
+        attention=_blocks([result.attention for result in results], zeros),
+        n_best=joined,
+        confidence=sum(c * share for c, share in zip(confidences, shares, strict=True))
+        if len(confidences) == len(results)
+        else None,
+        warnings=_warnings([result.warnings for result in results]),
+    )
+
+
+def _warnings(found: Sequence[Sequence[str]]) -> list[str]:
+    """Those of all sentences once, then those of some with the number of the sentence."""
+    common = [warning for warning in found[0] if all(warning in others for others in found)]
+    return common + [
+        f"sentence {n}: {warning}" for n, own in enumerate(found, 1) for warning in own if warning not in common
+    ]
+
+
+def _blocks(attentions: Sequence[Any], zeros: Callable[..., Any]) -> Any:
+    """One matrix with these on its diagonal; None if one is missing."""
+    if any(attention is None for attention in attentions):
+        return None
+    rows, columns = (sum(attention.shape[axis] for attention in attentions) for axis in (0, 1))
+    whole, row, column = zeros((rows, columns)), 0, 0
+    for attention in attentions:
+        down, right = attention.shape
+        whole[row : row + down, column : column + right] = attention
+        row, column = row + down, column + right
+    return whole
