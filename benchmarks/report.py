@@ -25,10 +25,11 @@ Every figure below is from the command above it, on this processor; on others th
 Times are processor time, so that other programs on the machine hardly count.
 "Plain" and the other baselines are described at the top of each script.
 
-More scripts, each with what it found: `kernels.py` (each kernel, [Kernels](kernels.md)), `runtime.py` and `onnx_graphs.py` (graphs
-without torch, [ONNX](guides/onnx.md)), `transformer_engines.py` ([CTranslate2](guides/ctranslate2.md)), `serve.py` (the server under load,
-[Serving](guides/serving.md)), `demo.py` ([the page](guides/demo.md)), `scaling.py`, `data.py` and `host_operations.py`
-([how training scales](scaling.md)), and `bundles.py` (10,000 damaged bundles).
+More scripts, each with what it found: `kernels.py` (each kernel, [Kernels](kernels.md)), `runtime.py` and
+`onnx_graphs.py` (graphs without torch, [ONNX](guides/onnx.md)), `transformer_engines.py`
+([CTranslate2](guides/ctranslate2.md)), `serve.py` (the server under load, [Serving](guides/serving.md)), `demo.py`
+([the page](guides/demo.md)), `scaling.py`, `data.py` and `host_operations.py` ([how training scales](scaling.md)), and
+`bundles.py` (10,000 damaged bundles).
 """
 # script: title, arguments
 PARTS = {

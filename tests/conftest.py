@@ -14,6 +14,12 @@ if "OMP_NUM_THREADS" not in os.environ or "ZOO_TEST_THREADS" in os.environ:
 
 import socket
 import sys
+import tempfile
+
+if "ZOO_TEST_CACHE" not in os.environ:  # the caches of whoever runs the tests are neither read nor filled
+    cache = tempfile.TemporaryDirectory(prefix="zoo-test-cache-")
+    os.environ |= {"ZOO_TEST_CACHE": "of its own", "ZOO_CACHE": cache.name}
+    atexit.register(cache.cleanup)
 
 import fakes
 import pytest

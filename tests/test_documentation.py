@@ -424,7 +424,7 @@ def test_commands(page, users, tmp_path_factory, monkeypatch, capfd, nothing_reg
 
 
 def test_commands_are_found():
-    text = """a `zoo list` b `zoo` and `zoo.load("x y")`
+    text = """a `zoo list --task reading` b `zoo list`, `zoo` and `zoo.load("x y")`
 ## Train it
 
     zoo fit --config a.yaml \\
@@ -439,8 +439,9 @@ zoo list
 ```
 """
     found = [str(command) for command in commands(text, "page")]
-    assert found == ["zoo list", "zoo fit --config a.yaml --data.x 1", "srun zoo fit", "curl -d '{\"a\": 1}' b"]
-    assert [str(command) for command in commands(text, SYNOPSIS)] == ["zoo list"]
+    in_a_sentence = "zoo list --task reading"
+    assert found == [in_a_sentence, "zoo fit --config a.yaml --data.x 1", "srun zoo fit", "curl -d '{\"a\": 1}' b"]
+    assert [str(command) for command in commands(text, SYNOPSIS)] == [in_a_sentence]
 
 
 def test_no_command_is_forgotten():

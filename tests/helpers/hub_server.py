@@ -519,6 +519,7 @@ class Client:
         self.environment = {
             "HF_ENDPOINT": hub.url,
             "HF_HOME": str(home),
+            "ZOO_CACHE": str(home / "attention-zoo"),
             "HF_TOKEN": WRITER,
             "HF_HUB_OFFLINE": "0",
             "HF_HUB_DISABLE_XET": "1",  # xet is another protocol, which the server does not speak
