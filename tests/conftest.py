@@ -77,6 +77,14 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket.socket, "connect", local_only)
 
 
+@pytest.fixture(autouse=True)
+def no_rank_is_left():
+    """A later training of this process would take itself for one of several, and end this process on a signal."""
+    before = os.environ.get("LOCAL_RANK")
+    yield
+    assert os.environ.get("LOCAL_RANK") == before
+
+
 @pytest.fixture
 def toy_in_zoo(monkeypatch):
     """Makes `fakes.Toy` a class of `zoo.models`, the only place that weights may come from."""

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from fakes import settings
+from forks import Fork, command
 from lightning.pytorch.loggers import CSVLogger, Logger
 
 from zoo.cli import main
@@ -17,6 +18,7 @@ from zoo.training.logs import draw, joined
 from zoo.utils.extras import LOGGERS
 
 RUN = Path("runs/toy")
+CUT = {"class_path": "fakes.CutAt", "init_args": {"place": "on_train_batch_start", "count": 4, "by": "SIGTERM"}}
 
 
 @pytest.fixture
@@ -24,14 +26,21 @@ def fit(tmp_path, monkeypatch):
     """Trains toy.yaml, of two steps an epoch, in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*args, epochs=3, **trainer):
+    def train(*args, epochs=3, run=lambda *arguments: main([*arguments]), **trainer):
         parts = {"max_epochs": epochs, "accelerator": "cpu", "enable_model_summary": False, "log_every_n_steps": 1}
         model, data = {"class_path": "fakes.Toy", "init_args": {"dropout": 0.0}}, {"class_path": "fakes.ToyData"}
         recipe = {"trainer": parts | trainer, "model": model, "data": data, **settings()}
         Path("toy.yaml").write_text(yaml.safe_dump(recipe))
-        return main(["fit", "--config", "toy.yaml", *args])
+        return run("fit", "--config", "toy.yaml", *args)
 
-    return run
+    return train
+
+
+def stopped(*arguments):
+    """The last line of a command that SIGTERM ends. In a process of its own: one that does not heed it would end others'."""
+    end = Fork(command, *arguments).wait()
+    assert end.code == 128 + signal.SIGTERM, end.output
+    return end.output.splitlines()[-1]
 
 
 # ---- one table ----
@@ -67,14 +76,8 @@ def test_a_resumed_training_has_the_table_of_a_whole_one(fit, capsys):
     steps = [line.split(",")[1] for line in whole.splitlines()[1:]]
     assert steps == ["1", "3", "5"] and whole.startswith("epoch,step,val/loss\n")
     os.rename("runs", "whole")
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # in the middle of an epoch: its first step is done twice
-    cut = {"class_path": "fakes.CutAt", "init_args": {"place": "on_train_batch_start", "count": 4, "by": "SIGTERM"}}
-    try:
-        with pytest.raises(SystemExit):
-            fit(enable_progress_bar=False, callbacks=[cut])
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    assert fit(run=stopped, enable_progress_bar=False, callbacks=[CUT]).startswith("zoo: stopped by SIGTERM; ")
     assert 1 < len((RUN / "metrics.csv").read_text().splitlines()) < 4
     assert main(["validate", "--config", "toy.yaml", "--ckpt_path", "last"]) == 0  # its scores are not in the table
     assert fit("--ckpt_path", "last", enable_progress_bar=False) == 0
@@ -236,19 +239,11 @@ def test_tensorboard_itself(fit):
 # ---- resuming ----
 
 
-def test_the_command_that_resumes_has_every_option(fit, capsys, monkeypatch, tmp_path):
+def test_the_command_that_resumes_has_every_option(fit):
     """As it was typed, with --import, and with --ckpt_path once."""
     Path("mechanisms.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    cut = {"class_path": "fakes.CutAt", "init_args": {"place": "on_train_batch_start", "count": 4, "by": "SIGTERM"}}
     options = ["--import", "mechanisms", "--trainer.default_root_dir", "my runs", "--optimizer.lr=0.01"]
-    try:
-        with pytest.raises(SystemExit):
-            fit(*options, "--ckpt_path=last", callbacks=[cut])
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert capsys.readouterr().err.splitlines()[-1] == (
+    assert fit(*options, "--ckpt_path=last", run=stopped, callbacks=[CUT]) == (
         "zoo: stopped by SIGTERM; resume with: zoo fit --config toy.yaml --trainer.default_root_dir 'my runs' "
         "--optimizer.lr=0.01 --import mechanisms --ckpt_path last"
     )
