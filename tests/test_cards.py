@@ -177,7 +177,9 @@ def test_bundled_weights_are_small_and_all_registered():
     assert folders.keys() <= set(NAMES)
     sizes = {file: file.stat().st_size for folder in folders.values() for file in folder.iterdir()}
     assert not [file for file, size in sizes.items() if size > 16e6]
-    assert sum(size for file, size in sizes.items() if file.suffix == ".safetensors") <= 160e6  # they stay in the history
+    assert (
+        sum(size for file, size in sizes.items() if file.suffix == ".safetensors") <= 160e6
+    )  # they stay in the history
 
 
 @pytest.mark.parametrize("name", NAMES)
