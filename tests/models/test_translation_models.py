@@ -181,8 +181,10 @@ def test_translate_refuses_what_is_too_long_or_no_text(translator):
         ValueError, match=rf"text 2 has [0-9,]+ tokens; at most {limit} are allowed. Split it into sentences"
     ):
         translator.translate(["a dog", "dog " * 5000])
-    with pytest.raises(TypeError, match="a string or a list of strings; got int"):
+    with pytest.raises(TypeError, match="a string or a list of strings; got int in the list, as number 2$"):
         translator.translate(["a", 3])
+    with pytest.raises(TypeError, match="got NoneType in the list, as number 1$"):
+        translator.translate([None])
     with pytest.raises(ValueError, match="beam_size must be from 1 to 100; got -1"):
         translator.translate("a dog", beam_size=-1)
     with pytest.raises(ValueError, match="n_best must be between 1 and beam_size = 2; got 3"):

@@ -4,7 +4,7 @@ import pytest
 
 from zoo.text import UNK, Tokenizer
 from zoo.text.casing import in_capitals, read_capitals
-from zoo.text.familiar import known_share, language, other_language
+from zoo.text.familiar import _FREQUENT, known_share, language, languages_of, other_language
 
 TEXT = ["a dog runs in the snow", "the man sits on a bench", "Ein Hund und ein Mann"] * 5
 
@@ -36,6 +36,30 @@ def test_capitals_are_read_as_the_vocabulary_has_them():
     loud = Tokenizer.train([text.upper() for text in TEXT], "bpe", 200)
     assert read_capitals("A DOG RUNS", loud) is None, "this model knows capitals"
     assert read_capitals("A DOG RUNS", Tokenizer.train(TEXT, "bpe", 200, lowercase=True)) is None
+
+
+@pytest.mark.parametrize(
+    "text, read",
+    [
+        ("the DOG runs in the SNOW", "the dog runs in the snow"),
+        ("EIN Hund runs", "Ein Hund runs"),
+        ("the HUND runs", "the Hund runs"),  # a German noun keeps its capital
+        ("a dog from NASA runs", None),  # no better in lower case
+        ("A MA runs", None),  # too short
+        ("The Dog Runs In The Snow", "The dog runs in the snow"),
+        ("The Dog runs in the snow", None),  # no title: it may be a name
+        ("Ein Hund und ein Mann", None),
+        ("Dog", None),
+    ],
+)
+def test_single_words_in_capitals_and_titles(text, read):
+    assert read_capitals(text, Tokenizer.train(TEXT, "bpe", 200)) == read
+
+
+def test_a_short_abbreviation_does_not_become_a_noun():
+    tokenizer = Tokenizer.train(["ein Lkw und ein hut"] * 5, "bpe", 200)
+    assert read_capitals("ein LKW und ein mann", tokenizer) is None
+    assert read_capitals("ein HUT und ein mann", tokenizer) == "ein hut und ein mann"
 
 
 def test_words_that_the_vocabulary_has_whole():
@@ -71,3 +95,11 @@ def test_another_language_is_named_only_if_it_is_clear():
     assert other_language("The dog runs in the snow.", "en") is None
     assert other_language("A man in an old hat was there.", "en") is None, "German has some of these words too"
     assert other_language("Un chien court dans la neige.", "xx") is None
+
+
+def test_languages_of_a_vocabulary():
+    english, german = _FREQUENT["en"], _FREQUENT["de"]
+    assert languages_of(Tokenizer.train([english] * 3, "word", 400)) == ["en"]
+    assert languages_of(Tokenizer.train([english, german] * 3, "bpe", 2000)) == ["en", "de"]
+    assert languages_of(Tokenizer.train(TEXT, "word", 100)) == []
+    assert languages_of(Tokenizer.train([english], "char", 100)) == [], "letters tell no language"

@@ -54,6 +54,19 @@ def test_one_many_lists_of_words_and_empty_sides(model):
     assert model.align([]) == []
 
 
+def test_an_alignment_warns_of_words_that_the_model_does_not_know():
+    model = build(BahdanauNMT, src_vocab_size=60, tgt_vocab_size=60).eval()
+    model.src_tokenizer = model.tgt_tokenizer = Tokenizer.train(TEXT, "word", 60)
+    known, unknown = model.align([("a black dog", "two men"), ("xx yy zz", "two men")])
+    assert known.confidence is None and known.warnings == []
+    assert unknown.warnings == unknown.to_dict()["warnings"] == ["the model knows few of the words"]
+
+
+def test_a_list_is_needed_for_several_pairs(model):
+    with pytest.raises(TypeError, match="batch_size must be an integer; got 'b'"):
+        model.align("a", "b")
+
+
 def test_links_follow_the_weights_and_the_end_of_the_source_takes_none():
     from zoo.verbs.alignment import word_alignment
 

@@ -15,7 +15,8 @@ from zoo.commands.average import average
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.results.translation import Translation
-from zoo.text import Tokenizer
+from zoo.text import UNK, Tokenizer
+from zoo.text.familiar import known_share
 from zoo.verbs.confidence import (
     CALIBRATION,
     Calibration,
@@ -26,6 +27,7 @@ from zoo.verbs.confidence import (
     is_withheld,
     log_odds,
     trusted,
+    warnings_of,
     with_limits,
 )
 
@@ -98,10 +100,21 @@ def test_warnings_say_why():
     assert odd.to_dict()["confidence"] == round(sigmoid(-5.0), 4) and odd.to_dict()["warnings"] == odd.warnings
 
 
+def test_without_a_calibration_the_vocabulary_tells_the_language():
+    words = "the a an of to in is are was were and that it he she they you i we for on with at this not be have has"
+    vocabulary = Tokenizer.train([words + " from his her by as or what there but my your do does"], "word", 100)
+    french = Evidence({}, 1.0, "Un chien court dans la neige.", vocabulary=vocabulary)
+    assert warnings_of(None, french) == ["the text looks French; the model reads English"]
+    assert warnings_of(None, replace(french, text="The dog is in the snow.")) == []
+    assert warnings_of(None, replace(french, vocabulary=None)) == []
+
+
 def test_without_a_calibration_there_is_no_confidence():
     found = result(Evidence({"score": 1.0}, 0.9, "le chien est dans la neige"), None)
     assert found.confidence is None and found.warnings == []
     assert result(Evidence({}, 0.4), None).warnings == ["the model knows few of the words"]
+    two_unknown = Evidence({}, known_share([UNK, UNK], Tokenizer.train(["a b"], "word", 10)))
+    assert result(two_unknown, None).warnings == ["the model knows few of the words"]
     assert result(Evidence({"score": math.nan}, 1.0), CALIBRATED).confidence is None
 
 

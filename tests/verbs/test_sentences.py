@@ -93,6 +93,9 @@ def test_capitals_are_read_in_lower_case(model):
     assert model.translate("A DOG RUNS. TWO MEN PLAY!").warnings.count(note) == 1, "common to all sentences"
     mixed = model.translate("A dog runs. TWO MEN PLAY!").warnings
     assert f"sentence 2: {note}" in mixed and f"sentence 1: {note}" not in mixed
+    found = model.translate("A DOG runs in the park.")
+    assert found.source_tokens == model.translate("A dog runs in the park.").source_tokens
+    assert "some capitals were read in lower case" in found.warnings
 
 
 def test_an_answer_without_an_end_is_said_to_be_cut():

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.commands.predict import Faults
+from zoo.commands.predict import Faults, say
 from zoo.data.common.files import read_pairs
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.plots.html import page
@@ -64,6 +64,9 @@ def run(options: argparse.Namespace) -> None:
                 print(json.dumps({"source": source, "target": target, **alignment.to_dict()}, ensure_ascii=False))
             else:
                 print(alignment.line())
+    for number, alignment in enumerate(results, 1):
+        if not isinstance(alignment, ValueError) and alignment.warnings:
+            say(f"line {number}: warning: {'; '.join(alignment.warnings)}")
     drawn = next((alignment for alignment in found if alignment.source_words and alignment.target_words), None)
     if options.plot and drawn:  # without words there is nothing to draw
         drawn.plot(options.plot, title=options.name)

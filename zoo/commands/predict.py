@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
             not_printed = ["the answer is not printed"] * withheld
             if warnings := [*_read_as_texts(source, task), *result.warnings, *not_printed]:
                 place = source if named else getattr(source, "file", f"{faults.noun} {number}")
-                _say(f"{place}: warning: {'; '.join(warnings)}")
+                say(f"{place}: warning: {'; '.join(warnings)}")
             title = _title(options.name, task, source)
             # without words there is nothing to draw
             if options.plot and any(result.tokens) and getattr(result, "text", True):
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"{unread:,} of {number:,} images could not be read; see above")
 
 
-def _say(what: str) -> None:
+def say(what: str) -> None:
     """Writes a line to standard error, above a progress bar if there is one."""
     from tqdm import tqdm  # late: takes 0.02 s
 
@@ -382,7 +382,7 @@ def _images(options: argparse.Namespace) -> Iterator[list[str]]:
     if options.text:
         files = [*files]
         files, total = iter(files), len(files)
-    from tqdm import tqdm  # late: see `_say`
+    from tqdm import tqdm  # late: see `say`
 
     with tqdm(total=total, unit="image", disable=None if _are_many(options) else True) as progress:
         while group := list(islice(files, IMAGES_AT_ONCE)):
@@ -457,7 +457,7 @@ def _of_images(
         except ImageError as error:
             if alone:
                 raise
-            _say(str(error))
+            say(str(error))
     found = dict(zip(opened, verb(list(opened.values()), **search), strict=True))
     return [found.get(n) for n in range(len(files))]
 

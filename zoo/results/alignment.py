@@ -1,12 +1,12 @@
 """Two aligned sentences."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
-from zoo.results.base import Result, columns_of_pairs, rounded
+from zoo.results.base import Result, columns_of_pairs, rounded, trust
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,12 +22,16 @@ class Alignment(Result):
         attention: (T, S) float, without the weight of EOS, so rows sum to less than 1 (also with local-p); a
             NumPy array from `zoo.runtime`.
         links: (source word, target word) from 0: the most attended source word of each target word, unless EOS.
+        confidence: None: no reference tells how often links are right.
+        warnings: Reasons to doubt the alignment.
     """
 
     source_words: list[str]
     target_words: list[str]
     attention: "Tensor"
     links: list[tuple[int, int]]
+    confidence: float | None = None
+    warnings: list[str] = field(default_factory=list)
 
     def line(self) -> str:
         """The links as `zoo align` prints them: source word, hyphen, target word."""
@@ -56,4 +60,5 @@ class Alignment(Result):
             "target_words": self.target_words,
             "attention": rounded(self.attention),
             "links": [list(link) for link in self.links],
+            **trust(self),
         }

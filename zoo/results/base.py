@@ -29,9 +29,13 @@ class Result(ABC):
     """What a verb answers for one input. As the last line of a notebook's cell it shows where the model looked.
 
     Attributes:
+        confidence: Calibrated probability that the answer is good; None without a calibration.
+        warnings: Reasons to doubt the answer.
         explains: Whether the attention explains the answer, as measured for the weight; None if it was not measured.
     """
 
+    confidence: float | None
+    warnings: list[str]
     explains: ClassVar[str | None] = None  # no field: verbs set it on what they answer (zoo/verbs/base.py)
 
     @abstractmethod
@@ -62,7 +66,7 @@ class Result(ABC):
         Args:
             title: What stands above the answer, e.g. the name of the model.
         """
-        confidence, warnings = _trust(self)
+        confidence, warnings = self.confidence, self.warnings
         return self._section()._replace(above=title or "", confidence=confidence, warnings=tuple(warnings))
 
     @overload
@@ -118,7 +122,7 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         """The answer without its weights, which would fill the screen; `to_dict` has all fields."""
-        confidence, warnings = _trust(self)
+        confidence, warnings = self.confidence, self.warnings
         parts = [repr(shortened(self.line(), LONGEST))]
         if confidence is not None:
             parts.append(f"confidence={confidence:.2f}")
@@ -128,11 +132,6 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         return fragment(self.section())
-
-
-def _trust(result: Result) -> tuple[float | None, list[str]]:
-    """Confidence and warnings; an alignment has neither."""
-    return getattr(result, "confidence", None), getattr(result, "warnings", [])
 
 
 def written(text: str, path: str | os.PathLike | None) -> str | Path:

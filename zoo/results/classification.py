@@ -41,6 +41,11 @@ class Classification(Result):
     confidence: float | None = None
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def probability(self) -> float:
+        """That of `label`; the highest of all if none is chosen."""
+        return _probability(self)
+
     def line(self) -> str:
         """The answer as one line."""
         return _line(self)
@@ -108,6 +113,11 @@ class DocumentClassification(Result):
         return self.words
 
     @property
+    def probability(self) -> float:
+        """That of `label`; the highest of all if none is chosen."""
+        return _probability(self)
+
+    @property
     def sentences(self) -> list[str]:
         """The sentences, with their words joined by spaces."""
         return [" ".join(words) for words in self.words]
@@ -153,6 +163,10 @@ class DocumentClassification(Result):
 def _answer(result: Classification | DocumentClassification) -> dict[str, Any]:
     probabilities = {label: round(p, 6) for label, p in result.probabilities.items()}
     return {"label": result.label, "labels": result.labels, "probabilities": probabilities, **trust(result)}
+
+
+def _probability(result: Classification | DocumentClassification) -> float:
+    return max(result.probabilities.values()) if result.label is None else result.probabilities[result.label]
 
 
 def _line(result: Classification | DocumentClassification) -> str:

@@ -40,13 +40,18 @@ class Reading(Result):
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def probability(self) -> float:
+        """That of `answer`."""
+        return self.probabilities[self.answer]
+
+    @property
     def tokens(self) -> list[list[str]]:
         """Document and query: the common name of the input in all results of this package."""
         return [self.document, self.query]
 
     def line(self) -> str:
         """The answer as one line."""
-        return f"{self.answer} {self.probabilities[self.answer]:.4f}"
+        return f"{self.answer} {self.probability:.4f}"
 
     def _section(self) -> Section:
         from zoo.plots.reading import reading_section

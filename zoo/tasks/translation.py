@@ -259,7 +259,7 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
         src = [row[:length] for row, length in zip(batch.src.tolist(), (batch.src_lengths - 1).tolist(), strict=True)]
         sources = present(batch.src_text)
         return [
-            (self.evidence_of(found, n, Sentence(source, ids, False, ""), text), (text, reference))
+            (self.evidence_of(found, n, Sentence(source, ids, None, ""), text), (text, reference))
             for n, (source, ids, text, reference) in enumerate(
                 zip(sources, src, texts, batch.references(), strict=True)
             )

@@ -1,12 +1,16 @@
-"""Texts in capitals, for models that have read few or none."""
+"""Capitals in texts for models that have read few of them: "TWO DOGS PLAY", "A man in a RED shirt", "A Man Plays"."""
 
 import re
+from collections.abc import Callable
 
 from zoo.text.tokenizer import UNK, Tokenizer
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _CAPITALS_SHARE = 0.7  # of the letters of a text that is in capitals
+_TITLE_SHARE = 0.75  # of the words after the first that begin with a capital, in a text written as a title
 _LONGEST_SHORT_WORD = 3  # letters; a text that has no longer word in capitals may be an abbreviation
+_SHORTEST_LOUD_WORD = 3  # letters; shorter words in capitals, as in "US troops", stay, and so short nouns, as "LKW"
+_GAIN = 2  # times fewer tokens: a single word that is in capitals, or looks so, is read otherwise only then
 
 
 def in_capitals(text: str) -> bool:
@@ -17,28 +21,46 @@ def in_capitals(text: str) -> bool:
     return sum(map(len, loud)) >= _CAPITALS_SHARE * letters and max(map(len, loud), default=0) > _LONGEST_SHORT_WORD
 
 
-def read_capitals(text: str, tokenizer: Tokenizer) -> str | None:
-    """A text in capitals as a usual sentence, if the tokenizer knows the words of that better; else None.
+def as_title(text: str) -> bool:
+    """Whether nearly all words of a text begin with a capital."""
+    words = _WORD.findall(text)[1:]
+    large = [word for word in words if word[0].isupper()]
+    return len(words) > 1 and len(large) >= _TITLE_SHARE * len(words)
 
-    The first word gets a capital. Every other word becomes lower case, unless the vocabulary needs fewer tokens for it
-    with a capital: German nouns keep theirs.
+
+def read_capitals(text: str, tokenizer: Tokenizer) -> str | None:
+    """A text with capitals as a usual sentence, if the tokenizer knows the words of that better; else None.
+
+    In a text in capitals the first word gets a capital. Every other word becomes lower case, unless the vocabulary
+    needs fewer tokens for it with a capital: German nouns keep theirs. In other texts this happens to single words in
+    capitals, and in titles to all words with one, if that takes at most half as many tokens: abbreviations and most
+    names stay.
     """
-    if not in_capitals(text):
-        return None
+    loud, title = in_capitals(text), as_title(text)
     first = _WORD.search(text)
 
     def usual(found: re.Match[str]) -> str:
         word = found[0]
         small, large = word.lower(), word.capitalize()
-        if word == "I" or (first and found.start() == first.start()):
-            return large
-        return min(small, large, key=lambda form: _cost(form, tokenizer))
+        is_first = first is not None and found.start() == first.start()
+        if not loud and not (word.isupper() and len(word) >= _SHORTEST_LOUD_WORD) and (is_first or not title):
+            return word
+        best = large if word == "I" or is_first else min(small, large, key=cost)
+        if loud:
+            return best
+        is_short = word.isupper() and len(word) <= _LONGEST_SHORT_WORD and best == large and not is_first
+        return word if is_short or _GAIN * sum(cost(best)) > sum(cost(word)) else best
 
+    cost = _cost(tokenizer)
     quiet = _WORD.sub(usual, text)
-    return quiet if _cost(quiet, tokenizer) < _cost(text, tokenizer) else None
+    return quiet if cost(quiet) < cost(text) else None
 
 
-def _cost(text: str, tokenizer: Tokenizer) -> tuple[int, int]:
-    """Unknown tokens and all tokens of a text."""
-    ids = tokenizer.encode(text)
-    return ids.count(UNK), len(ids)
+def _cost(tokenizer: Tokenizer) -> Callable[[str], tuple[int, int]]:
+    """Counts unknown tokens and all tokens of a text."""
+
+    def cost(text: str) -> tuple[int, int]:
+        ids = tokenizer.encode(text)
+        return ids.count(UNK), len(ids)
+
+    return cost

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from zoo.text.tokenizer import UNK, Tokenizer
 
@@ -37,6 +38,7 @@ NAMES = {
 _ADDED_WORDS = 2  # see `known_share`
 _LEAST_WORDS = 2  # frequent words that tell a language
 _LEAST_SHARE = 0.2  # of all words
+_READ_SHARE = 0.8  # of the frequent words of a language that a vocabulary for it has
 
 
 def known_share(ids: Sequence[int], tokenizer: Tokenizer) -> float:
@@ -72,6 +74,23 @@ def other_language(text: str, expected: str) -> str | None:
         return None
     counts, _ = _counts(text)
     return NAMES[found] if counts[found] > 2 * counts[expected] else None
+
+
+@lru_cache(maxsize=16)
+def languages_of(tokenizer: Tokenizer) -> list[str]:
+    """The languages for which a vocabulary was made, as ISO 639 codes: it has most of their frequent words whole.
+
+    None for a tokenizer of characters.
+    """
+    if tokenizer.kind == "char":
+        return []
+    shares = {code: _share_of(words.split(), tokenizer) for code, words in _FREQUENT.items()}
+    return [code for code, share in shares.items() if share >= _READ_SHARE]
+
+
+def _share_of(words: list[str], tokenizer: Tokenizer) -> float:
+    """Share of words that are one known token."""
+    return sum(len(ids := tokenizer.encode(word)) == 1 and ids[0] != UNK for word in words) / len(words)
 
 
 def _counts(text: str) -> tuple[dict[str, int], int]:

@@ -28,6 +28,23 @@ def as_list(values: Any, verb: str, what: str = "a string or a list of strings")
     return list(values)
 
 
+def texts_of(values: Any, verb: str) -> tuple[bool, list[str]]:
+    """Whether a verb was given one text, and the list of its texts.
+
+    Raises:
+        TypeError: neither a string nor a collection of strings; the message names the first that is none.
+    """
+    if isinstance(values, str):
+        return True, [values]
+    texts = as_list(values, verb)
+    for n, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise TypeError(
+                f"{verb} takes a string or a list of strings; got {type(text).__name__} in the list, as number {n}"
+            )
+    return False, texts
+
+
 def present(part: T | None) -> T:
     """Returns a part that raw input needs, such as a tokenizer.
 
@@ -42,7 +59,9 @@ def present(part: T | None) -> T:
 
 
 def check_batch_size(batch_size: int) -> None:
-    """Raises ValueError for a `batch_size` below 1."""
+    """Raises ValueError for a `batch_size` below 1, TypeError for one that is no integer."""
+    if not isinstance(batch_size, int):
+        raise TypeError(f"batch_size must be an integer; got {batch_size!r}")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1; got {batch_size}")
 

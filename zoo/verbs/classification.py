@@ -119,15 +119,18 @@ class Classifier(Verbs, Generic[Result]):
     def _checked(self, texts: list[Any]) -> list[Any]:
         self.check_ready(self.tokenizer, self.label_names)
         pair = self.config.get("pair", False)
-        for text in texts:
+        for n, text in enumerate(texts, 1):
             if pair and not (
                 isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text)
             ):
                 raise TypeError(
-                    f"this model reads pairs of texts: give a tuple (text, text); got {type(text).__name__}"
+                    "this model reads pairs of texts: give a tuple (text, text); got "
+                    f"{type(text).__name__} as number {n}"
                 )
             if not pair and not isinstance(text, str):
-                raise TypeError(f"classify takes a string or a list of strings; got {type(text).__name__}")
+                raise TypeError(
+                    f"classify takes a string or a list of strings; got {type(text).__name__} as number {n}"
+                )
         return texts
 
     def _choose(self, logits: np.ndarray) -> dict[str, Any]:
@@ -146,7 +149,8 @@ class Classifier(Verbs, Generic[Result]):
     def evidence_of(self, score: float, ids: Sequence[Sequence[int]], text: str) -> Evidence:
         words = list(chain.from_iterable(ids))
         notes = () if words else ("the text has no words",)
-        return Evidence({"score": score}, known_share(words, self.vocabulary), text, notes=notes)
+        known = known_share(words, self.vocabulary)
+        return Evidence({"score": score}, known, text, notes=notes, vocabulary=self.vocabulary)
 
     # ---- bundle ----
 

@@ -16,8 +16,9 @@ from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
+from zoo.text import Tokenizer
 from zoo.text.dates import NO_DATE, tells
-from zoo.text.familiar import NAMES, other_language
+from zoo.text.familiar import NAMES, languages_of, other_language
 from zoo.utils import strict_json
 
 CALIBRATION = "calibration.json"  # its file name in a folder of weights
@@ -25,7 +26,7 @@ BINS = 10  # of the expected calibration error
 UNUSUAL = 0.005  # share of the validation inputs that have a lower confidence, or fewer known words, than the limits
 DOUBTFUL = 0.5  # a higher confidence is never called low
 MOST_KNOWN = 0.9  # a higher share of known words is never called low
-LEAST_KNOWN = 0.5  # share of known words, without a calibration
+LEAST_KNOWN = 0.6  # share of known words, without a calibration: two words of which none is known have 0.5
 MOST_EVIDENCE = 8  # kinds of evidence in a file
 _SMOOTHING = 1e-3  # weight of the penalty that keeps the regression finite where the classes are separable
 _STEPS = 100  # of Newton's method, which converges in about ten
@@ -44,6 +45,7 @@ class Evidence:
         text: the input as text, for its language.
         answer: the output as text.
         notes: warnings that do not depend on a calibration.
+        vocabulary: tokenizer of the input; without a calibration its words tell which languages the model reads.
     """
 
     values: dict[str, float]
@@ -51,6 +53,7 @@ class Evidence:
     text: str | None = None
     answer: str | None = None
     notes: tuple[str, ...] = ()
+    vocabulary: Tokenizer | None = None
 
 
 @dataclass(frozen=True)
@@ -154,16 +157,28 @@ def warnings_of(calibration: Calibration | None, evidence: Evidence) -> list[str
     least = LEAST_KNOWN if calibration is None else calibration.least_known
     if evidence.known is not None and evidence.known < least:
         found.append("the model knows few of the words")
+    if evidence.text and (fault := _fault_of_language(calibration, evidence.text, evidence.vocabulary)):
+        found.append(fault)
     if calibration is None:
         return found
-    if calibration.language and evidence.text and (name := other_language(evidence.text, calibration.language)):
-        found.append(f"the text looks {name}; the model reads {NAMES[calibration.language]}")
     confidence = calibration.confidence(evidence)
     if calibration.answers == "date" and (fault := _fault_of_date(evidence)):
         found.append(fault)
     elif confidence is not None and confidence < calibration.low_confidence:
         found.append(f"low confidence ({confidence:.2f})")
     return found
+
+
+def _fault_of_language(calibration: Calibration | None, text: str, vocabulary: Tokenizer | None) -> str | None:
+    """Why a text is not in the language that a model reads: that of its calibration, else one of its vocabulary."""
+    if calibration is not None:
+        read = [calibration.language] if calibration.language else []
+    else:
+        read = [] if vocabulary is None else languages_of(vocabulary)
+    found = [other_language(text, language) for language in read]
+    if not read or None in found:
+        return None
+    return f"the text looks {found[0]}; the model reads {' and '.join(NAMES[language] for language in read)}"
 
 
 def _repeats(answer: str) -> bool:

@@ -10,7 +10,7 @@ from zoo.text import EOS, UNK, Tokenizer
 from zoo.text.familiar import known_share
 from zoo.utils.continuous_cache import ContinuousCache
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
-from zoo.verbs.checks import as_list, check_assets, check_batch_size, present
+from zoo.verbs.checks import check_assets, check_batch_size, present, texts_of
 from zoo.verbs.confidence import Evidence, trusted
 from zoo.verbs.groups import batches_of_similar_size
 from zoo.verbs.task import Task
@@ -205,12 +205,9 @@ class Completer(Verbs):
         return results[0] if one else results
 
     def _checked(self, texts: str | Sequence[str], what: str) -> tuple[bool, list[str]]:
-        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else as_list(texts, what)
-        for text in texts:
-            if not isinstance(text, str):
-                raise TypeError(f"{what} takes a string or a list of strings; got {type(text).__name__} in the list")
+        found = texts_of(texts, what)
         self.check_ready(self.tokenizer)
-        return one, texts
+        return found
 
     def _encode(self, text: str) -> list[int]:
         """Words of all lines, each line ended by EOS."""
@@ -257,7 +254,8 @@ class Completer(Verbs):
             attention=weights,
             n_best=n_best,
         )
-        return trusted(result, self.calibration, Evidence({}, known_share(ids, self.vocabulary), text))
+        known = known_share(ids, self.vocabulary)
+        return trusted(result, self.calibration, Evidence({}, known, text, vocabulary=self.vocabulary))
 
     def _joined(self, text: str, ids: list[int], added: list[int]) -> str:
         """The given text followed by the added words."""

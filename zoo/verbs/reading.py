@@ -181,7 +181,8 @@ class Reader(Verbs):
         return results
 
     def evidence_of(self, score: float, document: list[int], text: str) -> Evidence:
-        return Evidence({"score": score}, known_share(document, self.vocabulary), text)
+        known = known_share(document, self.vocabulary)
+        return Evidence({"score": score}, known, text, vocabulary=self.vocabulary)
 
     # ---- bundle ----
 

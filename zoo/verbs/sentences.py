@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from zoo.results.translation import Translation
 from zoo.text import Tokenizer
-from zoo.text.casing import read_capitals
+from zoo.text.casing import in_capitals, read_capitals
 from zoo.text.sentences import split_sentences
 
 
@@ -16,13 +16,13 @@ class Sentence(NamedTuple):
     Attributes:
         text: as the model reads it.
         ids: its tokens.
-        was_loud: it was given in capitals and is read in lower case.
+        note: a warning about capitals that are read in lower case.
         place: its name in messages.
     """
 
     text: str
     ids: list[int]
-    was_loud: bool
+    note: str | None
     place: str
 
 
@@ -45,8 +45,10 @@ def read_sentences(text: str, tokenizer: Tokenizer, split: bool, language: str, 
 
 def _read(text: str, tokenizer: Tokenizer, place: str) -> Sentence:
     quiet = read_capitals(text, tokenizer)
-    read = text if quiet is None else quiet
-    return Sentence(read, tokenizer.encode(read), quiet is not None, place)
+    if quiet is None:
+        return Sentence(text, tokenizer.encode(text), None, place)
+    which = "the text is in capitals and was" if in_capitals(text) else "some capitals were"
+    return Sentence(quiet, tokenizer.encode(quiet), f"{which} read in lower case", place)
 
 
 def join(results: Sequence[Translation], n_best: int, ranked: bool, zeros: Callable[..., Any]) -> Translation:

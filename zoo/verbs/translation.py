@@ -12,8 +12,8 @@ from zoo.text import EOS, Tokenizer
 from zoo.text.familiar import known_share
 from zoo.verbs.alignment import PAIRS, Pair, pair_words, word_alignment, word_pieces
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
-from zoo.verbs.checks import as_list, check_assets, check_batch_size, present
-from zoo.verbs.confidence import Evidence, log_odds, trusted
+from zoo.verbs.checks import as_list, check_assets, check_batch_size, present, texts_of
+from zoo.verbs.confidence import Evidence, log_odds, trusted, warnings_of
 from zoo.verbs.given import Given, given_weights
 from zoo.verbs.sentences import Sentence, join, read_sentences
 from zoo.verbs.task import Task
@@ -108,7 +108,7 @@ class Translator(Verbs):
     ) -> Translation | list[Translation]:
         """Translates raw text.
 
-        A sentence in capitals is read in lower case if the model knows its words better so; `source_tokens` show it.
+        Capitals are read in lower case if the model knows the words better so; `source_tokens` show it.
 
         Args:
             texts: one text or many; an empty one gives an empty translation.
@@ -136,9 +136,7 @@ class Translator(Verbs):
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
         check_batch_size(batch_size)
-        one, texts = isinstance(texts, str), [texts] if isinstance(texts, str) else as_list(texts, "translate")
-        if wrong := next((t for t in texts if not isinstance(t, str)), None):
-            raise TypeError(f"translate takes a string or a list of strings; got {type(wrong).__name__} in the list")
+        one, texts = texts_of(texts, "translate")
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         language = (self.calibration and self.calibration.language) or "en"
         parts = [
@@ -218,6 +216,10 @@ class Translator(Verbs):
                 )
             for row, n in zip(weights, rows, strict=True):
                 results[n] = word_alignment(row, *words[n], *pieces[n], self.zeros)
+        for n, (source, _) in enumerate(words):
+            known = known_share(src_ids[n], src_tokenizer)
+            evidence = Evidence({}, known, " ".join(source), vocabulary=src_tokenizer)
+            results[n].warnings.extend(warnings_of(self.calibration, evidence))
         return results[0] if one else results
 
     def _given(self, attention: Given, one: bool, ids: list[list[int]]) -> np.ndarray:
@@ -261,10 +263,11 @@ class Translator(Verbs):
     def evidence_of(self, found: Hypotheses, row: int, sentence: Sentence, answer: str) -> Evidence:
         """What a search tells about its best output: the log-odds of its mean token, and known words."""
         score = log_odds(float(found.log_probs[row, 0]) / max(1, int(found.lengths[row, 0])))
-        notes = ["the text is in capitals and was read in lower case"] * sentence.was_loud
+        notes = [sentence.note] if sentence.note else []
         notes += ["the answer was cut at its maximum length"] * (EOS not in found.tokens[row, 0].tolist())
-        known = known_share(sentence.ids, self.tokenizers[0])
-        return Evidence({"score": score, "known": known}, known, sentence.text, answer, tuple(notes))
+        vocabulary = self.tokenizers[0]
+        known = known_share(sentence.ids, vocabulary)
+        return Evidence({"score": score, "known": known}, known, sentence.text, answer, tuple(notes), vocabulary)
 
     def assets(self) -> dict[str, str]:
         """tokenizer.json, or tokenizer.src.json and tokenizer.tgt.json."""

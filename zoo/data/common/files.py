@@ -157,7 +157,7 @@ def _decode(line: bytes, encoding: str | None, where: str) -> str:
             f"{where}: byte 0x{line[error.start]:02x} (number {error.start + 1} of the line) is not "
             f"{encoding or 'utf-8'} text; "
             + (
-                "if the file is text, pass its encoding=, for example 'latin-1'"
+                "if the file is text, pass its encoding=, for example 'latin-1' (--data.encoding latin-1)"
                 if encoding
                 else "save the file as utf-8"
             )
