@@ -3,6 +3,11 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
+from zoo import registry
+from zoo.commands import cards
+from zoo.commands.explain import INPUTS
 from zoo.explanations import certificate, counterfactual, erasure, measure
 
 ROOT = Path(__file__).parents[2]
@@ -36,3 +41,14 @@ def test_the_limits_are_those_of_the_code():
         f"at most {measure.LEFT_OUT} words",
     ):
         assert said in " ".join(PAGE.split()), said
+
+
+@pytest.mark.parametrize("name", registry.list_models())
+def test_each_card_says_whether_the_attention_explains(name):
+    card, prose = cards.read_card(name)
+    section = prose.split("\n## Does the attention explain?\n")[1].split("\n## ")[0]
+    if card["task"] in INPUTS:
+        assert registry.certificate_file(name).is_file(), f"zoo explain {name} --certificate --data.root DATA --json"
+    else:
+        assert section.strip().startswith("It has no certificate, because ")
+        assert not registry.certificate_file(name).is_file()
