@@ -50,7 +50,7 @@ def test_it_trains_and_compares(script, tmp_path, capsys):
     assert all(0 < distance < 0.694 for distance in distances.values())
     assert found["distances"]["adversary"]["output"]["high"] <= 0.05 + 1e-6
 
-    # only the weights are uniform: the two models of a seed began with the same parameters, and have as many
+    # only the weights are uniform: both models of a seed have the same parameters, those of the score among them
     learnt, uniform = (zoo.load(f"local-dir:{tmp_path}/out/{kind}/seed1/weights") for kind in script.KINDS)
     assert {name: value.shape for name, value in learnt.state_dict().items()} == {
         name: value.shape for name, value in uniform.state_dict().items()
