@@ -69,8 +69,13 @@ def test_mistakes(capsys, tmp_path):
     (tmp_path / "pairs").write_text("only one text\n", encoding="utf-8")
     pairs = "structured_self_attention.sick", "--certificate", "--inputs", tmp_path / "pairs"
     assert _fails(capsys, *pairs) == "each line must have two texts separated by a tab; got 'only one text'"
-    message = _fails(capsys, "key_value_predict.ptb", "--certificate", "--data.root", tmp_path)
-    assert message.startswith("there is no certificate for ")
+    for name, task in (
+        ("key_value_predict.ptb", "language modelling"),
+        ("attention_over_attention.cbtlike_ne", "reading"),
+    ):
+        none = f"there is no certificate for {task}, its card says why; there is one for classification, translation, captioning"
+        assert _fails(capsys, name, "--certificate", "--data.root", tmp_path) == none
+        assert _fails(capsys, name) == none
 
 
 def test_pictures_mention_it(tmp_path, monkeypatch):

@@ -66,6 +66,13 @@ def test_the_plain_line():
     )
 
 
+def test_a_figure_is_on_its_side_of_the_limit():
+    assert "hardly agrees with leaving each one out (tau 0.299)" in certificate(**{"tau, leaving out": 0.299}).line()
+    assert "agrees with leaving each one out (tau 0.30)" in certificate(**{"tau, leaving out": 0.301}).line()
+    assert "hardly change the answer (0.09997)" in certificate(permutation=0.09997).line()
+    assert "no very different weights give the same answer (divergence 0.346 of" in certificate(adversary=0.346).line()
+
+
 def test_its_forms():
     found = certificate()
     assert Certificate.from_dict(json.loads(json.dumps(found.to_dict()))) == found

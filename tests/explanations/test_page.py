@@ -3,6 +3,11 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
+from zoo import registry
+from zoo.commands import cards
+from zoo.commands.explain import INPUTS
 from zoo.explanations import certificate, counterfactual, erasure, measure
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +28,18 @@ def test_the_table_is_that_of_the_certificates():
     assert found in PAGE, f"python benchmarks/faithfulness.py prints what belongs there:\n{found}"
 
 
+def test_the_prose_agrees_with_the_certificates():
+    found = _script().stored()
+    seconds = sorted(one.seconds for one in found)
+    assert f"{seconds[0]} to {seconds[-1]} s of processor time" in PAGE
+    photos = [one for one in found if one.task == "captioning"]
+    assert all(f"for a caption {one.seconds / one.drawn:.1f} s" in PAGE for one in photos)
+    translators = [one for one in found if one.verdict == "yes"]
+    assert "All five recurrent translators" in PAGE and len(translators) == 5
+    divergences = sorted(one.figures["adversary"].mean for one in translators)
+    assert f"the five recurrent translators above ({divergences[0]:.2f} to {divergences[-1]:.2f})" in PAGE
+
+
 def test_the_limits_are_those_of_the_code():
     shares = ", ".join(f"{100 * share:g}" for share in erasure.SHARES)
     for said in (
@@ -36,3 +53,14 @@ def test_the_limits_are_those_of_the_code():
         f"at most {measure.LEFT_OUT} words",
     ):
         assert said in " ".join(PAGE.split()), said
+
+
+@pytest.mark.parametrize("name", registry.list_models())
+def test_each_card_says_whether_the_attention_explains(name):
+    card, prose = cards.read_card(name)
+    section = prose.split("\n## Does the attention explain?\n")[1].split("\n## ")[0]
+    if card["task"] in INPUTS:
+        assert registry.certificate_file(name).is_file(), f"zoo explain {name} --certificate --data.root DATA --json"
+    else:
+        assert section.strip().startswith("It has no certificate, because ")
+        assert not registry.certificate_file(name).is_file()

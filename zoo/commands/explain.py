@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from zoo import registry
+from zoo.commands.cards import read_card
 from zoo.commands.recipes import find
 from zoo.utils import strict_json
 from zoo.utils.allocator import keep_freed_memory
@@ -39,6 +40,7 @@ def _stored(name: str) -> Any:
 
     if name.partition(":")[0] not in ("local-dir", "hf-hub"):
         registry.entry(name)  # an unknown name raises with the nearest names
+        _check_task(read_card(name)[0]["task"])
     file = registry.certificate_file(name)
     if not file.is_file():
         raise ValueError(f"nothing was measured for {name} yet: zoo explain {name} --certificate measures it")
@@ -83,9 +85,13 @@ def test_inputs(name: str, root: str | None) -> list[Any]:
     recipe = yaml.safe_load(find(name).read_text(encoding="utf-8"))["data"]
     module, _, cls = recipe["class_path"].rpartition(".")
     data = getattr(importlib.import_module(module), cls)(**recipe.get("init_args", {}), root=root)
-    if data.task not in INPUTS:
-        raise ValueError(f"there is no certificate for {data.task}; it is for {', '.join(INPUTS)}")
+    _check_task(data.task)
     return list(INPUTS[data.task](data))
+
+
+def _check_task(task: str) -> None:
+    if task not in INPUTS:
+        raise ValueError(f"there is no certificate for {task}, its card says why; there is one for {', '.join(INPUTS)}")
 
 
 def _texts(data: Any) -> Iterator[str | tuple[str, str]]:

@@ -99,11 +99,11 @@ class Certificate:
             if checks["matter"]
             else f"the attended {self.units} do not matter enough ({short})",
             "agrees": f"their order {'agrees' if checks['agrees'] else 'hardly agrees'} with leaving each one out "
-            f"(tau {mean['tau, leaving out']:.2f})",
+            f"(tau {_beside(mean['tau, leaving out'], TAU)})",
             "used": f"permuted weights {'change' if checks['used'] else 'hardly change'} the answer "
-            f"({mean['permutation']:.2f})",
+            f"({_beside(mean['permutation'], USED)})",
             "alone": f"{'no very' if checks['alone'] else 'quite'} different weights give the same answer "
-            f"(divergence {mean['adversary']:.2f} of {log(2):.2f})",
+            f"(divergence {_beside(mean['adversary'], DIFFERENT)} of {log(2):.2f})",
         }
 
     @property
@@ -177,6 +177,14 @@ class Certificate:
         figures = {measure: Interval(**figure) for measure, figure in values["figures"].items()}
         stated = {key: values[key] for key in ("name", "task", "drawn", "inputs", "decisions", "seed", "seconds")}
         return cls(**stated, figures=figures)
+
+
+def _beside(value: float, limit: float) -> str:
+    """With two decimals, or as many more as show on which side of a limit it is: 0.299 is not 0.3."""
+    digits = 2
+    while (round(value, digits) < limit) != (value < limit):
+        digits += 1
+    return f"{value:.{digits}f}"
 
 
 def _listed(parts: list[str]) -> str:
