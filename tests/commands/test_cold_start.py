@@ -54,14 +54,17 @@ def run(*args, **options):
     return done
 
 
-def test_a_prediction_imports_nothing_slow():
-    name = "luong_general.multi30k_en_de"
-    done = run("-X", "importtime", "-m", "zoo", "predict", name, input="A dog runs.\n")
+@pytest.mark.parametrize("name", ["luong_general.multi30k_en_de", "show_attend_tell_soft.flickr8k"])
+def test_a_prediction_imports_nothing_slow(name, tmp_path):
+    model, photo = zoo.load(name), tmp_path / "photo.png"
+    photo.write_bytes(picture(0))
+    given = "A dog runs." if model.task.input == "text" else str(photo)
+    done = run("-X", "importtime", "-m", "zoo", "predict", name, given)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
-    assert {"torch", "tokenizers", "zoo.tasks.translation"} <= imported  # else nothing was measured
+    assert {"torch", "tokenizers", f"zoo.verbs.{model.task.name}"} <= imported  # else nothing was measured
     parents = {".".join(parts[:n]) for parts in (name.split(".") for name in imported) for n in range(1, 4)}
     assert not parents & SLOW
-    assert done.stdout == zoo.load(name).translate(["A dog runs."])[0].text + "\n"
+    assert done.stdout == getattr(model, model.task.verb)([given])[0].text + "\n"
 
 
 def test_answers_without_lightning(tmp_path, capsys):

@@ -6,7 +6,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torchvision import models
 
-from zoo.vision.backbones import IMAGENET, load_backbone, make_backbone, statistics
+from zoo.vision.backbones import IMAGENET, features_shape, load_backbone, make_backbone, statistics
 
 
 def randomize(module):
@@ -33,6 +33,15 @@ def randomize(module):
 def test_shapes(name, layer, size, shape):
     with torch.no_grad():
         assert make_backbone(name, layer)(torch.zeros(2, 3, size, size)).shape == (2, *shape)
+    assert features_shape(make_backbone(name, layer), size) == (1, *shape)
+
+
+@pytest.mark.parametrize("layer", ["blocks.0", "blocks.3", "blocks.6", "conv_head"])
+@pytest.mark.parametrize("size", [33, 65, 97])
+def test_the_shape_of_our_own_networks_is_calculated(layer, size):
+    backbone = make_backbone("efficientnet_lite0", layer)
+    with torch.no_grad():
+        assert features_shape(backbone, size) == backbone(torch.zeros(1, 3, size, size)).shape
 
 
 def test_number_of_parameters_is_that_of_the_published_networks():

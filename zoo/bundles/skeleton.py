@@ -206,17 +206,11 @@ def materialize(model: nn.Module) -> bool:
         for group in (module._parameters, module._buffers):
             for name, t in group.items():
                 if t is not None and t not in made:
-                    new = _empty_like(t)
+                    # torch.empty_like would first import sympy, which takes up to a second
+                    new = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu")
                     made[t] = nn.Parameter(new, t.requires_grad) if isinstance(t, nn.Parameter) else new
                 group[name] = None if t is None else made[t]
     return True
-
-
-def _empty_like(t: Tensor) -> Tensor:
-    """A tensor with memory, like one without."""
-    if t.is_contiguous():  # torch.empty_like does the same, but first imports sympy: a third of a second
-        return torch.empty(t.shape, dtype=t.dtype, device="cpu")
-    return torch.empty_like(t, device="cpu")
 
 
 # ---- the tensors of the file ----

@@ -28,7 +28,7 @@ from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
 from zoo.verbs.base import evaluated
 from zoo.verbs.captioning import MAX_WORDS, Captioner, evidence_of
 from zoo.verbs.confidence import Evidence
-from zoo.vision.backbones import load_backbone, make_backbone, statistics
+from zoo.vision.backbones import features_shape, load_backbone, make_backbone, statistics
 from zoo.vision.images import ImageTransform
 
 if TYPE_CHECKING:
@@ -67,21 +67,19 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
         mean, std = statistics(c["backbone"])
         self.transform = ImageTransform(c["image_size"], c["resize"], mean, std)
         self.encoder = make_backbone(c["backbone"], c["layer"])
-        with torch.no_grad():
-            found = self.encoder.eval()(torch.zeros(1, 3, c["image_size"], c["image_size"]))
-        if found.dim() != 4 or found.size(2) != found.size(3):
-            got = f"shape {tuple(found.shape)}"
+        shape = features_shape(self.encoder, c["image_size"])
+        if len(shape) != 4 or shape[2] != shape[3]:
             raise ValueError(
-                f"layer {c['layer']!r} of {c['backbone']} must give features (N, channels, rows, rows); got {got}"
+                f"layer {c['layer']!r} of {c['backbone']} must give features (N, channels, rows, rows); got shape "
+                f"{shape}"
             )
-        if found.size(2) > MAX_ROWS:
+        _, self.encoder_channels, rows, _ = shape
+        if rows > MAX_ROWS:
             limit = (
                 f"at most {MAX_ROWS} x {MAX_ROWS} are allowed. Cut {c['backbone']} at a later layer than {c['layer']!r}"
             )
-            raise ValueError(
-                f"images of {c['image_size']} pixels give {found.size(2)} x {found.size(3)} positions; {limit}"
-            )
-        self.encoder_channels, self.cells = found.size(1), found.size(2) * found.size(3)
+            raise ValueError(f"images of {c['image_size']} pixels give {rows} x {rows} positions; {limit}")
+        self.cells = rows * rows
         self.encoder.train()
         if c["encoder_epoch"] is None:
             self.encoder.requires_grad_(False)

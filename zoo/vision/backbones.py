@@ -121,6 +121,7 @@ class _MobileNetwork(nn.Module):
             blocks.append(nn.Sequential(*stage))
         self.blocks = nn.Sequential(*blocks)
         self.conv_head = nn.Conv2d(channels, 1280, 1) if layer == "conv_head" else None
+        self.channels = channels if self.conv_head is None else 1280
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.blocks(nn.functional.relu6(self.conv_stem(x)))
@@ -132,6 +133,21 @@ class _FrozenBatchNorm(nn.BatchNorm2d):
 
     def train(self, mode: bool = True) -> "_FrozenBatchNorm":
         return super().train(False)
+
+
+def features_shape(backbone: nn.Module, size: int) -> tuple[int, ...]:
+    """The shape of the features of one image of `size` x `size` pixels, usually (1, D, rows, columns).
+
+    Our own networks are not run for it: on the meta device, where models are built before they are loaded, torch would
+    import its compiler, which takes as long as the rest of a prediction.
+    """
+    if isinstance(backbone, _MobileNetwork):
+        for module in backbone.modules():
+            if isinstance(module, _SameConv):
+                size = -(-size // module.stride[0])
+        return 1, backbone.channels, size, size
+    with torch.no_grad():
+        return tuple(backbone.eval()(torch.zeros(1, 3, size, size)).shape)
 
 
 def make_backbone(name: str, layer: str) -> nn.Module:
