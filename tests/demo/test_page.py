@@ -284,6 +284,31 @@ def test_a_smaller_window_changes_the_perplexity(open_page, small, engine, langu
     assert f"{less:.1f}" != f"{whole:.1f}"
 
 
+def test_the_card_opens_from_the_page(open_page, translator, tmp_path):
+    """From the disk too; its Markdown is shown as headings, tables and links."""
+    card = "# A *card*\n\nSome `code`\nand [a link](https://example.org/x), ![no](a.png)[a file](a.md).\n\n"
+    card += (
+        "## Scores\n\n| set | **BLEU** |\n|---|---:|\n| test | 1.5 |\n\n- one\n  more\n- two\n\n```python\n# x\n```\n"
+    )
+    shown = Shown("tiny", "translation", "A tiny model", ["en", "de"], {"paper": "https://example.org/p"}, card)
+    write_folder(tmp_path, [(shown, translator[1])])
+    with served([shown], {"tiny": translator[1]}, None) as url:
+        for address, home in [(url, None), ((tmp_path / "index.html").as_uri(), tmp_path.as_uri())]:
+            page = open_page(address, home=home)
+            page.wait_for_selector(".result .text")
+            page.click("summary:has-text('A tiny model')")
+            page.click("text=The whole card")
+            page.wait_for_selector("dialog h2")
+            assert page.inner_text("dialog h2") == "A *card*" and page.inner_text("dialog h3") == "Scores"
+            assert page.locator("dialog p").all_inner_texts() == ["Some code and a link, a file."]
+            assert page.get_attribute("dialog a", "href") == "https://example.org/x"
+            assert page.locator("dialog table tr").all_inner_texts() == ["set\tBLEU", "test\t1.5"]
+            assert page.locator("dialog li").all_inner_texts() == ["one more", "two"]
+            assert page.inner_text("dialog pre") == "# x"
+            page.keyboard.press("Escape")
+            page.wait_for_selector("dialog", state="detached")
+
+
 def test_a_reader_shows_its_matrix(open_page, small, reader):
     page = open_page(f"{small}#/reading")
     page.wait_for_selector(".answer .text")
@@ -593,6 +618,9 @@ def test_the_code_of_an_equation_can_be_read(open_page, site):
     page.click("summary:has-text('The code')")
     shown = page.inner_text(".excerpt pre").splitlines()
     assert shown[0] == f"{first}{lines[first - 1]}" and "return torch.matmul" in shown[-1]
+    page.click(".computed >> text=The model’s card")
+    page.wait_for_selector("dialog h2")
+    assert page.inner_text("dialog h2") == _shown(FIRST).title
 
 
 @pytest.mark.slow

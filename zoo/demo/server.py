@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from zoo.demo.page import INDEX, TYPES, Shown, index, model_files, site_files
+from zoo.demo.page import CARD, INDEX, TYPES, Shown, index, model_files, site_files
 
 HOST = "127.0.0.1"
 RETRY_SECONDS = 1
@@ -55,6 +55,8 @@ class Models:
         """
         if name not in self._shown:
             return None
+        if file == CARD:
+            return self._shown[name].card.encode() or None
         path = model_files(self._folder(name)).get(file)
         return path and path.read_bytes()
 

@@ -64,6 +64,11 @@ export function modelOf(entry: Entry, progress: Progress): Promise<Model> {
   return model;
 }
 
+/** The card of a model, in Markdown. */
+export function cardOf(entry: Entry): Promise<string> {
+  return served(`models/${entry.name}/`, scripts).text("card.md");
+}
+
 export function isLoaded(entry: Entry): boolean {
   return loaded.has(entry.name);
 }
