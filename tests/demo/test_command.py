@@ -73,6 +73,7 @@ def test_the_folder_is_whole(graphs, exported, tmp_path, capsys):
         "facts": None,
         "ready": True,
         "bytes": size,
+        "files": ["onnx.json", "step.onnx"],
     }
     said = capsys.readouterr().out
     assert "luong_dot.dates" in said and "total" in said

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,15 +56,15 @@ class Shown:
         return {name: value for name, value in asdict(self).items() if name != "card"}
 
 
-def index(models: Iterable[Shown], sizes: dict[str, int], scripts: bool) -> bytes:
+def index(models: Iterable[Shown], files: Mapping[str, Mapping[str, int]], scripts: bool) -> bytes:
     """models/index.json.
 
     Args:
         models: in the order in which the page offers them; it begins with the first one.
-        sizes: bytes of the files of a model, by name; a model that is not among them is not prepared yet.
+        files: bytes of the files of a model, by its name; a model that is not among them is not prepared yet.
         scripts: whether the page has to ask for FILE.js instead of FILE, see `zoo.demo.wrapped`.
     """
-    entries = [{**model.entry, "ready": model.name in sizes, "bytes": sizes.get(model.name)} for model in models]
+    entries = [{**model.entry, **_about(files.get(model.name))} for model in models]
     content = {
         "first": entries[0]["name"] if entries else FIRST,
         "scripts": scripts,
@@ -72,6 +72,10 @@ def index(models: Iterable[Shown], sizes: dict[str, int], scripts: bool) -> byte
         "code": excerpts(),
     }
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _about(files: Mapping[str, int] | None) -> dict[str, Any]:
+    return {"ready": files is not None, "bytes": files and sum(files.values()), "files": list(files or ())}
 
 
 def site_files() -> dict[str, Path]:

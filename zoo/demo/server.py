@@ -41,10 +41,11 @@ class Models:
         """models/index.json as of now."""
         with self._state:
             ready = dict(self._ready)
-        sizes = {
-            name: sum(path.stat().st_size for path in model_files(folder).values()) for name, folder in ready.items()
+        files = {
+            name: {file: path.stat().st_size for file, path in model_files(folder).items()}
+            for name, folder in ready.items()
         }
-        return index(self._shown.values(), sizes, scripts=False)
+        return index(self._shown.values(), files, scripts=False)
 
     def content(self, name: str, file: str) -> bytes | None:
         """A file of a model; None if there is no such model or file.

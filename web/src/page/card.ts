@@ -2,7 +2,7 @@
 import { cardOf, type Entry } from "./catalogue.ts";
 import { button, fill, h, type Child } from "./dom.ts";
 
-const SPECIAL = /^(```|#+ |\||[-*] |\d+\. )/; // begins something else than a paragraph
+const SPECIAL = /^(```|#+ |\||[-*] |\d+\. | {4})/; // begins something else than a paragraph
 const ITEM = /^([-*]|\d+\.) /;
 const INLINE = /(!?\[[^\]]*\]\([^)\s]*\)|`[^`]+`|\*\*[^*]+\*\*)/;
 
@@ -13,10 +13,9 @@ export function cardButton(entry: Entry, label: string): HTMLElement {
 
 async function open(entry: Entry): Promise<void> {
   const text = h("div", { class: "scrolls" }, h("p", { class: "muted" }, "Reading the card …"));
-  const dialog = h("dialog", { class: "whole-card", "aria-label": `Card of ${entry.name}` }, text);
-  const close = button("Close", () => dialog.close());
+  const close = button("Close", () => dialog.close(), { class: "close" });
+  const dialog = h("dialog", { class: "whole-card", "aria-label": `Card of ${entry.name}` }, close, text);
   dialog.addEventListener("close", () => dialog.remove());
-  dialog.append(close);
   document.body.append(dialog);
   dialog.showModal();
   try {
@@ -40,6 +39,9 @@ function rendered(markdown: string): HTMLElement[] {
       lines.shift();
       found.push(h("pre", { class: "scrolls", tabindex: 0 }, take((one) => !one.startsWith("```")).join("\n")));
       lines.shift();
+    } else if (line.startsWith("    ")) {
+      const code = take((one) => one.startsWith("    "));
+      found.push(h("pre", { class: "scrolls", tabindex: 0 }, code.map((one) => one.slice(4)).join("\n")));
     } else if (line.startsWith("#")) {
       const [, marks, title] = /^(#+) *(.*)$/.exec(lines.shift()!)!;
       found.push(h(marks.length < 2 ? "h2" : "h3", {}, inline(title)));
