@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import sys
@@ -127,11 +128,13 @@ def test_it_was_run_without_an_error_and_has_a_picture(name):
     assert (DOCS / "lessons" / f"{name}.ipynb").stat().st_size <= LARGEST
 
 
-@pytest.mark.parametrize("name", [pytest.param(NAMES[0], marks=pytest.mark.slow), *NAMES[1:]])
+@pytest.mark.parametrize(
+    "name", [pytest.param(NAMES[0], marks=() if os.environ.get("CI") else pytest.mark.slow), *NAMES[1:]]
+)
 def test_it_runs_from_top_to_bottom(name, tmp_path, monkeypatch):
     """In a folder of its own, with one thread; what it prints may differ in the last digits, so only errors count.
 
-    The first lesson trains for minutes; the others take less than 10 seconds of a core each.
+    The first lesson trains, and takes a minute of a core; it runs by default in CI only. The others take 10 seconds at most.
     """
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONPATH", str(DOCS.parent))
