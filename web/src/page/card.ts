@@ -12,7 +12,7 @@ export function cardButton(entry: Entry, label: string): HTMLElement {
 }
 
 async function open(entry: Entry): Promise<void> {
-  const text = h("div", { class: "scrolls" }, h("p", { class: "muted" }, "Reading the card …"));
+  const text = h("div", {}, h("p", { class: "muted" }, "Reading the card …"));
   const close = button("Close", () => dialog.close(), { class: "close" });
   const dialog = h("dialog", { class: "whole-card", "aria-label": `Card of ${entry.name}` }, close, text);
   dialog.addEventListener("close", () => dialog.remove());
