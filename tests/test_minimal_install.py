@@ -93,6 +93,7 @@ def test_extras_are_those_of_the_project():
         "pytest",
         "pytest-xdist",
         "hypothesis",
+        "playwright",
     }
     assert names == {extra: set(packages) for extra, packages in EXTRAS.items()}
     assert tested.extras == names.keys()

@@ -6,10 +6,12 @@ import shutil
 import socket
 
 import pytest
+import yaml
 from page_engine import make_export
 
 from zoo.cli import main
 from zoo.commands import demo
+from zoo.commands.cards import read_card
 from zoo.demo.page import FIRST, site_files
 from zoo.demo.wrapped import unwrapped
 from zoo.registry import list_models
@@ -62,7 +64,7 @@ def test_the_folder_is_whole(graphs, exported, tmp_path, capsys):
     found = json.loads((folder / "models/index.json").read_text())
     assert unwrapped((folder / "models/index.json.js").read_bytes()) == (folder / "models/index.json").read_bytes()
     assert found["scripts"] and [model["name"] for model in found["models"]] == ["luong_dot.dates", "han.imdb"]
-    size = sum(file.stat().st_size for file in (folder / "models/han.imdb").iterdir())
+    size = sum(file.stat().st_size for file in (folder / "models/han.imdb").iterdir() if file.name != "card.md.js")
     assert found["models"][1] | {"facts": None} == {
         "name": "han.imdb",
         "task": "classification",
@@ -71,9 +73,40 @@ def test_the_folder_is_whole(graphs, exported, tmp_path, capsys):
         "facts": None,
         "ready": True,
         "bytes": size,
+        "files": ["onnx.json", "step.onnx"],
     }
     said = capsys.readouterr().out
     assert "luong_dot.dates" in said and "total" in said
+
+
+def test_the_folder_is_a_static_space_of_the_hub(graphs, tmp_path):
+    folder = tmp_path / "page"
+    names = ["luong_general.multi30k_en_de", "luong_dot.dates"]
+    licences = {name: read_card(name)[0]["license"] for name in names}
+    assert main(["demo", "--export", str(folder), *names]) == 0
+    _, front, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    facts = yaml.safe_load(front)
+    assert facts["sdk"] == "static" and facts["title"] == "Attention Zoo"
+    assert (folder / facts["app_file"]).read_bytes() == site_files()["index.html"].read_bytes()
+    assert facts["license"] == "other" and len(facts["short_description"]) <= 60
+    for name, licence in licences.items():
+        assert f"| {name} | {read_card(name)[1].splitlines()[0].removeprefix('# ')} | {licence} |" in text
+    free = next(name for name in list_models() if read_card(name)[0]["license"] == "apache-2.0")
+    assert main(["demo", "--export", str(folder), free]) == 0
+    assert (
+        yaml.safe_load((folder / "README.md").read_text(encoding="utf-8").split("---\n")[1])["license"] == "apache-2.0"
+    )
+
+
+def test_cards_are_in_the_folder_and_not_in_its_list(graphs, served, tmp_path):
+    _, card = read_card("han.imdb")
+    folder = tmp_path / "page"
+    assert main(["demo", "--export", str(folder), "han.imdb"]) == 0
+    written = unwrapped((folder / "models/han.imdb/card.md.js").read_bytes())
+    assert gzip.decompress(written).decode() == card
+    assert "card" not in json.loads((folder / "models/index.json").read_text())["models"][0]
+    assert main(["demo", "--no-browser", "han.imdb"]) == 0
+    assert served["models"].content("han.imdb", "card.md").decode() == card
 
 
 def test_an_earlier_page_is_replaced_and_nothing_else(graphs, tmp_path, capsys):
@@ -119,6 +152,7 @@ def test_a_folder_of_the_user_is_the_first_model(served, translator, tmp_path, c
     assert (first["task"], first["languages"]) == ("translation", [])
     assert first["title"] == "LuongNMT in the folder my-best-weights-" and first["facts"]["parameters"] > 1000
     assert second["name"] == FIRST  # the others are offered too
+    assert served["models"].content("my-best-weights-", "card.md") is None
     assert served["models"].content("my-best-weights-", "step.onnx") == (graphs / "step.onnx").read_bytes()
     assert main(["demo", "--export", str(tmp_path / "page"), f"local-dir:{folder}/"]) == 0
     found = json.loads((tmp_path / "page" / "models" / "index.json").read_text(encoding="utf-8"))

@@ -1,5 +1,7 @@
 """The page in a real browser: every view answers, every interaction does what it says, and no request leaves the folder."""
 
+import importlib
+import importlib.util
 import re
 import shutil
 import threading
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import PIL.Image
 import pytest
+from page_engine import missing
 
 import zoo.runtime
 from zoo import registry
@@ -23,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 SENTENCE = "A dog runs in the snow."
 SOFT, HARD = "show_attend_tell_soft.flickr8k", "show_attend_tell_hard.flickr8k"
 TRANSFORMER, READER = "transformer_tiny.multi30k_en_de", "attention_over_attention.cbtlike_ne"
+BROWSERS = "chromium", "chromium-browser", "google-chrome"
 VIEWS = {  # by task: path, and what is there once a model has answered
     "translation": ("translate", ".result .text"),
     "captioning": ("captions", ".board .text"),
@@ -62,10 +66,12 @@ def test_the_code_is_as_it_stands_here():
 @pytest.fixture(scope="module")
 def browser():
     """One for this file; while its driver runs, no other test could start an event loop."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing: pip install playwright")
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if importlib.util.find_spec("playwright") is None:
+        missing("playwright is not installed")
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if path is None:
-        pytest.skip("no chromium")
+        missing("chromium is not installed")
+    playwright = importlib.import_module("playwright.sync_api")
     camera = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
     with playwright.sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox", *camera])
@@ -164,6 +170,205 @@ def test_it_needs_no_server(open_page, translator, tmp_path):
     assert "zoo/layers/" in page.inner_text(".computed")
     page.click("nav >> text=Captions")
     page.wait_for_selector("text=This folder has no model for that")
+
+
+# ---- with small models of random numbers ----
+
+
+@pytest.fixture(scope="module")
+def small(translator, transformer, captioner, document_classifier, language_model, reader):
+    """A page of one small model for each view, and one more translator."""
+    tasks = {
+        "luong": ("translation", translator),
+        "transformer": ("translation", transformer),
+        "captions": ("captioning", captioner),
+        "documents": ("classification", document_classifier),
+        "language": ("language modelling", language_model),
+        "reading": ("reading", reader),
+    }
+    shown = [Shown(name, task, f"A small model: {name}", []) for name, (task, _) in tasks.items()]
+    with served(shown, {name: folder for name, (_, (_, folder)) in tasks.items()}, None) as url:
+        yield url
+
+
+def only(size, position):
+    return [float(n == position) for n in range(size)]
+
+
+def drag(page, start, end):
+    """With the mouse, from the middle of one element to that of another."""
+    for element, press in [(start, page.mouse.down), (end, page.mouse.up)]:
+        box = element.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
+        press()
+
+
+def test_dragged_attention_decodes_the_rest_anew(open_page, small, engine, translator):
+    asked = {"model": str(translator[1]), "text": SENTENCE}
+    own = engine.ask("translate", **asked, options={"beamSize": 1})
+    first = own["hypotheses"][0]["steps"][0]["token"]
+    page = open_page(f"{small}#/translate/luong")
+    becomes(page, ".result .text", own["text"])
+    page.click(".target button >> nth=1")
+    words = page.locator(".source button")
+    place = words.count() - 3
+    given = [[1, only(words.count(), place)]]
+    moved = engine.ask("translate", **asked, options={"beamSize": 1, "given": given, "prefix": [first]})["text"]
+    assert moved != own["text"]
+    drag(page, page.locator(".handle"), words.nth(place))
+    becomes(page, ".result .text", moved)
+    page.wait_for_function("() => document.querySelector('.handle').getAttribute('aria-valuetext').endsWith('100 %')")
+    assert page.locator(".target .given").count() == 1 and page.locator(".target .changed").count() > 0
+    page.click(".result .own button")
+    becomes(page, ".result .text", own["text"])
+
+
+def test_words_of_the_sentence_are_struck_out(open_page, small, engine, translator):
+    page = open_page(f"{small}#/translate/luong")
+    page.wait_for_selector(".result .text")
+    own = page.inner_text(".result .text")
+    page.click(".source button >> nth=0")
+    page.click(".word-tools >> text=Remove")
+    page.wait_for_selector(".source .struck")
+    assert changed(page, ".result .text", own)
+    page.click(".source .struck >> nth=0")
+    page.click(".word-tools >> text=Put back")
+    becomes(page, ".result .text", own)
+
+
+def test_a_struck_word_moves_the_verdict_as_the_table_says(open_page, small, document_classifier):
+    page = open_page(f"{small}#/documents")
+    page.wait_for_selector(".effects")
+    own = page.inner_text(".documents .text")
+    wanted = zoo.runtime.load(document_classifier[1]).classify(page.input_value("#text"))
+    assert own == f"{wanted.label} {wanted.probabilities[wanted.label]:.2f}"
+    bar = page.locator(f".labels li:has-text('{wanted.label}') meter")
+    before = float(bar.get_attribute("value"))
+    rows = page.locator(".effects tbody tr")
+    promised = [float(row.locator("td").nth(1).inner_text().replace("−", "-")) for row in rows.all()]
+    strongest = max(range(len(promised)), key=lambda n: abs(promised[n]))
+    rows.nth(strongest).locator("button").click()
+    page.wait_for_selector(".document .struck")
+    assert (float(bar.get_attribute("value")) - before) * 100 == pytest.approx(promised[strongest], abs=0.06)
+    page.click(".documents .own button")
+    becomes(page, ".documents .text", own)
+
+
+def test_a_painted_region_changes_the_caption(open_page, small):
+    page = open_page(f"{small}#/captions")
+    page.wait_for_selector(".strip button")
+    own = page.inner_text(".board .text")
+    page.click(".strip button >> nth=1")
+    page.wait_for_selector(".equations")
+    shown = page.inner_text(".equations")
+    box = page.locator(".photo").bounding_box()
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.5 * box["height"])
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_selector(".strip .given")
+    assert "yours, instead of" in changed(page, ".equations", shown)
+    page.click(".board .own button")
+    becomes(page, ".board .text", own)
+    assert page.locator(".strip .given").count() == 0
+
+
+def test_a_smaller_window_changes_the_perplexity(open_page, small, engine, language_model):
+    page = open_page(f"{small}#/language")
+    page.wait_for_selector(".perplexity")
+    asked = {"model": str(language_model[1]), "text": page.input_value("#text")}
+    whole, less = (engine.ask("score", **asked, options=options)["perplexity"] for options in ({}, {"window": 1}))
+    line = "Perplexity of this line"
+    assert page.inner_text(".perplexity") == f"{line}: {whole:,.1f}"
+    page.locator("input[type=range]").nth(2).fill("1")
+    becomes(page, ".perplexity", f"{line}: {less:,.1f}; with the model’s window of 3: {whole:,.1f}")
+    assert f"{less:.1f}" != f"{whole:.1f}"
+
+
+def test_the_card_opens_from_the_page(open_page, translator, tmp_path):
+    """From the disk too; its Markdown is shown as headings, tables and links."""
+    card = "# A *card*\n\nSome `code`\nand [a link](https://example.org/x), ![no](a.png)[a file](a.md).\n\n"
+    card += "## Scores\n\n| set | **BLEU** |\n|---|---:|\n| test | 1.5 |\n\n- one\n  more\n- two\n\n    a  b\n    c\n\n```python\n# x\n```\n"
+    shown = Shown("tiny", "translation", "A tiny model", ["en", "de"], {"paper": "https://example.org/p"}, card)
+    write_folder(tmp_path, [(shown, translator[1])])
+    with served([shown], {"tiny": translator[1]}, None) as url:
+        for address, home in [(url, None), ((tmp_path / "index.html").as_uri(), tmp_path.as_uri())]:
+            page = open_page(address, home=home)
+            page.wait_for_selector(".result .text")
+            page.click("summary:has-text('A tiny model')")
+            page.click("text=The whole card")
+            page.wait_for_selector("dialog h2")
+            assert page.inner_text("dialog h2") == "A *card*" and page.inner_text("dialog h3") == "Scores"
+            assert page.locator("dialog p").all_inner_texts() == ["Some code and a link, a file."]
+            assert page.get_attribute("dialog a", "href") == "https://example.org/x"
+            assert page.locator("dialog table tr").all_inner_texts() == ["set\tBLEU", "test\t1.5"]
+            assert page.locator("dialog li").all_inner_texts() == ["one more", "two"]
+            assert page.locator("dialog pre").all_inner_texts() == ["a  b\nc", "# x"]
+            page.keyboard.press("Escape")
+            page.wait_for_selector("dialog", state="detached")
+
+
+def test_a_reader_shows_its_matrix(open_page, small, reader):
+    page = open_page(f"{small}#/reading")
+    page.wait_for_selector(".answer .text")
+    found = zoo.runtime.load(reader[1]).answer(
+        page.input_value("#document"), page.input_value("#query"), page.input_value(".field input").split()
+    )
+    assert page.inner_text(".answer .text") == found.answer
+    rows, columns = len(found.query) + 1, min(28, len(found.document))  # the last row has the sums
+    assert page.locator(".heatmap rect").count() == rows * columns
+    assert set(page.locator(".framed").all_inner_texts()) == {found.answer}
+
+
+def test_two_translators_stand_side_by_side(open_page, small, transformer):
+    page = open_page(f"{small}#/translate/luong")
+    page.wait_for_selector(".result .text")
+    page.check(".chip:has-text('transformer') input")
+    page.wait_for_function("() => document.querySelectorAll('.side-by-side article').length === 2")
+    cards = page.locator(".side-by-side article")
+    assert cards.locator("h3").all_inner_texts() == ["luong", "transformer"]
+    assert cards.nth(1).locator(".text").inner_text() == zoo.runtime.load(transformer[1]).translate(SENTENCE).text
+    assert cards.locator(".heatmap").count() == 2
+
+
+def test_the_keyboard_is_enough(open_page, small):
+    page = open_page(f"{small}#/translate/luong")
+    page.wait_for_selector(".result .text")
+    focused = "document.activeElement"
+    page.keyboard.press("Tab")
+    assert page.evaluate(f"{focused}.innerText") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate(f"{focused}.id") == "main"
+    page.focus(".target button >> nth=0")
+    page.keyboard.press("Enter")
+    handle = page.locator(".handle")
+    was = handle.get_attribute("aria-valuenow")
+    handle.focus()
+    page.keyboard.press("ArrowLeft" if int(was) > 1 else "ArrowRight")
+    page.wait_for_selector(".target .given")
+    assert handle.get_attribute("aria-valuenow") != was
+    assert page.evaluate(f"{focused}.className") == "handle"  # so that the next key moves it too
+    page.focus(".result .own button")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".target .given", state="detached")
+    page.focus("#text")
+    own = page.inner_text(".result .text")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("Two women")
+    page.keyboard.press("Enter")
+    changed(page, ".result .text", own)
+
+
+def test_all_views_fit_a_dark_phone(open_page, small):
+    """`open_page` compares the page's width with that of the window."""
+    page = open_page(small, width=390, scheme="dark")
+    for (_, answer), name in zip(VIEWS.values(), ["Translation", "Captions", "Documents", "Language model", "Reading"]):
+        page.click(f"nav >> text={name}")
+        page.wait_for_selector(answer)
+        assert page.is_hidden(".error")
+        wide, window = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+        assert wide <= window == 390, name
+    red, green, blue = re.findall(r"\d+", page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert max(int(red), int(green), int(blue)) < 60
 
 
 # ---- with the weights of the zoo ----
@@ -411,6 +616,9 @@ def test_the_code_of_an_equation_can_be_read(open_page, site):
     page.click("summary:has-text('The code')")
     shown = page.inner_text(".excerpt pre").splitlines()
     assert shown[0] == f"{first}{lines[first - 1]}" and "return torch.matmul" in shown[-1]
+    page.click(".computed >> text=The model’s card")
+    page.wait_for_selector("dialog h2")
+    assert page.inner_text("dialog h2") == _shown(FIRST).title
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from page_engine import missing
 
 from zoo.demo import SITE
 from zoo.demo.wrapped import unwrapped, wrapped
@@ -63,7 +64,7 @@ def test_the_lock_file_names_no_host():
 @pytest.mark.slow
 def test_it_is_what_web_builds(tmp_path):
     if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
+        missing("npm is not installed")
     shutil.copytree(WEB, tmp_path / "web", ignore=shutil.ignore_patterns("node_modules"))
     shutil.copytree(WEB.parent / "docs" / "photos", tmp_path / "docs" / "photos")
     subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=tmp_path / "web", check=True)

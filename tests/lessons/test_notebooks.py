@@ -2,12 +2,16 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
+import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
+from IPython.core.inputtransformer2 import TransformerManager
 
 from zoo.lessons import LESSONS
 
@@ -51,6 +55,63 @@ def test_the_notebook_is_that_of_its_text(name):
     assert prose.split() == " ".join("".join(cell["source"]) for cell in _cells(name, "markdown")).split()
 
 
+def _install_cells():
+    cells = [cell for name in NAMES for cell in _cells(name) if "install" in cell["metadata"].get("tags", [])]
+    assert len(cells) == len(NAMES)
+    return {"".join(cell["source"]) for cell in cells}
+
+
+@pytest.fixture
+def install(monkeypatch):
+    """Runs the cell that installs the package, in a folder; a function that gets what pip is called with."""
+    (cell,) = _install_cells()  # the same one in all lessons
+    code = TransformerManager().transform_cell(cell)
+    is_there, find = [False], importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: find(name) if is_there[0] or name != "zoo" else None)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+    def run(folder, works):
+        called, names = [], {}
+
+        def pip(magic, line):
+            assert magic == "pip"
+            called.append(line.format(**names))
+            is_there[0] = works
+
+        names["get_ipython"] = lambda: types.SimpleNamespace(run_line_magic=pip)
+        monkeypatch.chdir(folder)
+        try:
+            exec(code, names)
+        finally:
+            is_there[0] = False
+        return called
+
+    return run
+
+
+def test_the_package_is_installed_from_what_is_there(install, tmp_path):
+    """A clone around the notebook or beside it, a wheel beside it, or else the package index."""
+    clone, alone = tmp_path / "my clone", tmp_path / "alone"
+    (clone / "zoo" / "lessons").mkdir(parents=True)
+    (clone / "docs" / "lessons").mkdir(parents=True)
+    assert install(clone / "docs" / "lessons", works=True) == [f'install -q -e "{clone}[plots]"']
+    assert sys.path[0] == str(clone)
+    assert install(tmp_path, works=True) == [f'install -q -e "{clone}[plots]"']  # unpacked beside it
+    alone.mkdir()
+    wheel = alone / "attention_zoo-0.1.0-py3-none-any.whl"
+    (clone / "zoo" / "lessons").rmdir()
+    assert install(alone, works=True) == ['install -q "attention-zoo[plots]"']
+    with pytest.raises(ModuleNotFoundError, match="put the wheel of attention-zoo, or a clone, beside this notebook"):
+        install(alone, works=False)
+    wheel.touch()
+    assert install(alone, works=True) == [f'install -q "{wheel}[plots]"']
+
+
+def test_an_installed_package_stays():
+    (cell,) = _install_cells()
+    exec(TransformerManager().transform_cell(cell), {})  # asks for no pip, which is not there
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_it_was_run_without_an_error_and_has_a_picture(name):
     outputs = [output for cell in _cells(name) for output in cell["outputs"]]
@@ -67,10 +128,14 @@ def test_it_was_run_without_an_error_and_has_a_picture(name):
     assert (DOCS / "lessons" / f"{name}.ipynb").stat().st_size <= LARGEST
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(NAMES[0], marks=() if os.environ.get("CI") else pytest.mark.slow), *NAMES[1:]]
+)
 def test_it_runs_from_top_to_bottom(name, tmp_path, monkeypatch):
-    """In a folder of its own, with one thread; what it prints may differ in the last digits, so only errors count."""
+    """In a folder of its own, with one thread; what it prints may differ in the last digits, so only errors count.
+
+    The first lesson trains, and takes a minute of a core; it runs by default in CI only. The others take 10 seconds at most.
+    """
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONPATH", str(DOCS.parent))
     spec = importlib.util.spec_from_file_location("build_lessons", DOCS / "build_lessons.py")

@@ -109,4 +109,5 @@ def _shown(name: str) -> Shown:
         heading[1] if heading else name,
         [languages] if isinstance(languages, str) else list(languages),
         facts,
+        text,
     )

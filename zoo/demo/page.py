@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from zoo.demo.wrapped import wrapped
 
 SITE = Path(__file__).parent / "site"
 INDEX = "models/index.json"
+CARD = "card.md"  # beside the files of a model
 MANIFEST = "onnx.json"  # of an export; `zoo.runtime.graphs` has more of it, and needs onnxruntime
 FIRST = "luong_general.multi30k_en_de"  # what the page shows first
 TYPES = {
@@ -20,6 +21,7 @@ TYPES = {
     ".jpg": "image/jpeg",
     ".js": "text/javascript; charset=utf-8",
     ".json": "application/json",
+    ".md": "text/markdown; charset=utf-8",
     ".png": "image/png",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
@@ -38,6 +40,7 @@ class Shown:
         title: first line of its card.
         languages: ISO 639 codes, of a translator source and target.
         facts: what else the card tells: parameters, paper, licence and the main score.
+        card: its text, in Markdown; empty for a model without a card.
     """
 
     name: str
@@ -45,17 +48,23 @@ class Shown:
     title: str
     languages: list[str]
     facts: dict[str, Any] = field(default_factory=dict)
+    card: str = ""
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What the list of models says; the page fetches the card when it is opened."""
+        return {name: value for name, value in asdict(self).items() if name != "card"}
 
 
-def index(models: Iterable[Shown], sizes: dict[str, int], scripts: bool) -> bytes:
+def index(models: Iterable[Shown], files: Mapping[str, Mapping[str, int]], scripts: bool) -> bytes:
     """models/index.json.
 
     Args:
         models: in the order in which the page offers them; it begins with the first one.
-        sizes: bytes of the files of a model, by name; a model that is not among them is not prepared yet.
+        files: bytes of the files of a model, by its name; a model that is not among them is not prepared yet.
         scripts: whether the page has to ask for FILE.js instead of FILE, see `zoo.demo.wrapped`.
     """
-    entries = [{**asdict(model), "ready": model.name in sizes, "bytes": sizes.get(model.name)} for model in models]
+    entries = [{**model.entry, **_about(files.get(model.name))} for model in models]
     content = {
         "first": entries[0]["name"] if entries else FIRST,
         "scripts": scripts,
@@ -63,6 +72,10 @@ def index(models: Iterable[Shown], sizes: dict[str, int], scripts: bool) -> byte
         "code": excerpts(),
     }
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _about(files: Mapping[str, int] | None) -> dict[str, Any]:
+    return {"ready": files is not None, "bytes": files and sum(files.values()), "files": list(files or ())}
 
 
 def site_files() -> dict[str, Path]:
@@ -77,6 +90,6 @@ def model_files(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in (MANIFEST, *about["sha256"])}
 
 
-def packed(path: str, source: Path) -> bytes:
+def packed(path: str, content: bytes) -> bytes:
     """A file of the page, compressed, as a script; the same content gives the same bytes."""
-    return wrapped(path, gzip.compress(source.read_bytes(), 9, mtime=0))
+    return wrapped(path, gzip.compress(content, 9, mtime=0))

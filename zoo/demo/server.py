@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from zoo.demo.page import INDEX, TYPES, Shown, index, model_files, site_files
+from zoo.demo.page import CARD, INDEX, TYPES, Shown, index, model_files, site_files
 
 HOST = "127.0.0.1"
 RETRY_SECONDS = 1
@@ -41,10 +41,11 @@ class Models:
         """models/index.json as of now."""
         with self._state:
             ready = dict(self._ready)
-        sizes = {
-            name: sum(path.stat().st_size for path in model_files(folder).values()) for name, folder in ready.items()
+        files = {
+            name: {file: path.stat().st_size for file, path in model_files(folder).items()}
+            for name, folder in ready.items()
         }
-        return index(self._shown.values(), sizes, scripts=False)
+        return index(self._shown.values(), files, scripts=False)
 
     def content(self, name: str, file: str) -> bytes | None:
         """A file of a model; None if there is no such model or file.
@@ -55,6 +56,8 @@ class Models:
         """
         if name not in self._shown:
             return None
+        if file == CARD:
+            return self._shown[name].card.encode() or None
         path = model_files(self._folder(name)).get(file)
         return path and path.read_bytes()
 

@@ -4,7 +4,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoo.demo.page import INDEX, Shown, index, model_files, packed, site_files
+from zoo.demo.page import CARD, INDEX, Shown, index, model_files, packed, site_files
+from zoo.demo.space import README, space_readme
 from zoo.demo.wrapped import wrapped
 from zoo.utils.atomic import new_file
 
@@ -37,20 +38,28 @@ def write_folder(target: str | os.PathLike, models: Sequence[tuple[Shown, Path]]
         ValueError: see `check_target`.
         OSError: a file cannot be written.
     """
-    target, sizes = check_target(target), {}
+    target, files = check_target(target), {}
     for shown, graphs in models:
         folder = f"models/{shown.name}"
-        contents = {name: packed(f"{folder}/{name}", source) for name, source in model_files(graphs).items()}
+        contents = {
+            name: packed(f"{folder}/{name}", source.read_bytes()) for name, source in model_files(graphs).items()
+        }
         for name, content in contents.items():
             _write(target / folder / f"{name}.js", content)
-        sizes[shown.name] = sum(map(len, contents.values()))
+        if shown.card:
+            _write(target / folder / f"{CARD}.js", packed(f"{folder}/{CARD}", shown.card.encode()))
+        files[shown.name] = {name: len(content) for name, content in contents.items()}
     own = site_files()
     for path, source in own.items():
         _write(target / path, source.read_bytes())
-    listed = index([shown for shown, _ in models], sizes, scripts=True)
+    _write(target / README, space_readme([shown for shown, _ in models]).encode())
+    listed = index([shown for shown, _ in models], files, scripts=True)
     _write(target / f"{INDEX}.js", wrapped(INDEX, listed))
     _write(target / INDEX, listed)  # last: a page is whole if it is there
-    return {"page": sum(source.stat().st_size for source in own.values()), **sizes}
+    return {
+        "page": sum(source.stat().st_size for source in own.values()),
+        **{name: sum(sizes.values()) for name, sizes in files.items()},
+    }
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -18,8 +18,11 @@ export class EncoderDecoder {
 
   static async open(exported: Exported): Promise<EncoderDecoder> {
     const { state, search: rules, config } = exported.about;
-    const encoder = await Graph.open(exported, "encoder.onnx");
-    return new EncoderDecoder(encoder, await Graph.open(exported, "step.onnx"), state!, rules!.never, config);
+    const [encoder, step] = await Promise.all([
+      Graph.open(exported, "encoder.onnx"),
+      Graph.open(exported, "step.onnx"),
+    ]);
+    return new EncoderDecoder(encoder, step, state!, rules!.never, config);
   }
 
   /** Whether a step takes attention weights instead of its own. */

@@ -24,13 +24,21 @@ const SMALLEST = "CAk6NwoQCgF4EgF5IghJZGVudGl0eRIBZ1oPCgF4EgoKCAgBEgQKAggBYg8KAX
 export class OwnSessions implements Sessions {
   private readonly all: InferenceSession[] = [];
   readonly ready: Promise<void>;
+  private opening: Promise<unknown>;
 
   constructor(program: Promise<WebAssembly.Module>) {
     this.ready = program.then(begin);
+    this.opening = this.ready;
   }
 
-  async open(graph: Bytes, shared: Bytes | null): Promise<Opened> {
-    await this.ready;
+  /** One after the other: the engine forgets the shared weights of all graphs when it has opened one. */
+  open(graph: Bytes, shared: Bytes | null): Promise<Opened> {
+    const opened = this.opening.then(() => this.create(graph, shared));
+    this.opening = opened.catch(() => this.ready);
+    return opened;
+  }
+
+  private async create(graph: Bytes, shared: Bytes | null): Promise<Opened> {
     const session = await InferenceSession.create(graph, {
       executionProviders: ["wasm"],
       graphOptimizationLevel: "basic", // "all" takes longer to begin, and its fusions gain nothing here

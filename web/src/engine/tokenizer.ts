@@ -6,6 +6,7 @@ export const BOS = 2;
 export const EOS = 3;
 export type Kind = "bpe" | "word" | "char" | "word_punct";
 
+const LONE_SURROGATE = /\p{Cs}/u;
 const SPECIAL_NAMES = ["<pad>", "<unk>", "<s>", "</s>"];
 const SPACE = "▁";
 const LETTER = "[\\p{L}\\p{M}\\p{N}]";
@@ -61,7 +62,7 @@ export class Tokenizer {
 
   /** A raw text, cleaned as the training text was. */
   clean(text: string): string {
-    if (!text.isWellFormed()) {
+    if (LONE_SURROGATE.test(text)) {
       throw new Error("the text is not valid Unicode: it has half a surrogate pair");
     }
     return this.cleaning.reduce((cleaned, [pattern, content]) => cleaned.replace(pattern, () => content), text);

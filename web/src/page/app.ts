@@ -1,6 +1,7 @@
 // The shell: header, routes, the choice of a model, progress, errors.
 import type { Model } from "../engine/index.ts";
 import { captionsView } from "./captions.ts";
+import { cardButton } from "./card.ts";
 import { type Catalogue, type Entry, isLoaded, isOwn, modelOf, readCatalogue } from "./catalogue.ts";
 import { documentsView } from "./documents.ts";
 import { button, fill, h, type Child } from "./dom.ts";
@@ -127,7 +128,7 @@ class App {
           {},
           factsOf(entry).map((fact) => h("li", {}, fact)),
         ),
-        !isOwn(entry) && h("p", {}, source(this.catalogue, `model_cards/${entry.name}.md`, "The whole card")),
+        !isOwn(entry) && h("p", {}, cardButton(entry, "The whole card")),
       ),
     ];
   }

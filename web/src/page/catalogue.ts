@@ -18,6 +18,8 @@ export interface Entry {
   };
   /** Of its files; null if `zoo demo` has not exported them yet. */
   bytes: number | null;
+  /** Their names; they are fetched before the first one has told of the others. */
+  files: string[];
 }
 
 export interface Catalogue {
@@ -45,9 +47,10 @@ let scripts = true;
 let programs: Promise<void> | null = null;
 
 export async function readCatalogue(): Promise<Catalogue> {
+  const list = served("models/", false).text("index.json"); // asked for first: what is needed next stands in it
   programs = startPrograms();
   programs.catch(() => (programs = null));
-  const catalogue = JSON.parse(await served("models/", false).text("index.json")) as Catalogue;
+  const catalogue = JSON.parse(await list) as Catalogue;
   scripts = catalogue.scripts;
   return catalogue;
 }
@@ -64,6 +67,11 @@ export function modelOf(entry: Entry, progress: Progress): Promise<Model> {
   return model;
 }
 
+/** The card of a model, in Markdown. */
+export function cardOf(entry: Entry): Promise<string> {
+  return served(`models/${entry.name}/`, scripts).text("card.md");
+}
+
 export function isLoaded(entry: Entry): boolean {
   return loaded.has(entry.name);
 }
@@ -74,11 +82,12 @@ async function opened(entry: Entry, progress: Progress): Promise<Model> {
     waiting: (message) => progress(message, 0, null),
     read: (bytes) => progress(`Loading ${entry.name}`, (read += bytes), entry.bytes),
   });
+  entry.files.forEach((file) => void folder.bytes(file).catch(() => {})); // who needs a file gets its error
   programs ??= startPrograms();
   return loadModel(folder, programs);
 }
 
 function startPrograms(): Promise<void> {
-  const engine = program("engine.wasm");
-  return start(FROM_DISK ? new OwnSessions(engine) : new WorkerSessions(engine), program("sentences.wasm"));
+  const sessions = FROM_DISK ? new OwnSessions(program("engine.wasm")) : new WorkerSessions();
+  return start(sessions, program("sentences.wasm"));
 }

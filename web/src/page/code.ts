@@ -1,12 +1,13 @@
 // What computed an equation: the part of the repository, its line, its text, and the model's card.
 import { type Context, source } from "./app.ts";
+import { cardButton } from "./card.ts";
 import { isOwn } from "./catalogue.ts";
 import { h } from "./dom.ts";
 
 /** Names `symbol`, a part of `file` in models/index.json, which has the code as it is where the page was made. */
 export function computedBy(context: Context, name: string, file: string, symbol: string, letters = ""): HTMLElement {
   const found = context.catalogue.code?.[`${file}:${symbol}`];
-  const hasCard = context.catalogue.models.some((one) => one.name === name && !isOwn(one));
+  const entry = context.catalogue.models.find((one) => one.name === name && !isOwn(one));
   const line = found ? `, line ${found.line}` : "";
   return h(
     "div",
@@ -21,7 +22,7 @@ export function computedBy(context: Context, name: string, file: string, symbol:
       ": ",
       h("code", {}, symbol),
       ". ",
-      hasCard && source(context.catalogue, `model_cards/${name}.md`, "Card"),
+      entry && cardButton(entry, "The model’s card"),
     ),
     found &&
       h(

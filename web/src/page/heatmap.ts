@@ -4,7 +4,7 @@ import { label } from "./lines.ts";
 import { largest, percent, type Rows } from "./numbers.ts";
 
 const CELL = 20;
-const ROOM = 6.4; // pixels of a letter in a label
+const ROOM = 7.4; // pixels of a letter in a label, in a wide font
 const LONGEST = 12; // letters of a label
 
 /** A drawing of rows of weights; with `sums` the last row has sums, and its own shades. */

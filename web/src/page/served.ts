@@ -38,7 +38,8 @@ export async function program(name: string): Promise<WebAssembly.Module> {
 
 async function opened(path: string, scripts: boolean, arrival: Arrival): Promise<Stream> {
   const body = FROM_DISK ? await fromDisk(path) : await fetched(scripts ? `${path}.js` : path, arrival);
-  return unpacked(counted(body, arrival).pipeThrough(unwrapping()));
+  const counted = arrival.read ? body.pipeThrough(counting(arrival.read)) : body;
+  return scripts ? unpacked(FROM_DISK ? counted : counted.pipeThrough(unwrapping())) : counted;
 }
 
 async function fetched(path: string, arrival: Arrival): Promise<Stream> {
@@ -80,12 +81,13 @@ async function whole(stream: Stream): Promise<Uint8Array<ArrayBuffer>> {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-function counted(body: Stream, arrival: Arrival): Stream {
-  const transform = (chunk: Uint8Array<ArrayBuffer>, next: TransformStreamDefaultController) => {
-    arrival.read?.(chunk.length);
-    next.enqueue(chunk);
-  };
-  return body.pipeThrough(new TransformStream({ transform }));
+function counting(read: (bytes: number) => void): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
+  return new TransformStream({
+    transform: (chunk, next) => {
+      read(chunk.length);
+      next.enqueue(chunk);
+    },
+  });
 }
 
 /** A file as it was before its compression, which some web servers let the browser undo. */

@@ -1,4 +1,5 @@
 // The engine in a thread of its own, so that it starts while the page is drawn and its files arrive.
+import { program } from "./served.ts";
 import { type Opened, OwnSessions, type Sessions, Tensor, type Tensors } from "../engine/sessions.ts";
 
 /** A tensor as a message carries it. */
@@ -20,13 +21,9 @@ interface Answered {
 export class WorkerSessions implements Sessions {
   private readonly worker = new Worker("page.js");
   private readonly waiting = new Map<number, [(found: any) => void, (error: Error) => void]>();
-  private readonly given: Promise<void>;
   private calls = 0;
 
-  /** @param program what the worker runs; it is fetched here, because the worker has to read its script first */
-  constructor(program: Promise<WebAssembly.Module>) {
-    this.given = program.then((module) => this.worker.postMessage(module));
-    this.given.catch(() => {}); // each call says it
+  constructor() {
     this.worker.onmessage = ({ data }: MessageEvent<Answered>) => {
       const [resolve, reject] = this.waiting.get(data.call)!;
       this.waiting.delete(data.call);
@@ -46,8 +43,7 @@ export class WorkerSessions implements Sessions {
     return tensors(await this.ask("run", id, plain(values)));
   }
 
-  private async ask<T>(method: keyof Sessions, ...values: unknown[]): Promise<T> {
-    await this.given;
+  private ask<T>(method: keyof Sessions, ...values: unknown[]): Promise<T> {
     const asked: Asked = { call: (this.calls += 1), method, values };
     return new Promise((resolve, reject) => {
       this.waiting.set(asked.call, [resolve, reject]);
@@ -56,10 +52,9 @@ export class WorkerSessions implements Sessions {
   }
 }
 
-/** What the script does where it is the worker. */
+/** What the script does where it is the worker: it fetches the engine itself, while the page reads the model. */
 export function serveSessions(): void {
-  let give: (program: WebAssembly.Module) => void;
-  const own = new OwnSessions(new Promise((resolve) => (give = resolve)));
+  const own = new OwnSessions(program("engine.wasm"));
   own.ready.catch(() => {}); // each call says it
   const answer = async ({ method, values }: Asked): Promise<unknown> => {
     if (method === "open") {
@@ -68,11 +63,7 @@ export function serveSessions(): void {
     const [id, given] = values as [number, Record<string, Plain>];
     return plain(await own.run(id, tensors(given)));
   };
-  onmessage = async ({ data }: MessageEvent<WebAssembly.Module | Asked>) => {
-    if (data instanceof WebAssembly.Module) {
-      give(data);
-      return;
-    }
+  onmessage = async ({ data }: MessageEvent<Asked>) => {
     try {
       postMessage({ call: data.call, found: await answer(data) } satisfies Answered);
     } catch (error) {
