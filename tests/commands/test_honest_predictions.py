@@ -69,7 +69,7 @@ def test_dates_that_people_write(capsys):
     assert capsys.readouterr() == ("2009-12-25\n" * len(texts), "")
     result = zoo.load(DATES).translate("next tuesday")
     assert (result.text, result.confidence) == ("no date", 0) and result.warnings == [
-        "the model sees no date in the text"
+        "the model sees no clear date in the text"
     ]
 
 
@@ -179,4 +179,4 @@ def test_a_page_shows_what_is_not_printed_and_does_not_say_otherwise(capsys, tmp
     out, err = capsys.readouterr()
     assert out == "\n" and err.rstrip().endswith("; the answer is not printed")
     shown = page.read_text(encoding="utf-8")
-    assert "the model sees no date in the text" in shown and "not printed" not in shown
+    assert "the model sees no clear date in the text" in shown and "not printed" not in shown

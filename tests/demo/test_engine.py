@@ -14,8 +14,9 @@ from zoo.demo.wrapped import wrapped
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.runtime.search import search
 from zoo.text import Tokenizer
+from zoo.text.casing import read_capitals
 from zoo.text.dates import ordinal_in_words, tells, year_in_words
-from zoo.text.familiar import _FREQUENT, other_language
+from zoo.text.familiar import _FREQUENT, languages_of, other_language
 from zoo.text.sentences import split_sentences
 from zoo.vision.images import ImageTransform
 
@@ -82,6 +83,26 @@ def test_it_tells_languages_as_python_does(engine):
     for text in texts:
         for expected in ("en", "de", "ja"):
             assert engine.ask("language", text=text, expected=expected) == other_language(text, expected)
+
+
+def test_it_reads_capitals_as_python_does(engine):
+    tokenizer = Tokenizer.train([*SENTENCES, "ein Hund und ein Mann"] * 5, "bpe", 300)
+    json, generator = tokenizer.to_json(), random.Random(0)
+    ways = [str, str.upper, str.title, str.lower, str.capitalize]
+    texts = ["ein HUND", "A Man Plays The Guitar", "a MAN in the SNOW", "a BMX", "I", "", *odd_texts(60, seed=4)]
+    texts += [" ".join(generator.choice(ways)(word) for word in text.split()) for text in SENTENCES for _ in range(4)]
+    texts += [way(text) for text in SENTENCES[:5] for way in ways]
+    found = {text: read_capitals(text, tokenizer) for text in texts}
+    assert None in found.values() and sum(read is not None for read in found.values()) > 9
+    for text, read in found.items():
+        assert engine.ask("capitals", tokenizer=json, text=text) == read, text
+
+
+def test_it_tells_the_languages_of_a_vocabulary_as_python_does(engine):
+    english, german = _FREQUENT["en"], _FREQUENT["de"]
+    for texts, kind in (([english], "word"), ([english, german], "bpe"), ([english], "char"), (SENTENCES, "word")):
+        tokenizer = Tokenizer.train(texts * 3, kind, 2000)
+        assert engine.ask("languages", tokenizer=tokenizer.to_json()) == languages_of(tokenizer)
 
 
 def test_it_finds_dates_in_texts_as_python_does(engine):

@@ -128,7 +128,7 @@ def test_without_a_calibration_there_is_no_confidence():
         ("the third of May '95", "1995-05-03", None),
         ("third of may nineteen ninety-five", "1995-05-03", None),
         ("May '95", "1995-05-03", "the answer is a date that is not in the text"),
-        ("next tuesday", "no date", "the model sees no date in the text"),
+        ("next tuesday", "no date", "the model sees no clear date in the text"),
         ("banana", "1011-01-01", "the answer is a date that is not in the text"),
         ("93 May 1995", "1995-05-03", "the answer is a date that is not in the text"),
         ("31 February 2020", "2020-02-31", "the answer is not a date"),

@@ -79,6 +79,8 @@ const verbs = {
   unwrap: ({ script, size }) => engine.unwrapped(Uint8Array.from(script), size),
   tells: ({ text, date }) => engine.tells(text, ...date),
   language: ({ text, expected }) => engine.otherLanguage(text, expected),
+  languages: ({ tokenizer }) => engine.languagesOf(tokenizerOf(tokenizer)),
+  capitals: ({ tokenizer, text }) => engine.readCapitals(text, tokenizerOf(tokenizer)),
   search: searchTable,
   encode: ({ tokenizer, text }) => {
     const used = tokenizerOf(tokenizer);

@@ -314,7 +314,7 @@ def _sigmoid(x: float) -> float:
 def _fault_of_date(evidence: Evidence) -> str | None:
     """Why an answer cannot be the date in a text; None if it can."""
     if evidence.answer == NO_DATE:
-        return "the model sees no date in the text"
+        return "the model sees no clear date in the text"
     try:
         found = date.fromisoformat(evidence.answer or "")
     except ValueError:

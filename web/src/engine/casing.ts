@@ -1,42 +1,63 @@
-// Texts in capitals, for models that have read few or none: zoo/text/casing.py.
+// Capitals in texts for models that have read few of them: zoo/text/casing.py.
 import { capitalized, isUpper, length, LETTER } from "./characters.ts";
 import { type Tokenizer, UNK } from "./tokenizer.ts";
 
 const WORD = new RegExp(`${LETTER}+(?:['’]${LETTER}+)*`, "gu");
 const CAPITALS_SHARE = 0.7; // of the letters of a text that is in capitals
+const TITLE_SHARE = 0.75; // of the words after the first that begin with a capital, in a text written as a title
 const LONGEST_SHORT_WORD = 3; // letters; a text that has no longer word in capitals may be an abbreviation
+const SHORTEST_LOUD_WORD = 3; // letters; shorter words in capitals stay, and so short nouns
+const GAIN = 2; // times fewer tokens: a single word that is in capitals, or looks so, is read otherwise only then
 
-function inCapitals(text: string): boolean {
+type Cost = [unknown: number, all: number];
+
+export function inCapitals(text: string): boolean {
   const words = text.match(WORD) ?? [];
   const loud = words.filter((word) => length(word) > 1 && isUpper(word));
   const letters = (found: string[]) => found.reduce((sum, word) => sum + length(word), 0);
   return letters(loud) >= CAPITALS_SHARE * letters(words) && Math.max(0, ...loud.map(length)) > LONGEST_SHORT_WORD;
 }
 
-/** A text in capitals as a usual sentence, if the tokenizer knows the words of that better; else null. */
+/** Whether nearly all words of a text begin with a capital. */
+function asTitle(text: string): boolean {
+  const words = (text.match(WORD) ?? []).slice(1);
+  const large = words.filter((word) => isUpper([...word][0]));
+  return words.length > 1 && large.length >= TITLE_SHARE * words.length;
+}
+
+/** A text with capitals as a usual sentence, if the tokenizer knows the words of that better; else null. */
 export function readCapitals(text: string, tokenizer: Tokenizer): string | null {
-  if (!inCapitals(text)) {
-    return null;
-  }
-  let isFirst = true;
+  const loud = inCapitals(text);
+  const title = asTitle(text);
+  let words = 0;
   const quiet = text.replace(WORD, (word) => {
+    const isFirst = words++ === 0;
     const large = capitalized(word);
-    if (isFirst || word === "I") {
-      isFirst = false;
-      return large;
-    }
     const small = word.toLowerCase();
-    return isCheaper(cost(large, tokenizer), cost(small, tokenizer)) ? large : small;
+    if (!loud && !(isUpper(word) && length(word) >= SHORTEST_LOUD_WORD) && (isFirst || !title)) {
+      return word;
+    }
+    const asLarge = word === "I" || isFirst || isCheaper(cost(large, tokenizer), cost(small, tokenizer));
+    const best = asLarge ? large : small;
+    if (loud) {
+      return best;
+    }
+    const isShort = isUpper(word) && length(word) <= LONGEST_SHORT_WORD && best === large && !isFirst;
+    return isShort || GAIN * sum(cost(best, tokenizer)) > sum(cost(word, tokenizer)) ? word : best;
   });
   return isCheaper(cost(quiet, tokenizer), cost(text, tokenizer)) ? quiet : null;
 }
 
 /** Unknown tokens and all tokens of a text. */
-function cost(text: string, tokenizer: Tokenizer): [number, number] {
+function cost(text: string, tokenizer: Tokenizer): Cost {
   const ids = tokenizer.encode(text);
   return [ids.filter((id) => id === UNK).length, ids.length];
 }
 
-function isCheaper(one: [number, number], other: [number, number]): boolean {
+function isCheaper(one: Cost, other: Cost): boolean {
   return one[0] !== other[0] ? one[0] < other[0] : one[1] < other[1];
+}
+
+function sum([unknown, all]: Cost): number {
+  return unknown + all;
 }

@@ -99,6 +99,7 @@ export class Classifier {
     const evidence = {
       values: { score: exclusive ? sureness(logits) : surenessOfAll(logits) },
       known: knownShare(words, this.tokenizer),
+      vocabulary: this.tokenizer,
       text: text ?? encoded.words.map((one) => one.join(" ")).join(" "),
       notes: words.length ? [] : ["the text has no words"],
     };

@@ -1,7 +1,8 @@
 // Confidence and warnings: how far an answer can be trusted, as zoo/verbs/confidence.py says.
 import { stripped, words as wordsOf } from "./characters.ts";
 import { NO_DATE, tells } from "./dates.ts";
-import { NAMES, otherLanguage } from "./familiar.ts";
+import { languagesOf, NAMES, otherLanguage } from "./familiar.ts";
+import type { Tokenizer } from "./tokenizer.ts";
 
 /** The content of calibration.json. */
 export interface Calibration {
@@ -22,6 +23,7 @@ export interface Evidence {
   text?: string;
   answer?: string;
   notes?: string[];
+  vocabulary?: Tokenizer;
 }
 
 /** How far an answer can be trusted: a probability (null without a calibration), and reasons to doubt. */
@@ -30,7 +32,7 @@ export interface Warnings {
   warnings: string[];
 }
 
-const LEAST_KNOWN = 0.5; // share of known words, without a calibration
+const LEAST_KNOWN = 0.6; // share of known words, without a calibration: two words of which none is known have 0.5
 
 export function trusted(calibration: Calibration | null, evidence: Evidence): Warnings {
   const confidence = calibration && confidenceOf(calibration, evidence);
@@ -60,12 +62,12 @@ function warningsOf(calibration: Calibration | null, evidence: Evidence, confide
   if (evidence.known !== undefined && evidence.known < least) {
     found.push("the model knows few of the words");
   }
+  const foreign = evidence.text && faultOfLanguage(calibration, evidence.text, evidence.vocabulary);
+  if (foreign) {
+    found.push(foreign);
+  }
   if (!calibration) {
     return found;
-  }
-  const name = calibration.language && evidence.text && otherLanguage(evidence.text, calibration.language);
-  if (name) {
-    found.push(`the text looks ${name}; the model reads ${NAMES[calibration.language!]}`);
   }
   const fault = calibration.answers === "date" ? faultOfDate(evidence) : null;
   if (fault) {
@@ -74,6 +76,17 @@ function warningsOf(calibration: Calibration | null, evidence: Evidence, confide
     found.push(`low confidence (${confidence.toFixed(2)})`);
   }
   return found;
+}
+
+/** Why a text is not in the language that a model reads: that of its calibration, else one of its vocabulary. */
+function faultOfLanguage(calibration: Calibration | null, text: string, vocabulary?: Tokenizer): string | null {
+  const ofVocabulary = () => (vocabulary ? languagesOf(vocabulary) : []);
+  const read = calibration ? (calibration.language ? [calibration.language] : []) : ofVocabulary();
+  const found = read.map((language) => otherLanguage(text, language));
+  if (!read.length || found.includes(null)) {
+    return null;
+  }
+  return `the text looks ${found[0]}; the model reads ${read.map((language) => NAMES[language]).join(" and ")}`;
 }
 
 /** Whether some four words stand in a text four times or more. */
@@ -96,7 +109,7 @@ export function logOdds(logProbability: number): number {
 /** Why an answer cannot be the date in a text; null if it can. */
 function faultOfDate(evidence: Evidence): string | null {
   if (evidence.answer === NO_DATE) {
-    return "the model sees no date in the text";
+    return "the model sees no clear date in the text";
   }
   const found = /^(\d{4})-(\d{2})-(\d{2})$/.exec(evidence.answer ?? "");
   const [year, month, day] = (found ?? []).slice(1).map(Number);

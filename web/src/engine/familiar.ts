@@ -45,6 +45,8 @@ const FREQUENT: Record<string, string> = {
 const ADDED_WORDS = 2; // see `knownShare`
 const LEAST_WORDS = 2; // frequent words that tell a language
 const LEAST_SHARE = 0.2; // of all words
+const READ_SHARE = 0.8; // of the frequent words of a language that a vocabulary for it has
+const LANGUAGES = new WeakMap<Tokenizer, string[]>();
 const FREQUENT_WORDS = new Map(Object.entries(FREQUENT).map(([code, words]) => [code, new Set(words.split(" "))]));
 
 /** Share of the words that the vocabulary has as a whole, with two known words added; of the characters if it has only these. */
@@ -68,6 +70,22 @@ export function otherLanguage(text: string, expected: string): string | null {
     return null;
   }
   return most > 2 * counts.get(expected)! ? NAMES[best] : null;
+}
+
+/** The languages for which a vocabulary was made, as ISO 639 codes: it has most of their frequent words whole. */
+export function languagesOf(tokenizer: Tokenizer): string[] {
+  let found = LANGUAGES.get(tokenizer);
+  if (!found) {
+    const isWhole = (word: string) => {
+      const ids = tokenizer.encode(word);
+      return ids.length === 1 && ids[0] !== UNK;
+    };
+    const known = (words: string[]) => words.filter(isWhole).length / words.length;
+    const codes = tokenizer.kind === "char" ? [] : Object.keys(FREQUENT);
+    found = codes.filter((code) => known(FREQUENT[code].split(" ")) >= READ_SHARE);
+    LANGUAGES.set(tokenizer, found);
+  }
+  return found;
 }
 
 /** Frequent words by language, and the number of all words. */

@@ -165,7 +165,8 @@ export class LanguageModel {
   }
 
   private trusted(ids: readonly number[], text: string): Warnings {
-    return trusted(this.facts.calibration, { values: {}, known: knownShare(ids, this.tokenizer), text });
+    const vocabulary = this.tokenizer;
+    return trusted(this.facts.calibration, { values: {}, known: knownShare(ids, vocabulary), text, vocabulary });
   }
 
   private check(window: number | undefined): void {

@@ -57,7 +57,7 @@ export class Reader {
     const sorted = [...listed].sort((one, other) => other.probability - one.probability);
     const ids = question.words.map((word) => wordId(word, this.tokenizer));
     const score = question.given.length ? logOddsOfBest(found) : NaN; // measured with candidates only
-    const evidence = { values: { score }, known: knownShare(ids, this.tokenizer), text: question.words.join(" ") };
+    const evidence = { values: { score }, known: knownShare(ids, this.tokenizer), text: question.words.join(" "), vocabulary: this.tokenizer };
     return {
       answer: sorted[0].word,
       probabilities: question.given.length ? listed : sorted,

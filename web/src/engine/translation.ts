@@ -1,5 +1,5 @@
 // Translator: `translate`, as zoo/verbs/translation.py and zoo/verbs/sentences.py.
-import { readCapitals } from "./casing.ts";
+import { inCapitals, readCapitals } from "./casing.ts";
 import { logOdds, trusted, type Warnings } from "./confidence.ts";
 import { knownShare } from "./familiar.ts";
 import type { Exported } from "./folder.ts";
@@ -33,7 +33,7 @@ export interface Translation extends Warnings {
 interface Sentence {
   text: string;
   ids: number[];
-  wasLoud: boolean;
+  note: string | null;
 }
 
 export class Translator {
@@ -84,7 +84,7 @@ export class Translator {
 
   /** Translates tokens, without </s>; a text for the warnings is made of them. */
   async translateIds(ids: number[], options: TranslateOptions = {}): Promise<Translation> {
-    return this.translateSentence({ text: this.sourceTokenizer.decode(ids), ids, wasLoud: false }, options);
+    return this.translateSentence({ text: this.sourceTokenizer.decode(ids), ids, note: null }, options);
   }
 
   private sentences(text: string, split: boolean): Sentence[] {
@@ -100,8 +100,11 @@ export class Translator {
 
   private read(text: string): Sentence {
     const quiet = readCapitals(text, this.sourceTokenizer);
-    const read = quiet ?? text;
-    return { text: read, ids: this.sourceTokenizer.encode(read), wasLoud: quiet !== null };
+    if (quiet === null) {
+      return { text, ids: this.sourceTokenizer.encode(text), note: null };
+    }
+    const which = inCapitals(text) ? "the text is in capitals and was" : "some capitals were";
+    return { text: quiet, ids: this.sourceTokenizer.encode(quiet), note: `${which} read in lower case` };
   }
 
   private async translateSentence(sentence: Sentence, options: TranslateOptions): Promise<Translation> {
@@ -137,13 +140,14 @@ export class Translator {
   }
 
   private trusted(best: Hypothesis, sentence: Sentence): Warnings {
-    const notes = sentence.wasLoud ? ["the text is in capitals and was read in lower case"] : [];
+    const notes = sentence.note ? [sentence.note] : [];
     if (best.steps[best.steps.length - 1].token !== EOS) {
       notes.push("the answer was cut at its maximum length");
     }
     const known = knownShare(sentence.ids, this.sourceTokenizer);
     const values = { score: logOdds(best.logProb / best.steps.length), known };
-    return trusted(this.facts.calibration, { values, known, text: sentence.text, answer: best.text, notes });
+    const vocabulary = this.sourceTokenizer;
+    return trusted(this.facts.calibration, { values, known, text: sentence.text, answer: best.text, notes, vocabulary });
   }
 }
 
