@@ -174,6 +174,8 @@ def test_a_recipe_for_data_of_ones_own_asks_for_them(name, tmp_path, monkeypatch
     assert main(["fit", "--config", str(path), "--data.root", str(tmp_path / "data")]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("zoo: error: the recipe needs your data: --data.") and "class_path" not in error
+    assert main(["fit", "--config", str(path), "--data.trian", "a.csv"]) == 2
+    assert "has no argument 'trian'" in capsys.readouterr().err
     assert all(f"--data.{argument} " in error for argument in OWN_FILES[name])
 
 

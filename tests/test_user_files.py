@@ -173,14 +173,19 @@ READ = {
             "truncated": "x.tsv, line [0-9]+: expected 2 tab-separated columns as in the first line; got 1",
             "empty": "x.tsv is empty",
             "folder": "x.tsv has no class folders; put the texts of each label into a folder of its name",
-            "missing": "train: there is no file or folder x.tsv",
+            "missing": r"train \(--data.train\): there is no file or folder x.tsv",
         },
         OTHERS,
     ),
     "texts with labels, .jsonl.xz": Place(
         "x.jsonl.xz",
         fit("labeled", "--data.train", "x.jsonl.xz"),
-        TEXT | PACKED | {"folder": "x.jsonl.xz has no class folders", "missing": "train: there is no file or folder"},
+        TEXT
+        | PACKED
+        | {
+            "folder": "x.jsonl.xz has no class folders",
+            "missing": r"train \(--data.train\): there is no file or folder",
+        },
         tuple(fault for fault in FAULTS if fault != "truncated"),
     ),
     "word vectors": Place(

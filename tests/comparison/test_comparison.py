@@ -157,7 +157,8 @@ def test_message_of_a_failed_process(place):
 
 def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     assert (
-        fails(capsys, *options(place, "--only", "dit"))[0] == "no mechanism 'dit' (nearest: dot); there are dot, none"
+        fails(capsys, *options(place, "--only", "dit"))[0]
+        == "no mechanism 'dit'; did you mean 'dot'? There are dot, none"
     )
     assert fails(capsys, *options(place, "--seeds", "-1"))[0] == "--seeds must be at least 0; got -1"
     assert fails(capsys, *options(place, "--jobs", "0"))[0] == "--jobs must be at least 1; got 0"

@@ -14,7 +14,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger
 
 from zoo.cli import main
 from zoo.training import lightning_cli, loggers, logs
-from zoo.training.logs import draw, joined
+from zoo.training.logs import RunTable, draw, joined
 from zoo.utils.extras import LOGGERS
 
 RUN = Path("runs/toy")
@@ -82,6 +82,16 @@ def test_a_resumed_training_has_the_table_of_a_whole_one(fit, capsys):
     assert main(["validate", "--config", "toy.yaml", "--ckpt_path", "last"]) == 0  # its scores are not in the table
     assert fit("--ckpt_path", "last", enable_progress_bar=False) == 0
     assert (RUN / "metrics.csv").read_text() == whole and len(list(RUN.glob("version_*"))) == 3
+
+
+@pytest.mark.parametrize(
+    "wanted, steps, logs", [(50, 2, 2), (50, 700, 50), (50, float("inf"), 50), (7, 2, 7), (50, 0, 1)]
+)
+def test_a_short_epoch_logs_its_training_loss(wanted, steps, logs):
+    """The Trainer's default would log none in an epoch of fewer than 50 steps."""
+    trainer = SimpleNamespace(log_every_n_steps=wanted, num_training_batches=steps)
+    RunTable().on_train_start(trainer, None)
+    assert trainer.log_every_n_steps == logs
 
 
 # ---- the picture ----

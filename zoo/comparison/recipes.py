@@ -76,9 +76,8 @@ class Recipes:
         for name in only:
             if name not in names:
                 near = get_close_matches(name, names, n=1)
-                raise ValueError(
-                    f"no mechanism '{name}'{f' (nearest: {near[0]})' if near else ''}; there are {', '.join(names)}"
-                )
+                hint = f"; did you mean '{near[0]}'?" if near else "."
+                raise ValueError(f"no mechanism '{name}'{hint} There are {', '.join(names)}")
         return list(dict.fromkeys(only)) or names
 
     def part(self, name: str, section: str) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """What is wrong with the settings of a run, told in one line before anything long begins."""
 
+import inspect
 import os
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,22 @@ def ask_for_data(error: str) -> None:
             f"--data.{name} {'FOLDER' if name == 'folder' else 'FILE'}, {needed[name]}" for name in asked
         )
         raise ValueError(f"the recipe needs your data: {wanted}")
+
+
+def name_nearest(error: str) -> None:
+    """Names the argument that a mistyped one is nearest to.
+
+    Args:
+        error: what jsonargparse says of the settings.
+
+    Raises:
+        ValueError: a class of the recipe has no argument of a name, but one that is similar.
+    """
+    found = re.search(r"class_path '([\w.]+)':[\s-]*Option '(\w+)' is not accepted", error)
+    cls = load_class(found[1]) if found else object
+    names = {name for base in cls.__mro__ for name in inspect.signature(base.__init__).parameters}
+    if found and (near := get_close_matches(found[2], names - {"self", "args", "kwargs"}, n=1)):
+        raise ValueError(f"{found[1].rpartition('.')[2]} has no argument '{found[2]}'; did you mean {near[0]}?")
 
 
 def check_data(data: Any, verb: str) -> None:

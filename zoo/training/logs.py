@@ -20,10 +20,16 @@ from zoo.utils.extras import missing
 
 TABLE, PICTURE = "metrics.csv", "learning_curves.png"
 LOSS = "val/loss"
+DEFAULT_STEPS = 50  # of the Trainer, between two logs
 
 
 class RunTable(Callback):
     """Writes runs/NAME/metrics.csv after each validation: the logs of all starts of a training as one table."""
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Logs the training loss at least once an epoch, unless the recipe says how often."""
+        if trainer.log_every_n_steps == DEFAULT_STEPS:
+            trainer.log_every_n_steps = max(1, int(min(DEFAULT_STEPS, trainer.num_training_batches)))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not trainer.sanity_checking:

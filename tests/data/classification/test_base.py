@@ -437,7 +437,7 @@ def test_only_what_a_stage_needs_is_read(tmp_path):
     assert sorted(label for _, label in model.validated) == [0] * 20 + [1] * 20
     fitted = _Toy()
     _trainer(tmp_path / "run").fit(fitted, LabeledText(test, test="nowhere.tsv"))
-    with pytest.raises(FileNotFoundError, match="test: there is no file or folder nowhere.tsv"):
+    with pytest.raises(FileNotFoundError, match=r"test \(--data.test\): there is no file or folder nowhere.tsv"):
         _trainer(tmp_path / "run").test(fitted, LabeledText(test, test="nowhere.tsv"))
 
 

@@ -307,14 +307,16 @@ def _fails(error, match, *arguments, **options):
 
 def test_bad_paths_and_options(tmp_path):
     train = _table(tmp_path / "a.tsv")
-    _fails(FileNotFoundError, "train: there is no file or folder .*nowhere.tsv", tmp_path / "nowhere.tsv")
+    _fails(
+        FileNotFoundError, r"train \(--data.train\): there is no file or folder .*nowhere.tsv", tmp_path / "nowhere.tsv"
+    )
     _fails(FileNotFoundError, "root is the folder /nowhere, which does not exist", "a.tsv", root="/nowhere")
     _fails(ValueError, "encoding must be a superset of ASCII, .*; got 'utf-16'", train, encoding="utf-16")
     _fails(ValueError, "encoding must be a superset of ASCII, .*; got 'latin-99'", train, encoding="latin-99")
     _fails(
         ValueError, "split_sentences and text2_column exclude each other", train, split_sentences=True, text2_column="b"
     )
-    with pytest.raises(ValueError, match="there is no test text: give test= a file or a folder"):
+    with pytest.raises(ValueError, match=r"there is no test text: give test= \(--data.test\) a file or a folder"):
         data = LabeledText(train)
         data.prepare_data()
         data.setup("test")

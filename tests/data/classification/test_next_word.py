@@ -61,5 +61,5 @@ def test_mistakes(tmp_path):
         NextWord("nowhere.txt").prepare_data()
     with pytest.raises(ValueError, match="fewer than two words occur 2 times or more"):
         NextWord(_write(tmp_path / "a.txt", ["a b c"]), val_fraction=0.01).prepare_data()
-    with pytest.raises(ValueError, match="there is no test text: give test= a file"):
+    with pytest.raises(ValueError, match=r"there is no test text: give test= \(--data.test\) a file"):
         list(NextWord(_write(tmp_path / "b.txt", LINES)).examples("test"))

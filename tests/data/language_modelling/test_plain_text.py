@@ -206,7 +206,7 @@ def test_mistakes(tmp_path):
     with pytest.raises(ValueError, match="blank.txt: it has no words"):
         PlainText(file, write(tmp_path / "blank.txt", ["", " "])).prepare_data()
     assert PlainText(file, file)._splits() == ["train", "val"]
-    with pytest.raises(ValueError, match="there is no test text: give test= a file"):
+    with pytest.raises(ValueError, match=r"there is no test text: give test= \(--data.test\) a file"):
         PlainText(file, file).lines("test")
     with pytest.raises(FileNotFoundError, match="call prepare_data\\(\\) before setup\\(\\)"):
         data = PlainText(file, file)

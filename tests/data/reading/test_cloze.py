@@ -218,7 +218,7 @@ def test_mistakes_in_own_files(tmp_path):
     message = r"b.jsonl: it has no question to learn from \(1 have an answer that is not in the document\)"
     with pytest.raises(ValueError, match=message):
         Cloze("b.jsonl", val="b.jsonl", root=str(tmp_path)).prepare_data()
-    with pytest.raises(ValueError, match="there is no test set: give test= a file"):
+    with pytest.raises(ValueError, match=r"there is no test set: give test= \(--data.test\) a file"):
         list(Cloze("a.jsonl", root=str(tmp_path)).examples("test"))
     with pytest.raises(ValueError, match="a.jsonl.* has no field 'answers'"):
         list(Cloze("a.jsonl", "a.jsonl", answer_column="answers", root=str(tmp_path)).examples("train"))

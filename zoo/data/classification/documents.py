@@ -388,10 +388,10 @@ class LabeledText(LabeledData):
     def _path(self, split: Split) -> Path:
         name = self.paths[split]
         if name is None:
-            raise ValueError(f"there is no {split} text: give {split}= a file or a folder")
+            raise ValueError(f"there is no {split} text: give {split}= (--data.{split}) a file or a folder")
         path = (data_root(self.root) or Path()) / Path(name).expanduser()
         if not path.exists():
-            raise FileNotFoundError(f"{split}: there is no file or folder {path}")
+            raise FileNotFoundError(f"{split} (--data.{split}): there is no file or folder {path}")
         return path
 
 

@@ -385,5 +385,5 @@ class PlainText(RunningText):
     def _path(self, split: Split) -> Path:
         name = self.paths[split] or (self.paths["train"] if split == "val" else None)
         if name is None:
-            raise ValueError(f"there is no {split} text: give {split}= a file")
+            raise ValueError(f"there is no {split} text: give {split}= (--data.{split}) a file")
         return named_file(self.root, split, name)

@@ -475,7 +475,7 @@ class Cloze(ClozeData):
     def _path(self, split: Split) -> Path:
         name = self.paths[split] or (self.paths["train"] if split == "val" else None)
         if name is None:
-            raise ValueError(f"there is no {split} set: give {split}= a file")
+            raise ValueError(f"there is no {split} set: give {split}= (--data.{split}) a file")
         return named_file(self.root, split, name)
 
 
