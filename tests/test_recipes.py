@@ -174,9 +174,13 @@ def test_a_recipe_for_data_of_ones_own_asks_for_them(name, tmp_path, monkeypatch
     assert main(["fit", "--config", str(path), "--data.root", str(tmp_path / "data")]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("zoo: error: the recipe needs your data: --data.") and "class_path" not in error
-    assert main(["fit", "--config", str(path), "--data.trian", "a.csv"]) == 2
-    assert "has no argument 'trian'" in capsys.readouterr().err
     assert all(f"--data.{argument} " in error for argument in OWN_FILES[name])
+
+
+def test_a_mistyped_argument_of_the_data(capsys):
+    assert main(["fit", "--config", "finetune_classification", "--data.trian", "a.csv"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == "zoo: error: LabeledText has no argument 'trian'; did you mean train?"
 
 
 def _first_of_each_kind():
