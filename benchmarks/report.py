@@ -44,7 +44,7 @@ SCRIPTS = {
     "language_models": "language models beside their usual implementation",
     "reading": "readers beside their usual implementation",
     "kernels": "each kernel: see [Kernels](kernels.md)",
-    "runtime": "exported graphs beside torch, `--speed`, `--equal 1000`, `--start` or `--scores`: [ONNX](guides/onnx.md)",
+    "runtime": "exported graphs beside torch: `--speed`, `--equal`, `--start`, `--scores`, [ONNX](guides/onnx.md)",
     "transformer_engines": "the Transformer in each engine: [CTranslate2](guides/ctranslate2.md)",
     "serve": "the server under load with each engine: [Serving](guides/serving.md)",
     "demo": "the page: [Demo](guides/demo.md)",
@@ -54,7 +54,7 @@ SCRIPTS = {
 }
 # script: title, arguments, whether it reads data sets
 PARTS = {
-    "translation": ("Translation with a recurrent decoder", "--threads 1 --batches 6 --rounds 2", True),
+    "translation": ("Translation with a recurrent decoder", "--threads 1 --batches 6 --rounds 1", True),
     "precision": ("Test BLEU in bf16", "--threads 1", True),
     "transformer": ("Transformer", "--threads 1 --rounds 3", False),
     "classification": ("Classifiers", "--threads 1 --batches 3 --rounds 2", False),
