@@ -15,7 +15,7 @@ Data: Multi30k English-German if --root (or ZOO_DATA) has it, else invented sent
   Trainer, bf16 of the verbs), on the same sentences, in processes of their own (peers/ours.py, peers/opennmt.py),
   alternated, by processor time. Its environment: `python -m venv ENVIRONMENT`, then there `pip install torch
   configargparse pyonmttok pyyaml sacrebleu six ctranslate2 rapidfuzz pyahocorasick tensorboard spacy flask waitress
-  fasttext-wheel` and `pip install --no-deps OpenNMT-py==3.5.1`, whose own limit on torch is not met but not needed here.
+  fasttext-wheel` and `pip install --no-deps OpenNMT-py==3.5.1`, whose own limit on torch is not met, nor needed here.
 """
 
 import argparse
