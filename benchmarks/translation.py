@@ -6,7 +6,8 @@ Model: BiLSTM 2 x 256 -> LSTM 512 with input feeding, general score, embeddings 
 Data: Multi30k English-German if --root (or ZOO_DATA) has it, else invented sentences of its lengths.
 
 * limit: the products of the real tokens only, each timed alone at the shape it can have (all steps at once where
-  nothing is recurrent, 64 rows a step where something is). No padding, no elementwise work, no optimiser.
+  nothing is recurrent, 64 rows a step where something is). No padding, no elementwise work, no optimiser. torch.mm
+  computes them; a search, whose weights are packed once (docs/kernels.md), can be faster than that.
 * plain: the best plain form of the same model: packed nn.LSTM, nn.LSTMCell in a loop, and outside of the loop the keys
   of the attention and the output layer, over real tokens only.
 * share: limit / measured. All figures are the best of several alternated rounds.
