@@ -29,7 +29,8 @@ INTRODUCTION = """# Speed
 `python benchmarks/report.py` runs the benchmarks and writes this page: a section for each kind of processor, in it
 each command with what it printed. Times are processor time, on one thread, so that other programs on the machine hardly
 count; but they take caches and memory bandwidth: on two cores that a dozen processes shared, two runs of the same
-training differed by 12 %. "Plain" and the other baselines are described at the top of each script. On your machine the ratios differ: run
+training differed by 12 %. "Plain" and the other baselines are described at the top of each script. On your machine the
+ratios differ: run
 
 | command | what it measures |
 |---|---|
