@@ -90,10 +90,11 @@ def measured(name: str, more: list[str], seconds: float) -> str:
     if run.returncode:
         raise FailedError((run.stderr.strip() or f"exit code {run.returncode}").splitlines()[-1])
     print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
+    printed = run.stdout.rstrip().lstrip("\n")
     shown = shlex.join(word if not Path(word).is_absolute() else Path(word).name.upper() for word in words)
     return (
         f"`python {shown}`, {datetime.date.today().isoformat()}, torch {torch.__version__}:\n\n"
-        f"```text\n{run.stdout.strip()}\n```"
+        f"```text\n{printed}\n```"
     )
 
 
