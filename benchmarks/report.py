@@ -93,8 +93,7 @@ def measured(name: str, more: list[str], seconds: float) -> str:
     printed = run.stdout.rstrip().lstrip("\n")
     shown = shlex.join(word if not Path(word).is_absolute() else Path(word).name.upper() for word in words)
     return (
-        f"`python {shown}`, {datetime.date.today().isoformat()}, torch {torch.__version__}:\n\n"
-        f"```text\n{printed}\n```"
+        f"`python {shown}`, {datetime.date.today().isoformat()}, torch {torch.__version__}:\n\n```text\n{printed}\n```"
     )
 
 
