@@ -189,7 +189,21 @@ def section(
         rows.append([f"{engine}, {export}", f"{size:.1f}", *of_graphs])
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     command = f"python benchmarks/runtime.py --scores --int8 --root DATA {name}"
-    return f"{HEADING}\n\nThe same test sets, answered without torch:\n\n{table}\n\n`{command}`\n({machine}).\n"
+    text = f"{HEADING}\n\nThe same test sets, answered without torch:\n\n{table}\n\n`{command}`\n({machine}).\n"
+    return text + "".join(f"\n{line}\n" for line in _moved(on_card, found))
+
+
+def _moved(
+    on_card: Sequence[tuple[str, str, float]], found: Mapping[str, tuple[float, Mapping[tuple[str, str], float]]]
+) -> list[str]:
+    """A line for each score that 8 bits move by more than a card may keep quiet about."""
+    lines = []
+    for split, metric, value in on_card:
+        of_int8 = found["int8"][1].get((split, metric)) if "int8" in found else None
+        change = 0.0 if of_int8 is None else round(of_int8, 2) - value
+        if abs(change) > (0.6 if metric == "cider_d" else 0.2):
+            lines.append(f"8 bits move {LABELS[metric]} on {split} by {change:+.2f}: see docs/guides/onnx.md.")
+    return lines
 
 
 def write_on_card(name: str, *of_section: Any) -> None:

@@ -6,15 +6,17 @@ Model: BiLSTM 2 x 256 -> LSTM 512 with input feeding, general score, embeddings 
 Data: Multi30k English-German if --root (or ZOO_DATA) has it, else invented sentences of its lengths.
 
 * limit: the products of the real tokens only, each timed alone at the shape it can have (all steps at once where
-  nothing is recurrent, 64 rows a step where something is). No padding, no elementwise work, no optimiser.
+  nothing is recurrent, 64 rows a step where something is). No padding, no elementwise work, no optimiser. torch.mm
+  computes them; a search, whose weights are packed once (docs/kernels.md), can be faster than that.
 * plain: the best plain form of the same model: packed nn.LSTM, nn.LSTMCell in a loop, and outside of the loop the keys
   of the attention and the output layer, over real tokens only.
 * share: limit / measured. All figures are the best of several alternated rounds.
 * decoding: exactly 25 tokens a sentence on all sides.
-* --peers: OpenNMT-py on the same sentences, in processes of their own (peers/ours.py, peers/opennmt.py), alternated,
-  by processor time. Its environment: `python -m venv ENVIRONMENT`, then there `pip install torch configargparse
-  pyonmttok pyyaml sacrebleu six ctranslate2 rapidfuzz pyahocorasick tensorboard spacy flask waitress fasttext-wheel`
-  and `pip install --no-deps OpenNMT-py==3.5.1`, whose own limit on torch is not met but not needed here.
+* --peers: OpenNMT-py in fp32 and ours in fp32 and, where the processor has it, bf16 (`precision`: bf16-mixed of the
+  Trainer, bf16 of the verbs), on the same sentences, in processes of their own (peers/ours.py, peers/opennmt.py),
+  alternated, by processor time. Its environment: `python -m venv ENVIRONMENT`, then there `pip install torch
+  configargparse pyonmttok pyyaml sacrebleu six ctranslate2 rapidfuzz pyahocorasick tensorboard spacy flask waitress
+  fasttext-wheel` and `pip install --no-deps OpenNMT-py==3.5.1`, whose own limit on torch is not met, nor needed here.
 """
 
 import argparse
@@ -42,6 +44,7 @@ B, E, H, V, LAYERS, DROPOUT = 64, 256, 512, 8000, 1, 0.2
 WRITTEN = 25  # target tokens of each sentence in decoding: an untrained model would stop anywhere
 
 
+PEER = "OpenNMT-py"
 UNITS = {
     "train": "training, target tokens per CPU second",
     "greedy": "greedy, sentences per CPU second",
@@ -131,8 +134,18 @@ def batches(root: str | None, count: int, cache: str) -> list[PairBatch]:
     return [batch for batch in found if len(batch.src) == B]
 
 
-def beside(environment: str, data: list[PairBatch], threads: int, rounds: int) -> None:
-    """Alternates this model and OpenNMT-py, each in processes of their own, on the same sentences (opennmt.py)."""
+def beside(
+    environment: str, data: list[PairBatch], threads: int, rounds: int, limits: dict[str, dict[str, float]]
+) -> None:
+    """Alternates this model in each precision and OpenNMT-py, each in processes of their own, on the same sentences.
+
+    Args:
+        environment: of OpenNMT-py.
+        data: batches.
+        threads: of each process.
+        rounds: runs of each side.
+        limits: precision -> key of UNITS -> what the matrix products alone would reach.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for side, rows in (("src", [b.src[:, :] for b in data]), ("tgt", [b.tgt[:, 1:] for b in data])):
             lines = [" ".join(f"w{n}" for n in row if n > EOS) for part in rows for row in part.tolist()]
@@ -140,23 +153,33 @@ def beside(environment: str, data: list[PairBatch], threads: int, rounds: int) -
         Path(folder, "vocabulary").write_text("".join(f"w{n}\t1\n" for n in range(EOS + 1, V)))
         torch.save([tuple(batch) for batch in data], Path(folder, "batches"))
         settings = dict(folder=folder, threads=threads, batch=B, embedding=E, hidden=H, layers=LAYERS, dropout=DROPOUT)
-        given = json.dumps(settings | {"vocabulary": V, "written": WRITTEN, "steps": 3 * len(data)})
+        settings |= dict(vocabulary=V, written=WRITTEN, steps=3 * len(data))
         here = Path(__file__).parent
-        sides = {"ours": (sys.executable, "ours"), "OpenNMT-py": (str(Path(environment, "bin", "python")), "opennmt")}
+        sides = {precision: (sys.executable, "ours", precision) for precision in limits}
+        sides[PEER] = (str(Path(environment, "bin", "python")), "opennmt", "fp32")
         found: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
         for _ in range(rounds):
-            for name, (python, script) in sides.items():
+            for name, (python, script, precision) in sides.items():
                 run = subprocess.run(
-                    [python, str(here / "peers" / f"{script}.py"), given], capture_output=True, text=True, check=False
+                    [python, str(here / "peers" / f"{script}.py"), json.dumps(settings | {"precision": precision})],
+                    capture_output=True,
+                    text=True,
+                    check=False,
                 )
                 if run.returncode:
                     sys.exit(f"{python}: {run.stderr.strip().splitlines()[-1]}")
                 found[name].append(json.loads(run.stdout.strip().splitlines()[-1]))
-        print(f"\n{'':44}{'ours':>10}{'OpenNMT-py':>12}{'ratio':>8}   ({rounds} alternated runs, best of each)")
+        print(f"\n{rounds} alternated runs, best of each; ratio: to {PEER}; share: of the limit in that precision")
+        heads = "".join(f"{f'ours {name}':>12}{'ratio':>7}{'share':>7}" for name in limits)
+        print(f"{'':44}{PEER:>12}{heads}")
         for key, unit in UNITS.items():
             best = min if key in ("memory", "grown") else max
-            a, b = (best(run[key] for run in runs) for runs in found.values())
-            print(f"{unit:44}{a:10.1f}{b:12.1f}{a / b:8.2f}")
+            values = {name: best(run[key] for run in runs) for name, runs in found.items()}
+            row = f"{unit:44}{values[PEER]:12.1f}"
+            for name, most in limits.items():
+                share = f"{values[name] / most[key]:7.0%}" if key in most else " " * 7
+                row += f"{values[name]:12.1f}{values[name] / values[PEER]:7.2f}{share}"
+            print(row)
 
 
 def main() -> None:
@@ -225,8 +248,16 @@ def main() -> None:
         speed, top = tokens * len(data) / seconds[name], tokens / least
         print(f"{name:20}{speed:10.0f}{B * len(data) / seconds[name]:13.1f}{top:10.0f}{speed / top:8.0%}")
     print(f"ours / plain training speed: {seconds['train fp32, plain'] / seconds['train fp32']:.2f}")
+    limits = {
+        name: {
+            "train": tgt / bound(dtype),
+            "greedy": B / bound(dtype, 1),
+            "beam": B / bound(dtype, 5),
+        }
+        for name, dtype in (measuring.precisions(device) if options.peers else {}).items()
+    }
     for peers in options.peers:
-        beside(peers, data, options.threads, options.rounds)
+        beside(peers, data, options.threads, options.rounds, limits)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """attention-zoo-runtime: what its wheel has, and that it works in an environment without torch."""
 
+import importlib.metadata
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -110,6 +112,49 @@ def test_both_in_one_place(tmp_path, monkeypatch, capsys):
     (tmp_path / "runtime_only").touch()
     assert main(["list"]) == 0
     assert capsys.readouterr().err == f"zoo: {whole.BOTH}\n"
+
+
+# ---- its files in an environment of their own, without a registry ----
+
+
+def _files_of(requirement, found):
+    """Adds the installed files of a package and of all that it requires: package -> its top folders and files."""
+    name = re.match(r"[\w.-]+", requirement)[0]
+    if name in found:
+        return
+    try:
+        distribution = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:  # of another system
+        return
+    files = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
+    found[name] = {distribution.locate_file(file) for file in files}
+    for more in distribution.requires or ():
+        if "extra ==" not in more:
+            _files_of(more, found)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need permissions")
+def test_its_files_alone_predict(tmp_path):
+    """Those that the wheel lists, in a fresh environment with its requirements; the slow tests build the wheel."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (packages,) = tmp_path.glob("venv/lib/python3*/site-packages")
+    for source, target in re.findall(r'^"([^"]+)" = "([^"]+)"$', PACKAGING.read_text(encoding="utf-8"), re.MULTILINE):
+        path, place = PACKAGING.parent / source, packages / target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, place)
+    required = {}
+    for requirement in requirements(PACKAGING, "dependencies = ["):
+        _files_of(requirement, required)
+    for path in set().union(*required.values()):
+        (packages / path.name).symlink_to(path)
+    assert main(["export", "luong_dot.dates", str(tmp_path / "graphs"), "--format", "onnx"]) == 0
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    command = [tmp_path / "venv" / "bin" / "python", "-m", "zoo"]
+    run = [*command, "predict", "local-dir:graphs", "tuesday july 8 2008"]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stderr) == (0, "") and "2008-07-08" in done.stdout
+    code = "import importlib.util as u, sys; sys.exit(any(map(u.find_spec, sys.argv[1:])))"
+    assert subprocess.run([command[0], "-c", code, *ABSENT], cwd=tmp_path, env=environment).returncode == 0
 
 
 # ---- the real one ----

@@ -1,6 +1,6 @@
 """This package's side of `translation.py --peers`: trains through the Trainer and decodes, then prints one JSON line.
 
-Its only argument is the JSON that translation.py gives to both sides.
+Its only argument is the JSON that translation.py gives to all sides; "precision" in it is "fp32" or "bf16".
 """
 
 import json
@@ -50,6 +50,7 @@ def main() -> None:
     times, count = Times(), given["steps"]
     trainer = pl.Trainer(
         accelerator="cpu",
+        precision="bf16-mixed" if given["precision"] == "bf16" else "32-true",
         max_steps=count,
         gradient_clip_val=5.0,
         logger=False,
@@ -63,10 +64,14 @@ def main() -> None:
     found = {"train": times.rate(), "memory": high_water(), "grown": high_water() - imported}
     model.eval()
     model.embeddings.output.bias.data[EOS] = -1e9
+    model.precision = given["precision"]
     for name, beam in (("greedy", 1), ("beam", 5)):
         start = time.process_time()
-        for batch in batches:
-            model._search(batch.src, batch.src_lengths, beam, max_length=given["written"], return_attention=False)
+        with model.evaluating() as searching:  # as `translate` does
+            for batch in batches:
+                searching._search(
+                    batch.src, batch.src_lengths, beam, max_length=given["written"], return_attention=False
+                )
         found[name] = sum(len(batch.src) for batch in batches) / (time.process_time() - start)
     print(json.dumps(found))
 

@@ -21,7 +21,7 @@ usage: zoo {verb} --config RECIPE [--SETTING VALUE ...]
   --optimizer.KEY VALUE, --lr_scheduler.KEY VALUE
                         e.g. --optimizer.lr 0.0005 --lr_scheduler.warmup_steps 100
   --data.KEY VALUE      an argument of the recipe's data, e.g. --data.root /data/multi30k
-  --cache.KEY VALUE     language models: perplexity also with a continuous cache, e.g. --cache.size 700 --cache.share 0.12
+{scores}  --cache.KEY VALUE     language models: perplexity also with a continuous cache, e.g. --cache.size 700 --cache.share 0.12
   --log tensorboard     also log for TensorBoard (or wandb: Weights & Biases), into the folder of the run
   --print_config        print the complete configuration and stop
   --help-all            every setting of the trainer
@@ -30,6 +30,9 @@ Checkpoints (the best and the last), metrics.csv and learning_curves.png go to r
 
 example:
   {example}
+"""
+SCORES = """\
+  --precision bf16      compute the scores in bf16, faster where the processor or GPU has it (default: fp32)
 """
 TRAINING = {
     "fit": dict(
@@ -59,17 +62,26 @@ TRAINING = {
 
 def completions() -> dict[str, dict[str, str]]:
     """Verb -> options and what they do, for the shell."""
-    told = re.findall(r"(?<!\S)--[\w.]+(?= )", TRAINING_HELP)  # of those with a KEY what is before it
-    about = dict(re.findall(r"^  (--[\w.]+)(?: \w+)* {2,}([^;\n]+)", TRAINING_HELP, re.MULTILINE))
-    about["--ckpt_path"] = "a checkpoint"
-    return dict.fromkeys(TRAINING, {option.removesuffix("KEY"): about.get(option, "") for option in told})
+    found = {}
+    for verb in TRAINING:
+        text = TRAINING_HELP.replace("{scores}", _scores(verb))
+        told = re.findall(r"(?<!\S)--[\w.]+(?= )", text)  # of those with a KEY what is before it
+        about = dict(re.findall(r"^  (--[\w.]+)(?: \w+)* {2,}([^;\n]+)", text, re.MULTILINE))
+        about["--ckpt_path"] = "a checkpoint"
+        found[verb] = {option.removesuffix("KEY"): about.get(option, "") for option in told}
+    return found
+
+
+def _scores(verb: str) -> str:
+    """Lines of the help about what only scores need."""
+    return SCORES if verb in ("validate", "test") else ""
 
 
 def train(args: list[str]) -> None:
     """Trains or evaluates by a recipe; the arguments begin with the verb."""
     verb = args[0]
     if {"-h", "--help"} & set(args):
-        print(TRAINING_HELP.format(verb=verb, **TRAINING[verb]))
+        print(TRAINING_HELP.format(verb=verb, scores=_scores(verb), **TRAINING[verb]))
         return
     given = {arg.partition("=")[0] for arg in args}
     if not given & {"--config", "--help-all"} and not given >= {"--model", "--data"}:

@@ -355,7 +355,8 @@ class ZooModule(Foundation, Verbs):
         """In which the verbs compute: "fp32" (the default), or "bf16", faster where the processor or GPU has it.
 
         In bf16 the products are computed by autocast; scores change in the third digit. Where bf16 would only be
-        slower, the verbs stay in fp32 and a warning says why. Training has `trainer.precision` instead.
+        slower, the verbs stay in fp32 and a warning says why. `zoo test` and `zoo validate` score in it too; training
+        has `trainer.precision` instead.
 
         Raises:
             ValueError: another precision is set.

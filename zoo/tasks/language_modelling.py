@@ -27,6 +27,7 @@ from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
 from zoo.tasks.base import ZooModule, score_prefix
 from zoo.tasks.cached_text import CACHE_STATES, CachedText, next_words
+from zoo.tasks.precision import chosen, for_scores
 from zoo.tasks.words import Words
 from zoo.text import EOS, PAD
 from zoo.utils.continuous_cache import ContinuousCache
@@ -174,14 +175,14 @@ class LanguageModelModule(Completer, ZooModule):
     def _print_scores(self, name: str, prefix: str, values: dict[str, float]) -> None:
         width = max(22, *(len(prefix + key) + 1 for key in values))
         lines = [f"  {prefix + key:{width}}{value:8.4f}" for key, value in values.items()]
-        self.print("\n".join([f"\n{name}, fp32", *lines]))
+        self.print("\n".join([f"\n{name}, {chosen(self.precision, self.device.type)}", *lines]))
 
     def _measure(self, batch: LMBatch) -> None:
         """Adds a batch to the totals.
 
         They are: loss, labels, loss with the cache, labels with a window, and weight at each distance.
         """
-        with torch.autocast(self.device.type, enabled=False):  # scores do not depend on the training precision
+        with for_scores(self.precision, self.device.type):  # they do not depend on the training's
             readouts, weights = self._go_on(batch)
             real = batch.labels != PAD
             losses = self.words.losses(readouts[real], batch.labels[real])

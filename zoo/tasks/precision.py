@@ -17,12 +17,20 @@ def in_precision(precision: str, device: str) -> AbstractContextManager[object]:
 
     With "fp32" an autocast around it stays in force.
     """
-    if precision == "fp32":
-        return nullcontext()
-    if why := lacks_bf16(device):
+    return torch.autocast(device, torch.bfloat16) if chosen(precision, device) == "bf16" else nullcontext()
+
+
+def for_scores(precision: str, device: str) -> torch.autocast:
+    """As `in_precision`, but with "fp32" an autocast around it, that of a training, is off."""
+    return torch.autocast(device, torch.bfloat16, enabled=chosen(precision, device) == "bf16")
+
+
+def chosen(precision: str, device: str) -> str:
+    """The precision itself; instead of bf16 fp32, with a warning, where bf16 would only be slower."""
+    if precision == "bf16" and (why := lacks_bf16(device)):
         _warn(f"zoo: fp32 instead of bf16: {why}")
-        return nullcontext()
-    return torch.autocast(device, torch.bfloat16)
+        return "fp32"
+    return precision
 
 
 @functools.cache  # each line once

@@ -2,11 +2,11 @@
 
 from typing import Any, ClassVar, Protocol
 
-import torch
 from torch import Tensor
 
 from zoo.metrics import Mean
 from zoo.tasks.base import ZooModule, score_prefix
+from zoo.tasks.precision import chosen, for_scores
 from zoo.verbs.confidence import Evidence
 
 
@@ -36,7 +36,10 @@ class ScoredModule(ZooModule):
         raise NotImplementedError
 
     def score(self, batch: Any, scores: Any, validating: bool) -> tuple[Tensor, int] | None:
-        """Adds a batch to the metrics. Returns its summed loss and number of items if `validating`. Autocast is off."""
+        """Adds a batch to the metrics. Returns its summed loss and number of items if `validating`.
+
+        Products are computed in the model's `precision`.
+        """
         raise NotImplementedError
 
     # ---- calibration, see zoo/verbs/confidence.py ----
@@ -56,7 +59,7 @@ class ScoredModule(ZooModule):
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         if batch is not None:
-            with torch.autocast(self.device.type, enabled=False):  # scores do not depend on the training precision
+            with for_scores(self.precision, self.device.type):  # they do not depend on the training's
                 loss = self.score(batch, self._scores["val"], validating=True)
             if loss is not None:
                 self._val_loss.update(*loss)
@@ -72,7 +75,7 @@ class ScoredModule(ZooModule):
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         if batch is not None:
             name = self.data_module.test_names[dataloader_idx]
-            with torch.autocast(self.device.type, enabled=False):
+            with for_scores(self.precision, self.device.type):
                 self.score(batch, self._scores[name], validating=False)
 
     def on_test_epoch_end(self) -> None:
@@ -93,7 +96,8 @@ class ScoredModule(ZooModule):
             f"  {prefix + key:{width}}{value:6.2f}    {signatures.get(key, '')}".rstrip()
             for key, value in values.items()
         ]
-        self.print("\n".join([f"\n{name}, {self._decoding(validating)}fp32", *lines]))
+        precision = chosen(self.precision, self.device.type)
+        self.print("\n".join([f"\n{name}, {self._decoding(validating)}{precision}", *lines]))
 
     def _decoding(self, validating: bool) -> str:
         """The search settings of a model that searches for its outputs."""

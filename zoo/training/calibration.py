@@ -10,7 +10,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from zoo.bundles.files import Bundle, local_dir, rewrite
 from zoo.text.familiar import language
-from zoo.training.checks import given_values
+from zoo.training.checks import given_options, given_values
 from zoo.training.lightning_cli import run
 from zoo.verbs.confidence import (
     CALIBRATION,
@@ -104,6 +104,8 @@ def calibrate(args: list[str], typed: list[str] | None = None) -> None:
             "zoo calibrate needs --weights local-dir:FOLDER, a folder of weights that it may change: `zoo export` "
             "writes one"
         )
+    if given_options(args, "precision"):
+        raise ValueError("zoo calibrate measures in fp32: leave out --precision")
     bundle: Bundle = local_dir(names[-1].removeprefix("local-dir:"))
     callback = Calibrate()
     run(["validate", *args[1:]], typed, [callback])

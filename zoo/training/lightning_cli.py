@@ -122,12 +122,14 @@ class TrainingCLI(LightningCLI):
         return {name: skip for name, skip in LightningCLI.subcommands().items() if name == self._arguments[0]}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds --weights, --cache, --log, --stages, --optimizer and --lr_scheduler."""
+        """Adds --weights, --cache, --log, --stages, --optimizer and --lr_scheduler, and for scores --precision."""
         parser.add_argument("--weights", type=str | None, help="a pretrained name instead of the recipe's fresh model")
         parser.add_argument(
             "--cache", type=ContinuousCache | None, help="a continuous cache for the perplexity of language models"
         )
         parser.add_argument("--log", type=str | None, help="tensorboard or wandb, in addition to metrics.csv")
+        if self._arguments[0] != "fit":
+            parser.add_argument("--precision", type=str, default="fp32", help="of the scores: fp32 or bf16")
         # of a bare list jsonargparse leaves the items as they are: classes named in them are for later trainings
         parser.add_argument("--stages", type=list | None, help="for `zoo rebuild`; not used here")
         for name, kind, usual in (
@@ -206,6 +208,8 @@ class TrainingCLI(LightningCLI):
         self.model.training_settings = {name: self._get(self.config, name).as_dict() for name in TRAINING}
         for name, settings in self.model.training_settings.items():
             setattr(self.model, name, _builder(settings))
+        if self.subcommand != "fit":
+            self.model.precision = self._get(self.config, "precision")
         if cache := self._get(self.config_init, "cache"):
             self._give_cache(cache)
         if check := getattr(self.datamodule, "check_task", None):
