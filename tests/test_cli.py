@@ -369,8 +369,10 @@ def test_training_writes_checkpoints_atomically(recipe, monkeypatch):
 def test_an_export_says_what_it_replaced(tmp_path, capsys):
     folder = str(tmp_path / "mine")
     assert main(["export", "luong_dot.dates", folder]) == 0 and not capsys.readouterr().err
-    assert main(["export", "structured_self_attention.sst2", folder]) == 0
-    assert capsys.readouterr().err == f"zoo: {folder} held a zoo.models.luong.LuongNMT, which was replaced\n"
+    assert main(["export", "luong_dot.dates", folder]) == 0 and not capsys.readouterr().err, "the same again"
+    for name in ("luong_textbook.dates", "structured_self_attention.sst2"):
+        assert main(["export", name, folder]) == 0
+        assert capsys.readouterr().err == f"zoo: {folder} held another zoo.models.luong.LuongNMT, which was replaced\n"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import zoo
 from zoo import registry
 from zoo.cli import main
 from zoo.comparison.runner import Runner
+from zoo.layers.masking import masked_sparsemax
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.utils import modules
@@ -44,17 +45,30 @@ def fails(capsys, *args):
 
 def test_the_mechanisms_of_the_guide(place):
     with modules.imported(["mechanisms"]):
-        model = LuongNMT(**{**LuongNMT.tiny, "score": "cosine", "normalize": "top3"}).eval()
+        model = LuongNMT(**{**LuongNMT.tiny, "score": "cosine", "normalize": "my_sparsemax"}).eval()
     src, lengths = torch.randint(4, 12, (2, 7)), torch.tensor([7, 2])
     memory, state = model.encode(src, lengths)
     query = torch.randn(2, 5, 8)
     context, weights = model.attention(query, memory)
-    assert (weights[0] > 0).sum(-1).eq(3).all() and (weights[1] > 0).sum(-1).eq(2).all()
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 5))
     score = model.attention.score
+    mask = torch.arange(7) < lengths[:, None, None]
+    torch.testing.assert_close(weights, masked_sparsemax(score(query, memory.keys), mask))
     expected = score.g * cosine_similarity(score.w(query)[:, :, None], memory.values[:, None], dim=-1)
     torch.testing.assert_close(score(query, memory.keys), expected)
     assert model.config["score"] == "cosine"
+
+
+def test_the_sparsemax_of_the_guide_is_that_of_the_package(place, float64):
+    with modules.imported(["mechanisms"]):
+        own = zoo.extensions.NORMALIZATIONS["my_sparsemax"]
+        scores = (3 * torch.randn(4, 3, 6)).requires_grad_()
+        mask = torch.arange(6) < torch.tensor([6, 3, 1, 0])[:, None, None]
+        torch.testing.assert_close(own(scores, mask), masked_sparsemax(scores, mask))
+        weight = torch.randn(4, 3, 6)
+        gradients = [torch.autograd.grad((f(scores, mask) * weight).sum(), scores)[0] for f in (own, masked_sparsemax)]
+    torch.testing.assert_close(*gradients)
+    assert (own(scores, mask)[0] == 0).any() and (own(scores, mask)[3] == 0).all()
 
 
 def test_only_models_with_the_choice_get_the_name(nothing_registered):

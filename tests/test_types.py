@@ -18,6 +18,7 @@ import zoo
 import zoo.data
 from zoo import registry
 from zoo.cli import main
+from zoo.commands.cards import read_card
 from zoo.layers.attention import ATTENTIONS, AttentionOptions, GlobalAttention
 from zoo.tasks.base import ZooModule
 from zoo.utils.unpack import Unpack
@@ -193,6 +194,10 @@ def test_command_lines_do_not_see_the_typed_dicts():
 # ---- pyright ----
 
 
+def cards():
+    return {name: read_card(name)[1] for name in registry.list_models()}
+
+
 @pytest.fixture(scope="module")
 def pyright(tmp_path_factory):
     """File name -> code -> file name -> (severity, line, message) of what pyright finds."""
@@ -223,10 +228,10 @@ def pyright(tmp_path_factory):
 def test_pyright_passes_the_examples(pyright):
     files = {
         f"{page.replace('/', '_')}_{n}.py": code
-        for page, text in PAGES.items()
+        for page, text in (PAGES | cards()).items()
         for n, code in enumerate(blocks(text, "python"))
     }
-    assert len(files) > 10
+    assert len(files) > 30
     assert {name: found for name, found in pyright(files).items() if found} == {}
 
 

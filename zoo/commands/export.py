@@ -36,19 +36,19 @@ def run(options: argparse.Namespace) -> None:
     if options.format != "bundle":
         _export_for(options.format, model, options.folder, options.model[0], options.int8)
         return
-    replaced = _class_in(options.folder)
+    before = _bundle_in(options.folder)
     folder = model.save_pretrained(options.folder, half=not options.int8, golden=True, int8=options.int8)
     bundle = Bundle(folder)
-    if replaced not in (None, bundle.class_path):
-        print(f"zoo: {options.folder} held a {replaced}, which was replaced", file=sys.stderr)
+    if before is not None and before.config_sha256 != bundle.config_sha256:
+        print(f"zoo: {options.folder} held another {before.class_path}, which was replaced", file=sys.stderr)
     for name in sorted(os.listdir(folder)):
         print(f"{name:24}{(folder / name).stat().st_size:>12,} bytes")
     print(f"sha256 of config.json, which lists those of the others: {bundle.config_sha256}")
 
 
-def _class_in(folder: str) -> str | None:
-    """The class of the weights in a folder; None if it has none."""
-    return local_dir(folder).class_path if (Path(folder) / "config.json").is_file() else None
+def _bundle_in(folder: str) -> Bundle | None:
+    """The weights in a folder; None if it has none."""
+    return local_dir(folder) if (Path(folder) / "config.json").is_file() else None
 
 
 def _export_for(engine: str, model: Any, folder: str, source: str, int8: bool) -> None:
