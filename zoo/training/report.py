@@ -12,10 +12,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
 
-from zoo.batches.classification import DocumentBatch, TextBatch
-from zoo.data.common.loaders import SortedLoader
 from zoo.registry import load
 from zoo.tasks.base import ZooModule
+from zoo.tasks.classification import ClassificationModule
 from zoo.training.checkpoints import is_fast_dev_run, read_checkpoint
 from zoo.training.endings import calibration_of
 from zoo.training.logs import draw
@@ -80,18 +79,17 @@ class Report(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Keeps the labels, if each text has one."""
-        labels = getattr(batch, "labels", None)
-        if self.most_frequent is None and isinstance(batch, TextBatch | DocumentBatch) and labels is not None:
-            self._labels += [labels] if labels.dim() == 1 else []
+        if self._counts_labels(pl_module) and batch is not None:
+            self._labels.append(batch.known_labels())
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keeps the best scores, and what they were judged on."""
-        loader, (batches, *_) = trainer.val_dataloaders, [*trainer.num_val_batches, 0]
-        if self.held_out is None and isinstance(loader, SortedLoader) and batches == len(loader):
+        loader: Any = trainer.val_dataloaders
+        if self.held_out is None and hasattr(loader, "count") and trainer.num_val_batches == [len(loader)]:
             self.held_out = loader.count
-        if self._labels:
-            classes = cast(ZooModule, pl_module).config["num_classes"]
-            counts = torch.cat(self._labels).bincount(minlength=classes).float()
+        if self._counts_labels(pl_module):
+            labels = torch.cat([torch.zeros(0, dtype=torch.long, device=pl_module.device), *self._labels])
+            counts = labels.bincount(minlength=cast(ZooModule, pl_module).config["num_classes"]).float()
             counts = cast(Tensor, trainer.strategy.reduce(counts, reduce_op="sum"))  # over the processes
             self.most_frequent = (100 * counts.max() / counts.sum()).item()
         if trainer.sanity_checking or (saving := _saving(trainer)) is None:
@@ -99,6 +97,12 @@ class Report(Callback):
         now = _scores(trainer)
         if not self.best or _is_better(saving, now, self.best):
             self.best = now
+
+    def _counts_labels(self, model: LightningModule) -> bool:
+        """Whether the most frequent label is still to be found, of texts that have one label each."""
+        if self.most_frequent is not None or not isinstance(model, ClassificationModule):
+            return False
+        return not model.config["multi_label"]
 
     @rank_zero_only
     def show(self, trainer: Trainer, model: ZooModule, args: list[str]) -> None:
