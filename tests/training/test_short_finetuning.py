@@ -256,6 +256,7 @@ def test_the_block_at_the_end(capsys):
         assert main([program, *args, *more]) == 0
         if line == predict:
             assert capsys.readouterr().out.splitlines()[-1].split()[0] in ("no", "yes")
+    assert f"rough: {TEXTS} validation inputs are few; give some hundred" in capsys.readouterr().out
     assert calibrate.startswith("  for a confidence  zoo calibrate --config tiny.yaml --weights local-dir:my_weights")
     assert "until then it is null" in about and Path("my_weights/calibration.json").is_file()
 
