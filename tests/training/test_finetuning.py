@@ -723,6 +723,32 @@ def test_parts_begin_shrunk_if_the_labels_are_new(folder, labels, factor):
         torch.testing.assert_close(state[name], factor**2 * old[name], **close)
 
 
+@pytest.mark.parametrize(("own", "highest", "trained"), [(0.1, 0.01, 0.01), (0.001, 0.01, 0.001), (0.1, None, 0.1)])
+def test_the_penalty_of_the_weights_is_limited(folder, own, highest, trained):
+    _classifier(StructuredSelfAttention, penalty=own).save_pretrained("weight")
+    _reviews(["a", "b", "c"])
+    limited = {"class_path": "zoo.training.finetuning.FineTuning", "init_args": {"penalty": highest}}
+    options = {"train": "mine.tsv", "batch_size": 16, "val_fraction": 0.2}
+    _recipe("local-dir:weight", "LabeledText", options, [limited], {"max_steps": 1})
+    assert _fit() == 0
+    assert _checkpoint()["hyper_parameters"]["penalty"] == trained
+    assert _fit("--ckpt_path", "last", "--trainer.max_steps", "2") == 0
+    assert _checkpoint()["hyper_parameters"]["penalty"] == trained
+
+
+def test_the_recipe_fits_texts_that_are_too_short_for_ten_hops():
+    recipe = yaml.safe_load((RECIPES / "finetune_classification.yaml").read_text(encoding="utf-8"))
+    (tuning,) = (part for part in recipe["trainer"]["callbacks"] if part["class_path"].endswith("FineTuning"))
+    model = zoo.load("structured_self_attention.imdb")
+    assert tuning["init_args"]["penalty"] == 0.01 < model.config["penalty"]
+    FineTuning(**tuning["init_args"]).setup(
+        Trainer(accelerator="cpu", logger=False, enable_checkpointing=False), model, "fit"
+    )
+    assert model.config["penalty"] == 0.01
+    attention = torch.full((1, 10, 5), 0.2)  # of five words, the same for all hops
+    assert model.penalty([attention]) < 0.3  # beside a loss of log(4)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -743,6 +769,7 @@ def test_parts_begin_shrunk_if_the_labels_are_new(folder, labels, factor):
         ({"shrink": {"encoder": 0.5}}, "HAN has no part 'encoder' with parameters"),
         ({"shrink": {"": 0.0}}, "shrink must give factors above 0 and up to 1; got 0.0 for ''"),
         ({"shrink": {"": 1.5}}, "shrink must give factors above 0 and up to 1; got 1.5 for ''"),
+        ({"penalty": -0.1}, "penalty must be at least 0; got -0.1"),
     ],
 )
 def test_what_cannot_be_frozen(options, message):

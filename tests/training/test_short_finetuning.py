@@ -2,7 +2,9 @@
 much.
 """
 
+import copy
 import random
+import re
 import shlex
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from zoo.cli import main
 from zoo.models.han import HAN
 from zoo.text import Tokenizer
 from zoo.training.averaging import EMAWeights
+from zoo.training.checkpoints import ExactCheckpoints
+from zoo.training.endings import calibration_of
 from zoo.training.report import Report
 from zoo.training.stopping import StopInTime
 
@@ -30,7 +34,7 @@ QUIET = {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summa
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A weight, and texts of two other labels, in the working directory."""
+    """The working directory, with a weight and texts of two other labels."""
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ZOO_DATA", "")
     monkeypatch.chdir(tmp_path)
@@ -41,6 +45,7 @@ def folder(tmp_path, monkeypatch):
     labeled_fakes.table(
         Path("mine.tsv"), ("label", "text"), [("no yes".split()[n % 2], t) for n, t in enumerate(texts)]
     )
+    return tmp_path
 
 
 def _fit(*args, averaging, stopping, lr=0.02):
@@ -154,6 +159,59 @@ def test_a_training_ends_by_steps_and_epochs(scores, limits, steps):
     assert trainer.global_step == steps
 
 
+class Tied(Scored):
+    """Scores that stay the same, with losses."""
+
+    def validation_step(self, batch, batch_idx):
+        for name, value in next(self.scores).items():
+            self.log(name, value)
+
+
+def _of_tied(scores, losses, folder, **limits):
+    """The steps at which the training ended, and of its best checkpoint."""
+    stopping = StopInTime("score", "max", patience=2, tie="loss", **limits)
+    saving = ExactCheckpoints(dirpath=folder, filename="best", monitor="score", mode="max", tie="loss")
+    trainer = Trainer(max_epochs=-1, callbacks=[stopping, saving], num_sanity_val_steps=0, logger=False, **QUIET)
+    found = [{"score": float(score), "loss": float(loss)} for score, loss in zip(scores, losses, strict=True)]
+    trainer.fit(Tied(found), torch.ones(3, 1), torch.ones(1, 1))
+    return trainer.global_step, torch.load(saving.best_model_path, weights_only=True)["global_step"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "losses", "limits", "steps"),
+    [
+        ([0, 0, 0, 0, 0, 0], [5, 4, 3, 3, 3, 3], {}, (15, 9)),  # the score of one photo
+        ([0, 0, 1, 1, 1, 1], [5, 4, 9, 9, 8, 8], {"epochs": 5}, (15, 15)),  # a higher score counts more
+        ([1, 0, 0, 0, 0, 0], [5, 4, 3, 3, 3, 3], {}, (9, 3)),
+        ([9, 100, 100, 100, 100, 100], [9, 5, 4, 3, 2, 1], {"perfect": {"score": 100}, "patience_steps": 99}, (12, 12)),
+        ([9, 9, 8, 8, 8, 8], [9, 5, 4, 3, 2, 1], {"perfect": {"loss": 5}, "patience_steps": 99}, (9, 6)),
+    ],
+)
+def test_a_loss_decides_between_equal_scores(folder, scores, losses, limits, steps):
+    assert _of_tied(scores, losses, folder, **limits) == steps
+
+
+def test_a_tie_outlives_an_interruption(folder):
+    stopping, saving = StopInTime("score", "max", tie="loss"), ExactCheckpoints(monitor="score", mode="max", tie="loss")
+    for callback, parts in ((stopping, {"_tie_score": 3.0, "_is_perfect": True}), (saving, {"_tie_score": 2.0})):
+        vars(callback).update(parts)
+        if callback is saving:
+            callback.dirpath = str(folder)
+        again = copy.deepcopy(callback)
+        for name in parts:
+            setattr(again, name, None)
+        again.load_state_dict(callback.state_dict())
+        assert {name: getattr(again, name) for name in parts} == parts
+
+
+@pytest.mark.parametrize(("task", "perfect"), [("captioning", "val/rouge_l"), ("translation", "val/bleu")])
+def test_recipes_whose_score_may_stay_the_same(task, perfect):
+    recipe = yaml.safe_load((RECIPES / f"finetune_{task}.yaml").read_text(encoding="utf-8"))
+    callbacks = {part["class_path"].rpartition(".")[2]: part["init_args"] for part in recipe["trainer"]["callbacks"]}
+    assert callbacks["ExactCheckpoints"]["tie"] == callbacks["StopInTime"]["tie"] == "val/loss"
+    assert callbacks["StopInTime"]["perfect"] == {perfect: 100.0}
+
+
 def test_limits_that_are_none():
     for name, value in (("patience", 0), ("patience_steps", -1), ("epochs", 0), ("steps", -1)):
         with pytest.raises(ValueError, match=f"{name} must be at least .*; got {value}"):
@@ -178,8 +236,10 @@ def test_an_interrupted_training_ends_at_the_same_step(capsys):
 
 def test_the_block_at_the_end(capsys):
     assert _fit(averaging={"warmup": True}, stopping={"steps": 40, "epochs": 1, "patience_steps": 99}, lr=0.05) == 0
-    title, weights, *scores, best, export, predict = _without_curves(capsys)
+    block = [line for line in _without_curves(capsys) if "hardly above" not in line]
+    title, weights, *scores, judged, best, export, predict, calibrate, about = block
     assert title == "Fine-tuning of local-dir:weight: 14 epochs, 42 steps"
+    assert re.fullmatch("  judged on         [1-9] held-out inputs?, so few that small differences are chance", judged)
     assert 5 < float(weights.removeprefix("  weights           changed by ").split("%")[0]) < 500
     before, after = (float(number) for number in scores[0].removeprefix("  val/loss").split(" -> "))
     assert after < before and [line.split()[0] for line in scores] == ["val/loss", "val/accuracy", "val/macro_f1"]
@@ -187,10 +247,18 @@ def test_the_block_at_the_end(capsys):
     found = torch.load(RUN / "best.ckpt", weights_only=True)["callbacks"]
     saved = next(state for name, state in found.items() if name.startswith("ExactCheckpoints"))
     assert saved["best_model_score"].item() == pytest.approx(after, abs=1e-4)
-    for line in (export, predict):
+    others = [line.split("\t", 1) for line in Path("mine.tsv").read_text().splitlines()[1:]]
+    mixed = [("no" if n % 3 else label, text) for n, (label, text) in enumerate(others)]  # right and wrong answers
+    labeled_fakes.table(Path("others.tsv"), ("label", "text"), mixed)
+    for line in (export, predict, calibrate):
         program, *args = shlex.split(line.partition("zoo ")[2])
-        assert main([program, *args]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[0] in ("no", "yes")
+        more = ["--data.val", "others.tsv"] if line == calibrate else []
+        assert main([program, *args, *more]) == 0
+        if line == predict:
+            assert capsys.readouterr().out.splitlines()[-1].split()[0] in ("no", "yes")
+    assert f"rough: {TEXTS} validation inputs are few; give some hundred" in capsys.readouterr().out
+    assert calibrate.startswith("  for a confidence  zoo calibrate --config tiny.yaml --weights local-dir:my_weights")
+    assert "until then it is null" in about and Path("my_weights/calibration.json").is_file()
 
 
 def test_it_says_when_the_weights_did_not_move(capsys):
@@ -211,21 +279,80 @@ def test_it_says_when_the_score_did_not_improve(capsys):
     )
 
 
+def _advice(before, best, monitor="val/loss", mode="min", change=0.1, last_change=0.2, **judged):
+    report = Report("weight")
+    report.before, report.best = before, best
+    report.held_out, report.most_frequent = judged.get("held_out"), judged.get("most_frequent")
+    return report._advice(ModelCheckpoint(monitor=monitor, mode=mode), change, last_change, ("overlap",))
+
+
 def test_it_says_when_only_the_loss_improved():
-    report, saving = Report("weight"), ModelCheckpoint(monitor="val/loss")
-    report.before = {"val/loss": 1.14, "val/accuracy": 25.0, "val/macro_f1": 22.2}
-    report.best = {"val/loss": 1.13, "val/accuracy": 25.0, "val/macro_f1": 22.2}
-    assert report._advice(saving, 0.01).startswith("Only val/loss improved, and no answer on the validation data.")
-    report.best |= {"val/accuracy": 50.0}
-    assert report._advice(saving, 0.01) is None
-    report.before, report.best = {"val/loss": 2.0, "val/perplexity": 7.4}, {"val/loss": 1.0, "val/perplexity": 2.7}
-    assert report._advice(saving, 0.01) is None  # a perplexity falls with the loss, and is no answer
+    before = {"val/loss": 1.14, "val/accuracy": 25.0, "val/macro_f1": 22.2}
+    (advice,) = _advice(before, before | {"val/loss": 1.13})
+    assert advice.startswith("Only val/loss improved, and no answer on the validation data.")
+    assert _advice(before, before | {"val/loss": 1.13, "val/accuracy": 50.0}) == []
+    # a perplexity falls with the loss, and is no answer
+    assert _advice({"val/loss": 2.0, "val/perplexity": 7.4}, {"val/loss": 1.0, "val/perplexity": 2.7}) == []
+
+
+def test_it_says_which_scores_got_worse():
+    before = {"val/loss": 1.39, "val/accuracy": 32.14, "val/macro_f1": 24.41, "val/overlap": 0.44}
+    (advice,) = _advice(before, {"val/loss": 1.35, "val/accuracy": 41.07, "val/macro_f1": 22.4, "val/overlap": 0.18})
+    assert advice.startswith("Got worse: val/macro_f1. Look at the learning curves; ")  # an overlap is not good or bad
+    (advice,) = _advice({"val/loss": 1.0, "val/bleu": 5.0}, {"val/loss": 1.1, "val/bleu": 6.0}, "val/bleu", "max")
+    assert advice.startswith("Got worse: val/loss. ")
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "held_out", "warns"),
+    [(26.8, 56, True), (37.5, 56, True), (41.1, 56, False), (37.5, 560, False), (20.0, 560, True)],
+)
+def test_it_says_when_the_answers_are_those_of_chance(accuracy, held_out, warns):
+    before = {"val/loss": 1.4, "val/accuracy": 10.0}
+    advice = _advice(before, {"val/loss": 1.3, "val/accuracy": accuracy}, held_out=held_out, most_frequent=26.786)
+    assert [line[:36] for line in advice] == ["val/accuracy is hardly above 26.79, "] * warns
+
+
+def test_the_most_frequent_label_of_the_validation_data(capsys):
+    labels = ["yes"] * 8 + ["no"] * 2
+    texts = [labeled_fakes.sentence(random.Random(n), 1) for n in range(10)]
+    labeled_fakes.table(Path("val.tsv"), ("label", "text"), list(zip(labels, texts, strict=True)))
+    assert _fit("--data.val", "val.tsv", averaging={"warmup": True}, stopping={"epochs": 1}) == 0
+    block = "\n".join(_block(capsys))
+    assert "10 held-out inputs" in block and "hardly above 80.00, that of always answering" in block
+
+
+def test_it_says_when_few_inputs_chose_the_first_checkpoint():
+    same = {"val/loss": 5.0, "val/cider_d": 0.0}
+    options = {"monitor": "val/cider_d", "mode": "max", "change": 0.0001}
+    (advice,) = _advice(same, same, **options, last_change=0.12, held_out=1)
+    assert advice == (
+        "The weights hardly changed, so the model answers as before. Training went on to 12.00%, but val/cider_d on 1 "
+        "held-out input found nothing better: give more data for validation, or judge last.ckpt yourself."
+    )
+    (advice,) = _advice(same, same, **options, last_change=0.0001)
+    assert advice.endswith("train longer, or with a higher --optimizer.lr, or on more data.")
+
+
+@pytest.mark.parametrize(
+    ("typed", "command"),
+    [
+        (["fit", "--config", "a.yaml", "--data.train", "t.csv"], "--config a.yaml --data.train t.csv"),
+        (
+            ["fit", "--model.name", "x", "--config=a.yaml", "--model.overrides.dropout=0.1", "--ckpt_path", "last"],
+            "--config=a.yaml",
+        ),
+        (["fit", "--optimizer.lr", "0.1", "--data.val", "v w.csv", "--config", "a"], "--data.val 'v w.csv' --config a"),
+    ],
+)
+def test_the_command_that_calibrates(typed, command):
+    assert calibration_of("new", typed) == f"zoo calibrate {command} --weights local-dir:new"
 
 
 def test_a_training_from_scratch_has_no_score_before(capsys):
     recipe = ["--model", "zoo.models.han.HAN", *(f"--model.{name}={value}" for name, value in HAN.tiny.items())]
     sizes = ["--model.vocab_size=60", "--model.num_classes=2"]
     assert _fit(*recipe, *sizes, averaging={"warmup": True}, stopping={"epochs": 1}) == 0
-    title, *scores, best, _, _ = _without_curves(capsys)
-    assert title == "Training: 1 epoch, 3 steps" and str(RUN) in best
+    title, *scores, judged, best, _, _ = _without_curves(capsys)
+    assert title == "Training: 1 epoch, 3 steps" and str(RUN) in best and "held-out" in judged
     assert len(scores) == 3 and not any("->" in line for line in scores)

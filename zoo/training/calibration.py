@@ -23,6 +23,8 @@ from zoo.verbs.confidence import (
     with_limits,
 )
 
+ENOUGH = 200  # validation inputs, of which half fit the calibration
+
 
 class Calibrate(Callback):
     """Judges the answers of a model to all validation batches, and fits the calibration at the end.
@@ -74,6 +76,10 @@ class Calibrate(Callback):
         )
         if texts:
             self.report += f", and {hits:,} of {len(texts):,} inputs without a right answer ({hits / len(texts):.1%})"
+        if len(usual) < ENOUGH:
+            self.report += (
+                f"\nrough: {len(usual):,} validation inputs are few; give some hundred, in a file of their own"
+            )
 
 
 def _language(usual: list[Evidence]) -> str | None:

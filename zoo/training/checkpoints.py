@@ -4,6 +4,7 @@ import errno
 import inspect
 import io
 import logging
+import math
 import os
 import re
 import reprlib
@@ -213,9 +214,18 @@ class ExactCheckpoints(ModelCheckpoint):
     Lightning writes last.ckpt only together with a best one, and cannot resume exactly from checkpoints taken after the
     last batch of an epoch, or before a pending validation. Such checkpoints are written here after the validation or
     the epoch has ended. last.ckpt is also written at the end of each epoch.
+
+    Args:
+        tie: a loss that decides between equal scores: the lower one is better.
+        **options: those of Lightning's ModelCheckpoint.
     """
 
     _due = False
+
+    def __init__(self, *, tie: str | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.tie = tie
+        self._tie_score = math.inf
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -267,6 +277,7 @@ class ExactCheckpoints(ModelCheckpoint):
             }
             best = {here(path): score for path, score in state_dict["best_k_models"].items()}
             state_dict = {**state_dict, **paths, "best_k_models": best, "dirpath": self.dirpath}
+        self._tie_score = state_dict.get("tie_score", math.inf)  # an older checkpoint has none
         super().load_state_dict(state_dict)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -280,7 +291,17 @@ class ExactCheckpoints(ModelCheckpoint):
         if current is not None and current.isnan():
             log.warning("%s is NaN: such a model is never saved as the best", self.monitor)
             return False
-        return super().check_monitor_top_k(trainer, current)
+        best = self.best_model_score
+        loss = trainer.callback_metrics.get(self.tie or "", torch.tensor(math.inf)).item()
+        better = super().check_monitor_top_k(trainer, current)
+        if current is not None and best is not None and bool(current == best.to(current.device)):
+            better = better or loss < self._tie_score
+        if better:
+            self._tie_score = loss
+        return better
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "tie_score": self._tie_score}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Counts from the resumed step."""

@@ -61,14 +61,35 @@ def _left(cli: LightningCLI, args: list[str]) -> str:
 
 
 def _resume(args: list[str]) -> str:
-    before = [
-        arg
-        for n, arg in enumerate(args)
-        if not arg.startswith("--ckpt_path") and (n == 0 or args[n - 1] != "--ckpt_path")
-    ]
+    return _command(args[0], args, ["--ckpt_path"], ["--ckpt_path", "last"])
+
+
+def calibration_of(folder: str, args: list[str]) -> str:
+    """The command that calibrates a folder of weights on the validation data of a training.
+
+    Args:
+        folder: the exported weights.
+        args: the arguments of the training, of which the first is its verb.
+    """
+    others = ["--ckpt_path", "--weights", "--model", "--optimizer", "--lr_scheduler", "--log"]
+    return _command("calibrate", args, others, ["--weights", f"local-dir:{folder}"])
+
+
+def _command(verb: str, args: list[str], without: list[str], more: list[str]) -> str:
+    """A command like that of `args`, without some options and their values, and with others."""
+
+    def left_out(arg: str) -> bool:
+        option = arg.partition("=")[0]
+        return any(option == name or option.startswith(f"{name}.") for name in without)
+
+    kept = []
+    for before, arg in zip(args, args[1:]):
+        is_value = not arg.startswith("--") and left_out(before) and "=" not in before
+        if not left_out(arg) and not is_value:
+            kept.append(arg)
     modules = filter(None, os.environ.get(VARIABLE, "").split(","))  # --import, which is read before all others
     imports = [word for name in modules for word in ("--import", name)]
-    return shlex.join(["zoo", *before, *imports, "--ckpt_path", "last"])
+    return shlex.join(["zoo", verb, *kept, *imports, *more])
 
 
 def children(cli: LightningCLI) -> list[subprocess.Popen]:

@@ -99,7 +99,12 @@ class TrainingCLI(LightningCLI):
 
     A run lives in runs/<name of the recipe>/: checkpoints/ (the best and the last) and one folder of logs per start.
     What a recipe or the command line sets itself is left alone.
+
+    Attributes:
+        typed: what the user wrote for the arguments, if it was something else.
     """
+
+    typed: list[str] | None = None
 
     def __init__(self, args: list[str], callbacks: Sequence[Callback] = ()) -> None:
         self._arguments, self._more_callbacks = args, callbacks
@@ -302,7 +307,7 @@ class TrainingCLI(LightningCLI):
 
     def after_fit(self) -> None:
         """Says what came of the training."""
-        self.report.show(self.trainer, self.model)
+        self.report.show(self.trainer, self.model, self.typed or self._arguments)
 
     def before_fit(self) -> None:
         """Takes the folder of the run, once nothing else can be wrong."""
@@ -376,6 +381,7 @@ def run(args: list[str], typed: list[str] | None = None, callbacks: Sequence[Cal
         SystemExit: A signal asked for the end, or another process of the run is gone.
     """
     cli, typed = TrainingCLI.__new__(TrainingCLI), typed or args  # known here while it is still at work
+    cli.typed = typed
     with quiet(), ending_by_signal(lambda number: say_stopped(cli, typed, number), lambda: children(cli)):
         try:
             cli.__init__(args, callbacks)

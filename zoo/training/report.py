@@ -1,8 +1,10 @@
 """What came of a training, told in one block at its end: how far the weights moved, the scores, and what to do next."""
 
+import math
 import os
 import shlex
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -12,10 +14,13 @@ from torch import Tensor, nn
 
 from zoo.registry import load
 from zoo.tasks.base import ZooModule
+from zoo.tasks.classification import ClassificationModule
 from zoo.training.checkpoints import is_fast_dev_run, read_checkpoint
+from zoo.training.endings import calibration_of
 from zoo.training.logs import draw
 
 HARDLY = 0.001  # relative change below which a model answers as before
+FEW = 100  # held-out inputs: with fewer, one of them is more than one per cent
 INPUTS = {  # what `zoo predict` takes
     "text": ["A sentence."],
     "document": ["A text."],
@@ -39,13 +44,18 @@ class Report(Callback):
         self.name = name
         self.before: dict[str, float] = {}
         self.best: dict[str, float] = {}
+        self.held_out: int | None = None
+        self.most_frequent: float | None = None
         self._start: dict[str, Tensor] = {}
+        self._labels: list[Tensor] = []
 
     def state_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "before": self.before, "best": self.best}
+        judged = {"held_out": self.held_out, "most_frequent": self.most_frequent}
+        return {"name": self.name, "before": self.before, "best": self.best, **judged}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.name, self.before, self.best = state_dict["name"], state_dict["before"], state_dict["best"]
+        self.held_out, self.most_frequent = state_dict.get("held_out"), state_dict.get("most_frequent")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keeps the weights that the training starts from, which by now have rows for new words and labels."""
@@ -56,21 +66,58 @@ class Report(Callback):
         if self.name and trainer.num_sanity_val_steps == float("inf"):
             self.before = _scores(trainer)
 
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._labels = []
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Keeps the labels, if each text has one."""
+        if self._counts_labels(pl_module) and batch is not None:
+            self._labels.append(batch.known_labels())
+
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keeps the best scores, and what they were judged on."""
+        loader: Any = trainer.val_dataloaders
+        if self.held_out is None and hasattr(loader, "count") and trainer.num_val_batches == [len(loader)]:
+            self.held_out = loader.count
+        if self._counts_labels(pl_module):
+            labels = torch.cat([torch.zeros(0, dtype=torch.long, device=pl_module.device), *self._labels])
+            counts = labels.bincount(minlength=cast(ZooModule, pl_module).config["num_classes"]).float()
+            counts = cast(Tensor, trainer.strategy.reduce(counts, reduce_op="sum"))  # over the processes
+            self.most_frequent = (100 * counts.max() / counts.sum()).item()
         if trainer.sanity_checking or (saving := _saving(trainer)) is None:
             return
         now = _scores(trainer)
         if not self.best or _is_better(saving, now, self.best):
             self.best = now
 
+    def _counts_labels(self, model: LightningModule) -> bool:
+        """Whether the most frequent label is still to be found, of texts that have one label each."""
+        if self.most_frequent is not None or not isinstance(model, ClassificationModule):
+            return False
+        return not model.config["multi_label"]
+
     @rank_zero_only
-    def show(self, trainer: Trainer, model: ZooModule) -> None:
-        """Prints the block, unless the run left nothing behind."""
+    def show(self, trainer: Trainer, model: ZooModule, args: list[str]) -> None:
+        """Prints the block, unless the run left nothing behind.
+
+        Args:
+            trainer: after the training.
+            model: what it trained.
+            args: the arguments of the command line, of which the first is the verb.
+        """
         if is_fast_dev_run(trainer) or trainer.interrupted or not trainer.global_step:
             return
         saving = _saving(trainer)
         path = os.path.relpath(saving.best_model_path) if saving and saving.best_model_path else None
-        change = self._change(model, path) if self.name else None
+        change, last_change = (self._change(model, which) if self.name else None for which in (path, None))
         ran = f"{_count(trainer.current_epoch, 'epoch')}, {_count(trainer.global_step, 'step')}"
         lines = [f"{f'Fine-tuning of {self.name}' if self.name else 'Training'}: {ran}"]
         if change is not None:
@@ -79,8 +126,10 @@ class Report(Callback):
         for name, score in sorted(self.best.items(), key=lambda item: item[0] != monitor):  # it comes first
             before = f"{self.before[name]:.4f} -> " if name in self.before else ""
             lines.append(f"{name:<17} {before}{score:.4f}")
-        if advice := self._advice(saving, change):
-            lines.append(advice)
+        if self.held_out is not None:
+            few = ", so few that small differences are chance" if self.held_out < FEW else ""
+            lines.append(f"judged on         {_count(self.held_out, 'held-out input')}{few}")
+        lines += self._advice(saving, change, last_change, getattr(model, "measures", ()))
         if picture := draw(trainer, saving):
             lines.append(f"learning curves   {os.path.relpath(picture)}")
         if path:
@@ -88,6 +137,9 @@ class Report(Callback):
             lines.append(f"best checkpoint   {path}")
             lines.append(f"export it         zoo export {shlex.quote(path)} my_weights")
             lines.append(f"and predict       zoo predict local-dir:my_weights {inputs}")
+            if self.name and hasattr(model, "event"):
+                lines.append(f"for a confidence  {calibration_of('my_weights', args)}")
+                lines.append("                  (until then it is null; it takes some hundred held-out inputs)")
         print("\n" + "\n  ".join(lines))
 
     def _change(self, model: ZooModule, path: str | None) -> float | None:
@@ -103,22 +155,69 @@ class Report(Callback):
         trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
         return _relative_change(start, {name: now[name].cpu() for name in trained if name in now})
 
-    def _advice(self, saving: ModelCheckpoint | None, change: float | None) -> str | None:
-        """What to do if the fine-tuning had no effect."""
+    def _advice(
+        self, saving: ModelCheckpoint | None, change: float | None, last_change: float | None, measures: Sequence[str]
+    ) -> list[str]:
+        """What is wrong with the fine-tuning, and what to do; nothing if all is well.
+
+        Args:
+            saving: what chose the best checkpoint.
+            change: how far the best checkpoint moved from the start.
+            last_change: how far the last weights did.
+            measures: scores that are neither good nor bad.
+        """
         longer = "train longer, or with a higher --optimizer.lr, or on more data"
         if change is not None and change < HARDLY:
-            return f"The weights hardly changed, so the model answers as before: {longer}."
-        if self.before and saving is not None and not _is_better(saving, self.best, self.before):
-            return (
+            said = "The weights hardly changed, so the model answers as before"
+            if saving is None or last_change is None or last_change < HARDLY:
+                return [f"{said}: {longer}."]
+            judged = "" if self.held_out is None else f" on {_count(self.held_out, 'held-out input')}"
+            return [
+                f"{said}. Training went on to {last_change:.2%}, but {saving.monitor}{judged} found nothing better: "
+                "give more data for validation, or judge last.ckpt yourself."
+            ]
+        if not self.before or saving is None:
+            return []
+        if not _is_better(saving, self.best, self.before):
+            return [
                 f"{saving.monitor} did not improve: the weights as they were score at least as well on the validation "
                 f"data. Keep {self.name}, or {longer}."
+            ]
+        lines = []
+        if worse := self._worse(measures):
+            lines.append(
+                f"Got worse: {', '.join(worse)}. Look at the learning curves; try a lower --optimizer.lr, more data, "
+                "or another weight."
             )
-        if self.before and saving is not None and self._only_the_loss_moved(saving):
-            return (
+        elif self._only_the_loss_moved(saving):
+            lines.append(
                 f"Only {saving.monitor} improved, and no answer on the validation data. With few texts the score says "
                 f"little; {longer}, or start from another weight."
             )
-        return None
+        if self._is_at_chance():
+            lines.append(
+                f"val/accuracy is hardly above {self.most_frequent:.2f}, that of always answering the most frequent "
+                "label: try a lower --optimizer.lr, more data, or another weight."
+            )
+        return lines
+
+    def _worse(self, measures: Sequence[str]) -> list[str]:
+        """The scores that are worse after than before, as printed."""
+        found = []
+        for name in self.best.keys() & self.before.keys():
+            rose = self.best[name] - self.before[name]
+            is_loss = name.endswith(("loss", "perplexity"))
+            if name.removeprefix("val/") not in measures and (rose if is_loss else -rose) > 5e-5:
+                found.append(name)
+        return sorted(found)
+
+    def _is_at_chance(self) -> bool:
+        """Whether the best accuracy is within two standard errors of that of always giving the same answer."""
+        accuracy = self.best.get("val/accuracy")
+        if accuracy is None or self.most_frequent is None or not self.held_out:
+            return False
+        error = math.sqrt(self.most_frequent * (100 - self.most_frequent) / self.held_out)
+        return accuracy <= self.most_frequent + 2 * error and accuracy < 100
 
     def _only_the_loss_moved(self, saving: ModelCheckpoint) -> bool:
         """Whether the monitored loss fell and no other score changed."""
@@ -147,9 +246,11 @@ def _saving(trainer: Trainer) -> ModelCheckpoint | None:
 
 
 def _is_better(saving: ModelCheckpoint, scores: dict[str, float], others: dict[str, float]) -> bool:
-    monitor = saving.monitor or ""
+    monitor, tie = saving.monitor or "", getattr(saving, "tie", None)
     if monitor not in scores or monitor not in others:
         return False
+    if scores[monitor] == others[monitor] and tie in scores and tie in others:
+        return scores[tie] < others[tie]
     return scores[monitor] > others[monitor] if saving.mode == "max" else scores[monitor] < others[monitor]
 
 

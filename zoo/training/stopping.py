@@ -1,5 +1,6 @@
 """When a fine-tuning ends: by the steps that its weights could learn from, not by epochs alone."""
 
+import math
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
@@ -22,6 +23,10 @@ class StopInTime(EarlyStopping):
         patience_steps: optimizer steps without improvement.
         epochs: epochs after which a long training ends.
         steps: optimizer steps after which a short one ends.
+        tie: a loss that decides between equal scores: while it falls, the score counts as improved. A score of whole
+            answers, such as CIDEr-D or BLEU, may stay where it is for long if few answers are judged.
+        perfect: score -> value from which it cannot improve, e.g. {"val/bleu": 100}. Once the best validation has one
+            of them, `patience` validations without improvement are enough, whatever `patience_steps` and `tie` say.
     """
 
     def __init__(
@@ -32,6 +37,8 @@ class StopInTime(EarlyStopping):
         patience_steps: int = 0,
         epochs: int = 20,
         steps: int = 0,
+        tie: str | None = None,
+        perfect: dict[str, float] | None = None,
     ) -> None:
         for name, value, least in (
             ("patience", patience, 1),
@@ -43,7 +50,10 @@ class StopInTime(EarlyStopping):
                 raise ValueError(f"{name} must be at least {least}; got {value}")
         super().__init__(monitor, patience=patience, mode=mode)
         self.patience_steps, self.epochs, self.steps = patience_steps, epochs, steps
+        self.tie, self.perfect = tie, perfect or {}
         self._step = self._best_step = 0
+        self._scores: dict[str, float] = {}
+        self._tie_score, self._is_perfect = math.inf, False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Ends a resumed training that was over already."""
@@ -54,11 +64,14 @@ class StopInTime(EarlyStopping):
         self._end_if_over(trainer, trainer.current_epoch + 1)
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "best_step": self._best_step}
+        more = {"best_step": self._best_step, "tie_score": self._tie_score, "is_perfect": self._is_perfect}
+        return {**super().state_dict(), **more}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
         self._best_step = state_dict["best_step"]
+        self._tie_score = state_dict.get("tie_score", math.inf)  # of a training begun before there were ties
+        self._is_perfect = state_dict.get("is_perfect", False)
 
     def _end_if_over(self, trainer: Trainer, epochs: int) -> None:
         if epochs >= self.epochs and trainer.global_step >= self.steps:
@@ -66,13 +79,20 @@ class StopInTime(EarlyStopping):
 
     def _run_early_stopping_check(self, trainer: Trainer) -> None:
         self._step = trainer.global_step
+        self._scores = {name: value.item() for name, value in trainer.callback_metrics.items()}
         super()._run_early_stopping_check(trainer)
 
     def _evaluate_stopping_criteria(self, current: Tensor) -> tuple[bool, str | None]:
+        equal = bool(current == self.best_score)
         stop, reason = super()._evaluate_stopping_criteria(current)
+        loss = self._scores.get(self.tie or "", math.inf)
+        if self.wait_count and equal and loss < self._tie_score and not self._is_perfect:
+            self.wait_count, self.stopping_reason = 0, EarlyStoppingReason.NOT_STOPPED
+            stop, reason = False, None
         if self.wait_count == 0:
-            self._best_step = self._step
-        early = self._step - self._best_step < self.patience_steps
+            self._best_step, self._tie_score = self._step, loss
+            self._is_perfect = any(self._scores.get(name, -math.inf) >= value for name, value in self.perfect.items())
+        early = self._step - self._best_step < self.patience_steps and not self._is_perfect
         if self.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED and early:
             self.wait_count = self.patience - 1  # the next validation decides
             self.stopping_reason = EarlyStoppingReason.NOT_STOPPED

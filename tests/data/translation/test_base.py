@@ -104,6 +104,16 @@ def test_held_out_sentences_are_not_trained_on(tmp_path):
     assert ParallelText(train, val_fraction=0.2, split_seed=2).val_pairs() != held_out
 
 
+@pytest.mark.parametrize(("pairs", "least", "most"), [(60, 1, 15), (600, 40, 80), (4000, 75, 125), (20000, 150, 250)])
+def test_a_tenth_of_few_pairs_is_held_out_and_a_hundredth_of_many(tmp_path, pairs, least, most):
+    train = _write(tmp_path / "pairs.tsv", [f"sentence {number}\tSatz {number}" for number in range(pairs)])
+    data = ParallelText(train)
+    assert least <= len(data.val_pairs()) <= most
+    assert len(data.val_pairs()) + sum(1 for _ in data.train_pairs()) == pairs
+    given = ParallelText(train, val_fraction=0.01)
+    assert (data.val_pairs() == given.val_pairs()) == (data.signature() == given.signature()) == (pairs == 20000)
+
+
 @pytest.mark.parametrize(("src", "tgt"), [(5, 7), (7, 5)])
 def test_files_of_different_length(tmp_path, src, tgt):
     files = [_write(tmp_path / "a.en", _lines("en", src)), _write(tmp_path / "a.de", _lines("de", tgt))]

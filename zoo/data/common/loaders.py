@@ -346,6 +346,9 @@ class SortedLoader:
         batch_tokens: tokens per batch and process, see `cut_batches`.
         rank: rank of this process.
         world_size: number of processes.
+
+    Attributes:
+        count: number of items, over all processes.
     """
 
     def __init__(
@@ -356,7 +359,7 @@ class SortedLoader:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self._items = items
+        self._items, self.count = items, len(items)
         self._rank, self._world_size = rank, world_size
         first, second = items.lengths(np.arange(len(items)))
         order = np.lexsort((-second, -first))

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -21,6 +23,8 @@ from zoo.data.common.parquet import is_parquet, read_parquet
 from zoo.data.translation.base import PairData, PairOptions, PublishedPairs
 from zoo.utils.unpack import Unpack
 
+ENOUGH_TO_HOLD_OUT = 100  # pairs for validation, unless a hundredth is more
+
 
 class ParallelText(PairData):
     """Your own text: two aligned files per split, or one file with tab-separated pairs; plain, .gz or .xz; or .parquet.
@@ -36,8 +40,9 @@ class ParallelText(PairData):
         val_tgt: the same for validation.
         test_src: the same for testing.
         test_tgt: the same for testing.
-        val_fraction: share of the training sentences held out if there is no `val_src`. The split is by source
-            sentence, so a repeated one is never on both sides.
+        val_fraction: share of the training sentences held out if there is no `val_src`; None: a tenth of them, at most
+            about 100 pairs, or a hundredth if that is more. The split is by source sentence, so a repeated one is never
+            on both sides.
         split_seed: selects the sentences that are held out.
         tgt_lang: language code of the target, used only for BLEU of tokenised text.
         src_column: column of the source in .parquet files; a dot leads into a structure, as in "translation.en".
@@ -59,7 +64,7 @@ class ParallelText(PairData):
         val_tgt: str | None = None,
         test_src: str | None = None,
         test_tgt: str | None = None,
-        val_fraction: float = 0.01,
+        val_fraction: float | None = None,
         split_seed: int = 0,
         tgt_lang: str = "en",
         src_column: str = "src",
@@ -68,7 +73,8 @@ class ParallelText(PairData):
         **options: Unpack[PairOptions],
     ) -> None:
         super().__init__(**options)
-        check_fraction("val_fraction", val_fraction)
+        if val_fraction is not None:
+            check_fraction("val_fraction", val_fraction)
         self._check_at_least(train_size=(train_size, 1))
         self.train_size = train_size
         self.columns = src_column, tgt_column
@@ -85,7 +91,7 @@ class ParallelText(PairData):
                 self._files(split)
 
     def signature(self) -> list[object]:
-        held_out = None if self.paths["val"][0] else [self.val_fraction, self.split_seed]
+        held_out = None if self.paths["val"][0] else [self._share, self.split_seed]
         files = self._files("train")
         columns = [list(self.columns)] if any(is_parquet(src) for src, _ in files) else []
         return [*(path for pair in files for path in pair), *columns, held_out, *_sample(self.train_size)]
@@ -106,7 +112,15 @@ class ParallelText(PairData):
         return [list(self._read("test"))]
 
     def _is_held_out(self, pair: tuple[str, str]) -> bool:
-        return draw(pair[0], self.split_seed) < self.val_fraction
+        return draw(pair[0], self.split_seed) < self._share
+
+    @cached_property
+    def _share(self) -> float:
+        """The share of the sentences that is held out."""
+        if self.val_fraction is not None:
+            return self.val_fraction
+        pairs = sum(1 for _ in islice(self._read("train"), ENOUGH_TO_HOLD_OUT * 100))
+        return max(0.01, min(0.1, ENOUGH_TO_HOLD_OUT / max(pairs, 1)))
 
     def _read(self, split: Split) -> Iterator[tuple[str, str]]:
         for src, tgt in self._files(split):
