@@ -28,8 +28,9 @@ class RunTable(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Logs the training loss at least once an epoch, unless the recipe says how often."""
-        if trainer.log_every_n_steps == DEFAULT_STEPS:
-            trainer.log_every_n_steps = max(1, int(min(DEFAULT_STEPS, trainer.num_training_batches)))
+        settings: Any = trainer  # whose type does not list this one
+        if settings.log_every_n_steps == DEFAULT_STEPS:
+            settings.log_every_n_steps = max(1, int(min(DEFAULT_STEPS, trainer.num_training_batches)))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not trainer.sanity_checking:
