@@ -180,7 +180,7 @@ def test_only_what_concerns_the_user_is_said(recipe):
         assert process.code == 0 and "bfloat16 Automatic Mixed Precision" in process.output, process.output
         starts = [line.split()[0] for line in process.output.splitlines() if line]
         said[verb] = sorted(word for word in starts if word not in ("Using", "trainer.precision"))
-    report = ["Training:", "val/loss", "val/exact_match", "best", "export", "and"]
+    report = ["Training:", "val/loss", "val/exact_match", "judged", "best", "export", "and"]
     assert said["fit"] == sorted(["Seed", "LuongNMT", "`Trainer.fit`", *report])
     assert said["test"] == sorted(["Seed", "Loaded", "test,", "test/exact_match"])
 

@@ -8,6 +8,8 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
+ROUNDING = 1e-4  # of scores
+
 
 class StopInTime(EarlyStopping):
     """Early stopping that suits a data set of any size: 90 photos make 3 steps per epoch, 30,000 texts a thousand.
@@ -91,7 +93,8 @@ class StopInTime(EarlyStopping):
             stop, reason = False, None
         if self.wait_count == 0:
             self._best_step, self._tie_score = self._step, loss
-            self._is_perfect = any(self._scores.get(name, -math.inf) >= value for name, value in self.perfect.items())
+            reached = (self._scores.get(name, -math.inf) > value - ROUNDING for name, value in self.perfect.items())
+            self._is_perfect = any(reached)
         early = self._step - self._best_step < self.patience_steps and not self._is_perfect
         if self.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED and early:
             self.wait_count = self.patience - 1  # the next validation decides
