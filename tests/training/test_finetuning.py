@@ -349,6 +349,7 @@ FINE_TUNING = {
     "init_args": {
         "frozen_until": {"": 1, "classifier": 0, "word_attention": None},
         "learning_rates": {"embedding": 0.001, "sentence_attention.project": 0.02},
+        "shrink": {"sentence_encoder": 0.5},
     },
 }
 
@@ -416,6 +417,8 @@ def test_a_classifier_with_other_labels_more_words_and_frozen_parts(folder, capl
     _recipe("local-dir:weight", "LabeledText", options, [AVERAGING, FINE_TUNING])
 
     last = _check_resumed(4)  # in the second epoch, in which all but one part is trained
+    changed = [line for line in capsys.readouterr().out.splitlines() if "changed by" in line]
+    assert len(changed) == 3 and changed[0] == changed[2] != changed[1], "the same after an interruption"
     assert (
         "re-initialised classifier for the labels 'bad', 'good', 'so so' (the weights have 'negative', 'positive')"
         in caplog.text

@@ -70,7 +70,7 @@ class FineTuning(BaseFinetuning):
         super().setup(trainer, pl_module, stage)
         _set_rates(pl_module, self.learning_rates)
         if getattr(pl_module, "has_new_labels", False):
-            self._shrink(pl_module)
+            self.shrink_parts(pl_module)
         config = getattr(pl_module, "config", {})
         if self.penalty is not None and "penalty" in config:
             config["penalty"] = min(self.penalty, config["penalty"])
@@ -115,7 +115,8 @@ class FineTuning(BaseFinetuning):
         self._set(pl_module, epoch)
 
     @torch.no_grad()
-    def _shrink(self, pl_module: LightningModule) -> None:
+    def shrink_parts(self, pl_module: LightningModule) -> None:
+        """Multiplies the weights of the parts in `shrink`."""
         for name, parameter in pl_module.named_parameters():
             if (prefix := longest_prefix(name, self.shrink)) is not None:
                 parameter.mul_(self.shrink[prefix])

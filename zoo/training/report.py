@@ -17,6 +17,7 @@ from zoo.tasks.base import ZooModule
 from zoo.tasks.classification import ClassificationModule
 from zoo.training.checkpoints import is_fast_dev_run, read_checkpoint
 from zoo.training.endings import calibration_of
+from zoo.training.finetuning import FineTuning
 from zoo.training.logs import draw
 
 HARDLY = 0.001  # relative change below which a model answers as before
@@ -46,21 +47,22 @@ class Report(Callback):
         self.best: dict[str, float] = {}
         self.held_out: int | None = None
         self.most_frequent: float | None = None
-        self._start: dict[str, Tensor] = {}
+        self.new_labels = False
         self._labels: list[Tensor] = []
 
     def state_dict(self) -> dict[str, Any]:
-        judged = {"held_out": self.held_out, "most_frequent": self.most_frequent}
+        judged = {"held_out": self.held_out, "most_frequent": self.most_frequent, "new_labels": self.new_labels}
         return {"name": self.name, "before": self.before, "best": self.best, **judged}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.name, self.before, self.best = state_dict["name"], state_dict["before"], state_dict["best"]
         self.held_out, self.most_frequent = state_dict.get("held_out"), state_dict.get("most_frequent")
+        self.new_labels = state_dict.get("new_labels", False)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Keeps the weights that the training starts from, which by now have rows for new words and labels."""
+        """Keeps whether the training is for other labels: then the last layer is new, and other parts were shrunk."""
         if self.name and not trainer.ckpt_path:
-            self._start = _copied(pl_module)
+            self.new_labels = getattr(pl_module, "has_new_labels", False)
 
     def on_sanity_check_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.name and trainer.num_sanity_val_steps == float("inf"):
@@ -117,7 +119,7 @@ class Report(Callback):
             return
         saving = _saving(trainer)
         path = os.path.relpath(saving.best_model_path) if saving and saving.best_model_path else None
-        change, last_change = (self._change(model, which) if self.name else None for which in (path, None))
+        change, last_change = (self._change(trainer, model, which) if self.name else None for which in (path, None))
         ran = f"{_count(trainer.current_epoch, 'epoch')}, {_count(trainer.global_step, 'step')}"
         lines = [f"{f'Fine-tuning of {self.name}' if self.name else 'Training'}: {ran}"]
         if change is not None:
@@ -142,17 +144,22 @@ class Report(Callback):
                 lines.append("                  (until then it is null; it takes some hundred held-out inputs)")
         print("\n" + "\n  ".join(lines))
 
-    def _change(self, model: ZooModule, path: str | None) -> float | None:
+    def _change(self, trainer: Trainer, model: ZooModule, path: str | None) -> float | None:
         """How far the trained weights moved in the best checkpoint, or in the model itself: relative L2 norm.
 
-        None if the training was resumed and the weights that it started from are not there any more.
+        A new last layer does not count. None if the weights that the training started from are not there any more.
         """
         try:
-            start = self._start or _copied(load(self.name or ""))
+            begun = load(self.name or "")
         except (ValueError, OSError):
             return None
+        for callback in getattr(trainer, "callbacks", []):
+            if self.new_labels and isinstance(callback, FineTuning):
+                callback.shrink_parts(begun)
+        start = _copied(begun)
         now = read_checkpoint(path)["state_dict"] if path else model.state_dict()
-        trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+        new = tuple(f"{head}." for head in model.heads) if self.new_labels else ()
+        trained = [name for name, p in model.named_parameters() if p.requires_grad and not name.startswith(new)]
         return _relative_change(start, {name: now[name].cpu() for name in trained if name in now})
 
     def _advice(
