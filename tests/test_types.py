@@ -182,7 +182,9 @@ def test_a_wrong_keyword_at_the_command_line_is_one_line(where, tmp_path, capsys
     wrong = ["--data.vocab_sizee", "3"] if where == "command line" else []
     assert main(["fit", "--config", str(file), *wrong]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("zoo: error: data: ") and line.endswith("Option 'vocab_sizee' is not accepted")
+    assert line.startswith("zoo: error: data: ") and line.endswith(
+        "Option 'vocab_sizee' is not accepted; did you mean vocab_size?"
+    )
 
 
 def test_command_lines_do_not_see_the_typed_dicts():

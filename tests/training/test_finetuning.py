@@ -418,7 +418,9 @@ def test_a_classifier_with_other_labels_more_words_and_frozen_parts(folder, capl
 
     last = _check_resumed(4)  # in the second epoch, in which all but one part is trained
     changed = [line for line in capsys.readouterr().out.splitlines() if "changed by" in line]
-    assert len(changed) == 3 and changed[0] == changed[2] != changed[1], "the same after an interruption"
+    assert len(changed) == 2 and changed[0] == changed[1], (
+        "the same after an interruption; until then only the new layer"
+    )
     assert (
         "re-initialised classifier for the labels 'bad', 'good', 'so so' (the weights have 'negative', 'positive')"
         in caplog.text

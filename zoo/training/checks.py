@@ -119,20 +119,18 @@ def ask_for_data(error: str) -> None:
         raise ValueError(f"the recipe needs your data: {wanted}")
 
 
-def name_nearest(error: str) -> None:
-    """Names the argument that a mistyped one is nearest to.
+def nearest_argument(error: str) -> str:
+    """The question which argument was meant, if a class of a recipe has one that is similar to an unknown one.
 
     Args:
         error: what jsonargparse says of the settings.
-
-    Raises:
-        ValueError: a class of the recipe has no argument of a name, but one that is similar.
     """
     found = re.search(r"class_path '([\w.]+)':[\s-]*Option '(\w+)' is not accepted", error)
-    cls = load_class(found[1]) if found else object
-    names = {name for base in cls.__mro__ for name in inspect.signature(base.__init__).parameters}
-    if found and (near := get_close_matches(found[2], names - {"self", "args", "kwargs"}, n=1)):
-        raise ValueError(f"{found[1].rpartition('.')[2]} has no argument '{found[2]}'; did you mean {near[0]}?")
+    if not found:
+        return ""
+    names = {name for base in load_class(found[1]).__mro__ for name in inspect.signature(base.__init__).parameters}
+    near = get_close_matches(found[2], names - {"self", "args", "kwargs"}, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def check_data(data: Any, verb: str) -> None:

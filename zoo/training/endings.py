@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningCLI
 
 from zoo.training.checkpoints import NotWrittenError, is_full
+from zoo.training.checks import nearest_argument
 from zoo.training.signals import RESUME
 from zoo.utils.modules import OF_A_MODULE, REGISTERED, VARIABLE
 
@@ -37,7 +38,7 @@ def explained(error: Exception, cli: LightningCLI, args: list[str]) -> Exception
     if isinstance(error, MisconfigurationException):
         return ValueError(str(error))
     path = restoring(cli)
-    return ValueError(f"{path}: " * bool(path) + _what_is_wrong(str(error)))
+    return ValueError(f"{path}: " * bool(path) + _what_is_wrong(str(error)) + nearest_argument(str(error)))
 
 
 def say_stopped(cli: LightningCLI, args: list[str], number: int) -> None:

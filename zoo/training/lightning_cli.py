@@ -48,7 +48,6 @@ from zoo.training.checks import (
     check_training,
     given_options,
     given_values,
-    name_nearest,
 )
 from zoo.training.endings import children, explained, first_line, is_of_lost_process, restoring, say_stopped
 from zoo.training.loggers import check, loggers
@@ -151,7 +150,6 @@ class TrainingCLI(LightningCLI):
             self.config = parser.parse_args(args)
         except ArgumentError as error:
             ask_for_data(str(error))
-            name_nearest(str(error))
             raise
         config = self.config[self.config.subcommand]
         fits = self.config.subcommand == "fit"

@@ -160,7 +160,8 @@ class Report(Callback):
         now = read_checkpoint(path)["state_dict"] if path else model.state_dict()
         new = tuple(f"{head}." for head in model.heads) if self.new_labels else ()
         trained = [name for name, p in model.named_parameters() if p.requires_grad and not name.startswith(new)]
-        return _relative_change(start, {name: now[name].cpu() for name in trained if name in now})
+        after = {name: now[name].cpu() for name in trained if name in now}
+        return _relative_change(start, after) if start.keys() & after.keys() else None
 
     def _advice(
         self, saving: ModelCheckpoint | None, change: float | None, last_change: float | None, measures: Sequence[str]
