@@ -28,7 +28,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.layers.kernels.packing import PackedProducts
 from zoo.utils.search_options import NOT_A_NUMBER, check_beam, check_rules, check_sampling, check_search, length_norm
 
 Step = Callable[[Tensor, Any, Any, int], tuple[Tensor, Any, Tensor | None]]
@@ -290,12 +289,11 @@ def search(
         ValueError: for arguments outside their range, including those of `check_search`.
     """
     check_search(beam_size, options.get("length_penalty", 0.0))
-    with torch.no_grad(), PackedProducts():
-        if temperature is not None:
-            return sample(step, state, memory, temperature=temperature, top_k=top_k, num_samples=n_best, **options)
-        if beam_size == 1 and n_best == 1:
-            return greedy_search(step, state, memory, **options)
-        return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)
+    if temperature is not None:
+        return sample(step, state, memory, temperature=temperature, top_k=top_k, num_samples=n_best, **options)
+    if beam_size == 1 and n_best == 1:
+        return greedy_search(step, state, memory, **options)
+    return beam_search(step, state, memory, beam_size=beam_size, n_best=n_best, **options)
 
 
 class _Rules:

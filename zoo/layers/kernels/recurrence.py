@@ -35,7 +35,7 @@ def _products(weight: Tensor, dtype: torch.dtype, steps: int) -> Callable[[Tenso
     once.
     """
     weight = weight.to(dtype)
-    if len(weight) == 1 and steps > 3 and dtype in packable():
+    if len(weight) == 1 and steps > 3 and dtype in _packable():
         packed = torch.ops.mkldnn._reorder_linear_weight(weight[0])
         return lambda x: torch.ops.mkldnn._linear_pointwise(x.to(dtype), packed, None, "none", [], "")
     transposed = weight.transpose(1, 2).contiguous()
@@ -43,7 +43,7 @@ def _products(weight: Tensor, dtype: torch.dtype, steps: int) -> Callable[[Tenso
 
 
 @functools.cache
-def packable() -> tuple[torch.dtype, ...]:
+def _packable() -> tuple[torch.dtype, ...]:
     """Weight dtypes that oneDNN packs on this processor."""
     if not (torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()):  # the second: x86
         return ()
