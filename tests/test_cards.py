@@ -219,7 +219,6 @@ def test_the_log_of_a_rebuilt_weight(file):
 
 # ---- exported graphs ----
 
-UNSCORED = {"attention_classifier_local_p.imdb"}  # 25,000 reviews
 WIDER = {("key_value.multi30k_en_de", "BLEU, test_2016_flickr"): 0.4}  # better than float32
 HEADS = {
     "bleu": "BLEU",
@@ -233,7 +232,7 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in UNSCORED])
+@pytest.mark.parametrize("name", NAMES)
 def test_graphs_score_as_the_weight(name):
     """In 8 bits within 0.2 points (CIDEr-D, whose maximum is 1,000, within 0.6), in 32 bits the same."""
     card, prose = cards.read_card(name)
