@@ -89,7 +89,17 @@ def test_it_reads_capitals_as_python_does(engine):
     tokenizer = Tokenizer.train([*SENTENCES, "ein Hund und ein Mann"] * 5, "bpe", 300)
     json, generator = tokenizer.to_json(), random.Random(0)
     ways = [str, str.upper, str.title, str.lower, str.capitalize]
-    texts = ["ein HUND", "A Man Plays The Guitar", "a MAN in the SNOW", "a BMX", "I", "", *odd_texts(60, seed=4)]
+    texts = [
+        "ein HUND",
+        "A Man Plays The Guitar",
+        "a MAN in the SNOW",
+        "a BMX",
+        "I",
+        "",
+        'a sign: "the SNOW" and the SNOW',
+        "«a MAN» in the SNOW",
+        *odd_texts(60, seed=4),
+    ]
     texts += [" ".join(generator.choice(ways)(word) for word in text.split()) for text in SENTENCES for _ in range(4)]
     texts += [way(text) for text in SENTENCES[:5] for way in ways]
     found = {text: read_capitals(text, tokenizer) for text in texts}

@@ -44,6 +44,8 @@ def test_capitals_are_read_as_the_vocabulary_has_them():
         ("the DOG runs in the SNOW", "the dog runs in the snow"),
         ("EIN Hund runs", "Ein Hund runs"),
         ("the HUND runs", "the Hund runs"),  # a German noun keeps its capital
+        ('a bench, on it "the DOG"', None),  # a sign
+        ('"a bench" and the DOG', '"a bench" and the dog'),
         ("a dog from NASA runs", None),  # no better in lower case
         ("A MA runs", None),  # too short
         ("The Dog Runs In The Snow", "The dog runs in the snow"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from zoo.text.tokenizer import UNK, Tokenizer
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_QUOTED = re.compile('["“”„«»][^"“”„«»]*["“”„«»]')  # what a sign says
 _CAPITALS_SHARE = 0.7  # of the letters of a text that is in capitals
 _TITLE_SHARE = 0.75  # of the words after the first that begin with a capital, in a text written as a title
 _LONGEST_SHORT_WORD = 3  # letters; a text that has no longer word in capitals may be an abbreviation
@@ -34,16 +35,19 @@ def read_capitals(text: str, tokenizer: Tokenizer) -> str | None:
     In a text in capitals the first word gets a capital. Every other word becomes lower case, unless the vocabulary
     needs fewer tokens for it with a capital: German nouns keep theirs. In other texts this happens to single words in
     capitals, and in titles to all words with one, if that takes at most half as many tokens: abbreviations and most
-    names stay.
+    names stay, and what is quoted.
     """
     loud, title = in_capitals(text), as_title(text)
     first = _WORD.search(text)
+    quoted = [found.span() for found in _QUOTED.finditer(text)]
 
     def usual(found: re.Match[str]) -> str:
         word = found[0]
         small, large = word.lower(), word.capitalize()
         is_first = first is not None and found.start() == first.start()
         if not loud and not (word.isupper() and len(word) >= _SHORTEST_LOUD_WORD) and (is_first or not title):
+            return word
+        if not loud and any(start < found.start() < end for start, end in quoted):
             return word
         best = large if word == "I" or is_first else min(small, large, key=cost)
         if loud:

@@ -3,6 +3,7 @@ import { capitalized, isUpper, length, LETTER } from "./characters.ts";
 import { type Tokenizer, UNK } from "./tokenizer.ts";
 
 const WORD = new RegExp(`${LETTER}+(?:['’]${LETTER}+)*`, "gu");
+const QUOTED = /["“”„«»][^"“”„«»]*["“”„«»]/g; // what a sign says
 const CAPITALS_SHARE = 0.7; // of the letters of a text that is in capitals
 const TITLE_SHARE = 0.75; // of the words after the first that begin with a capital, in a text written as a title
 const LONGEST_SHORT_WORD = 3; // letters; a text that has no longer word in capitals may be an abbreviation
@@ -29,12 +30,16 @@ function asTitle(text: string): boolean {
 export function readCapitals(text: string, tokenizer: Tokenizer): string | null {
   const loud = inCapitals(text);
   const title = asTitle(text);
+  const quoted = [...text.matchAll(QUOTED)].map((found) => [found.index, found.index + found[0].length]);
   let words = 0;
-  const quiet = text.replace(WORD, (word) => {
+  const quiet = text.replace(WORD, (word: string, place: number) => {
     const isFirst = words++ === 0;
     const large = capitalized(word);
     const small = word.toLowerCase();
     if (!loud && !(isUpper(word) && length(word) >= SHORTEST_LOUD_WORD) && (isFirst || !title)) {
+      return word;
+    }
+    if (!loud && quoted.some(([start, end]) => start < place && place < end)) {
       return word;
     }
     const asLarge = word === "I" || isFirst || isCheaper(cost(large, tokenizer), cost(small, tokenizer));
