@@ -57,7 +57,7 @@ def read_capitals(text: str, tokenizer: Tokenizer) -> str | None:
 
     cost = _cost(tokenizer)
     quiet = _WORD.sub(usual, text)
-    return quiet if cost(quiet) < cost(text) else None
+    return quiet if quiet != text and cost(quiet) < cost(text) else None
 
 
 def _cost(tokenizer: Tokenizer) -> Callable[[str], tuple[int, int]]:

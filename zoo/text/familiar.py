@@ -80,7 +80,7 @@ def other_language(text: str, expected: str) -> str | None:
 def languages_of(tokenizer: Tokenizer) -> list[str]:
     """The languages for which a vocabulary was made, as ISO 639 codes: it has most of their frequent words whole.
 
-    None for a tokenizer of characters.
+    A tokenizer of characters tells none.
     """
     if tokenizer.kind == "char":
         return []

@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.utilities import rank_zero_only
-from torch import Tensor, nn
+from torch import Tensor
 
 from zoo.registry import load
 from zoo.tasks.base import ZooModule
@@ -119,7 +119,8 @@ class Report(Callback):
             return
         saving = _saving(trainer)
         path = os.path.relpath(saving.best_model_path) if saving and saving.best_model_path else None
-        change, last_change = (self._change(trainer, model, which) if self.name else None for which in (path, None))
+        start = self._start(trainer) if self.name else {}
+        change, last_change = (self._change(start, model, which) for which in (path, None))
         ran = f"{_count(trainer.current_epoch, 'epoch')}, {_count(trainer.global_step, 'step')}"
         lines = [f"{f'Fine-tuning of {self.name}' if self.name else 'Training'}: {ran}"]
         if change is not None:
@@ -144,19 +145,24 @@ class Report(Callback):
                 lines.append("                  (until then it is null; it takes some hundred held-out inputs)")
         print("\n" + "\n  ".join(lines))
 
-    def _change(self, trainer: Trainer, model: ZooModule, path: str | None) -> float | None:
-        """How far the trained weights moved in the best checkpoint, or in the model itself: relative L2 norm.
-
-        A new last layer does not count. None if the weights that the training started from are not there any more.
-        """
+    def _start(self, trainer: Trainer) -> dict[str, Tensor]:
+        """The weights that the training started from; none if they are not there any more."""
         try:
             begun = load(self.name or "")
         except (ValueError, OSError):
-            return None
+            return {}
         for callback in getattr(trainer, "callbacks", []):
             if self.new_labels and isinstance(callback, FineTuning):
                 callback.shrink_parts(begun)
-        start = _copied(begun)
+        return {name: parameter.detach() for name, parameter in begun.named_parameters()}
+
+    def _change(self, start: dict[str, Tensor], model: ZooModule, path: str | None) -> float | None:
+        """How far the trained weights moved in the best checkpoint, or in the model itself: relative L2 norm.
+
+        A new last layer does not count. None without the weights that the training started from.
+        """
+        if not start:
+            return None
         now = read_checkpoint(path)["state_dict"] if path else model.state_dict()
         new = tuple(f"{head}." for head in model.heads) if self.new_labels else ()
         trained = [name for name, p in model.named_parameters() if p.requires_grad and not name.startswith(new)]
@@ -237,10 +243,6 @@ class Report(Callback):
 
 def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
-
-
-def _copied(model: nn.Module) -> dict[str, Tensor]:
-    return {name: parameter.detach().cpu().clone() for name, parameter in model.named_parameters()}
 
 
 def _scores(trainer: Trainer) -> dict[str, float]:
