@@ -25,6 +25,7 @@ from model_cases import CASES, build
 from torch.nn.functional import pad
 
 import zoo
+import zoo.runtime
 from zoo import onnx_export, registry
 from zoo.batches.classification import collate_documents, collate_texts
 from zoo.batches.reading import collate_questions
@@ -42,7 +43,7 @@ from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.models.transformer import TransformerNMT
 from zoo.onnx_export import encoder_decoder, export_onnx, quantized, readers
 from zoo.onnx_export.classifiers import padded_documents
-from zoo.runtime.graphs import EXACT_PRODUCTS
+from zoo.runtime.graphs import EXACT_PRODUCTS, padded
 from zoo.runtime.searching import GIVEN
 from zoo.text import UNK, Tokenizer
 from zoo.vision.images import open_image
@@ -379,7 +380,15 @@ def test_weights_in_8_bits(translator, tmp_path, monkeypatch):
     assert (facts.pop("session"), others.pop("session")) == (dict([EXACT_PRODUCTS]), {})
     assert facts.pop("sha256") == {name: digest for name, digest in file_hashes(small).items() if name != "onnx.json"}
     del others["sha256"]
+    assert facts.pop("one_at_a_time") == ["encoder.onnx"]
     assert facts == others
+    pair, single = padded([[5, 9, 20, 7], [8]]), padded([[8]])
+    together, alone = (
+        zoo.runtime.load(small).encode(dict(zip(("tokens", "lengths"), given)))[0] for given in (pair, single)
+    )
+    for name, values in alone.items():  # the longer text changes nothing
+        places = tuple(slice(n) for n in values.shape)[1:]
+        np.testing.assert_array_equal(together[name][(slice(1, 2), *places)], values)
     batch = pad_batch([[5, 9, 20, 7], [8]])
     inputs, tokens = {"tokens": batch.src, "lengths": batch.src_lengths}, np.arange(4, 12).reshape(2, 1, 4)
     found, wanted = (steps(folder, inputs, tokens)[0] for folder in (small, plain))

@@ -35,6 +35,7 @@ from zoo.onnx_export.quantized import SHARED, quantize_graphs
 from zoo.onnx_export.readers import write_reader
 from zoo.onnx_export.tracing import traceable
 from zoo.runtime.graphs import EXACT_PRODUCTS, FORMAT, MANIFEST
+from zoo.runtime.searching import ENCODER
 from zoo.tasks.base import ZooModule
 from zoo.utils.atomic import new_folder, target_folder
 from zoo.utils.extras import require
@@ -64,7 +65,7 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str, int8: 
         with torch.no_grad():
             manifest = write(model, traceable(model), new)
         if int8:
-            quantize_graphs(sorted(new.glob("*.onnx")))
+            manifest["one_at_a_time"] = quantize_graphs(sorted(new.glob("*.onnx")), {ENCODER})
         assets = model.assets()
         if model.calibration is not None:
             assets[CALIBRATION] = model.calibration.to_json()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.onnx_export.graphs import Tensors, check_graph, meaning, no_form, write_graph
-from zoo.runtime.searching import GIVEN
+from zoo.runtime.searching import ENCODER, GIVEN, STEP
 from zoo.tasks.captioning import MAX_WORDS, CaptioningModule
 from zoo.tasks.given import takes_given
 from zoo.tasks.heads import MultiHeadTranslation
@@ -121,14 +121,14 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
         axes[GIVEN] = _axes(given[GIVEN], other_given[GIVEN], "batch", "beam")
     after = [f"next_{name}" for name in states]
     outputs = ["log_probs", *after, "attention", "heads"][: len(expected)]
-    step = write_graph(folder / "step.onnx", _Step(traced, memory), given, axes, outputs)
-    check_graph(folder / "step.onnx", other_given, expected)
+    step = write_graph(folder / STEP, _Step(traced, memory), given, axes, outputs)
+    check_graph(folder / STEP, other_given, expected)
 
     kept = [name for name in parts if name in step["inputs"]]  # the others have no influence
     axes = {"tokens": ("batch", "length"), "lengths": ("batch",), "images": ("batch",)}
-    encoder = write_graph(folder / "encoder.onnx", _Encoder(traced, kept), inputs, axes, [*kept, *states])
-    check_graph(folder / "encoder.onnx", other_inputs, _Encoder(model, kept)(other_inputs))
-    graphs = {"encoder.onnx": encoder, "step.onnx": step}
+    encoder = write_graph(folder / ENCODER, _Encoder(traced, kept), inputs, axes, [*kept, *states])
+    check_graph(folder / ENCODER, other_inputs, _Encoder(model, kept)(other_inputs))
+    graphs = {ENCODER: encoder, STEP: step}
     described = meaning(
         step,
         given_attention="weights to use instead of the model's own, rows of zeros for none; a Transformer uses them in "

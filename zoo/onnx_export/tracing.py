@@ -84,6 +84,28 @@ class Recurrence(nn.Module):
         return x, finals
 
 
+class _LSTMStep(nn.Module):
+    """An LSTMCell with one product instead of two, and its gates in the order i, f, o, g: one sigmoid for three.
+
+    Args:
+        cell: with weights for inputs (..., I) and a state of (..., H).
+    """
+
+    def __init__(self, cell: recurrent.LSTMCell):
+        super().__init__()
+        self.size = cell.hidden_size
+        order = torch.arange(4 * self.size).unflatten(0, (4, -1))[[0, 1, 3, 2]].flatten()
+        self.weight = nn.Parameter(torch.cat([cell.weight_input, cell.weight_hidden], 1)[order], requires_grad=False)
+        self.bias = nn.Parameter(cell.bias[order], requires_grad=False)
+
+    def forward(self, inputs: Tensor, state: State) -> State:
+        gates = nn.functional.linear(torch.cat([inputs, state[0]], -1), self.weight, self.bias)
+        opening, g = gates.split([3 * self.size, self.size], -1)
+        i, f, o = torch.sigmoid(opening).chunk(3, -1)
+        cell = f * state[1] + i * torch.tanh(g)
+        return o * torch.tanh(cell), cell
+
+
 class _LocationScore(scores.LocationScore):
     """Without a test of the length, whose result the trace would fix."""
 
@@ -168,4 +190,7 @@ def traceable(model: ZooModule) -> Any:
         module.__class__ = _TRACEABLE.get(type(module), type(module))
     if isinstance(model, language_models.KeyValuePredictLM):
         model.set_submodule("cells", Recurrence([cell] for cell in model.cells))
+    for name, module in [*model.named_modules()]:
+        if type(module) is recurrent.LSTMCell:
+            model.set_submodule(name, _LSTMStep(module))
     return model

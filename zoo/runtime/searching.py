@@ -11,6 +11,7 @@ from zoo.runtime.search import SearchResult, search
 from zoo.text import BOS, PAD, UNK
 from zoo.verbs.given import NO_ATTENTION
 
+ENCODER, STEP = "encoder.onnx", "step.onnx"
 GIVEN = "given_attention"  # input of a step: weights to use instead of the model's own, where they are not all zero
 
 
@@ -19,19 +20,28 @@ class SearchingModel(GraphModel):
 
     def __init__(self, exported: Exported) -> None:
         super().__init__(exported)
-        self._encoder, self._step = exported.graph("encoder.onnx"), exported.graph("step.onnx")
+        self._encoder, self._step = exported.graph(ENCODER), exported.graph(STEP)
+        self._alone: bool = ENCODER in self.about.get("one_at_a_time", ())  # read inputs one at a time
         self._after: dict[str, str] = self.about["state"]  # name of each part of the state -> of the next one
         self._never: list[int] = self.about["search"]["never"]
 
     def encode(self, inputs: Arrays) -> tuple[Arrays, Arrays]:
         """Memory, and the state of one hypothesis for each input."""
-        found = self._encoder(inputs)
+        found = self._one_by_one(inputs) if self._alone else self._encoder(inputs)
         state = {name: found.pop(name) for name in self._after}
         if GIVEN in self._step.inputs:
             batch, length = len(next(iter(state.values()))), self._step.shapes[GIVEN][-1]
             length = inputs["tokens"].shape[1] if isinstance(length, str) else length  # an image has a fixed number
             found[GIVEN] = np.zeros((batch, 0, length), np.float32)  # (B, T, S): for no step
         return found, state
+
+    def _one_by_one(self, inputs: Arrays) -> Arrays:
+        """Outputs of the encoder for each text without the padding of the others, which is added then."""
+        rows = [
+            self._encoder({"tokens": tokens[None, :length], "lengths": np.array([length])})
+            for tokens, length in zip(inputs["tokens"], inputs["lengths"].tolist(), strict=True)
+        ]
+        return rows[0] if len(rows) == 1 else {name: _stacked([row[name] for row in rows]) for name in rows[0]}
 
     def step(
         self, tokens: np.ndarray, state: Arrays, memory: Arrays, t: int
@@ -68,6 +78,14 @@ class SearchingModel(GraphModel):
             length_penalty=self.config["length_penalty"] if length_penalty is None else length_penalty,
             **options,
         )
+
+
+def _stacked(rows: list[np.ndarray]) -> np.ndarray:
+    """Arrays (1, ...) of several sizes -> (B, ...) of the largest size of each axis, zeros after their ends."""
+    out = np.zeros((len(rows), *np.max([row.shape[1:] for row in rows], axis=0)), rows[0].dtype)
+    for n, row in enumerate(rows):
+        out[(n, *map(slice, row.shape[1:]))] = row[0]
+    return out
 
 
 def _row(plan: np.ndarray, width: int, t: int) -> np.ndarray:
