@@ -95,11 +95,18 @@ def settings(recipe):
     )
     betas = " and ".join(f"{beta:g}" for beta in optimizer["betas"])
     said = [f"AdamW (betas {betas}), learning rate {optimizer['lr']:g}, weight decay {optimizer['weight_decay']:g}"]
-    cosines = "a cosine" if schedule["cycles"] == 1 else f"{schedule['cycles']} cosines"
-    said.append(
-        f"{schedule['warmup_steps']:,} steps of warm-up, {cosines} over {schedule['total_steps']:,} steps, "
-        f"{trainer['max_epochs']} epochs"
-    )
+    callbacks = {c["class_path"].rpartition(".")[2]: c for c in trainer.get("callbacks", [])}
+    begin = f"{schedule['warmup_steps']:,} steps of warm-up"
+    if schedule["total_steps"]:
+        cosines = "a cosine" if schedule["cycles"] == 1 else f"{schedule['cycles']} cosines"
+        said.append(f"{begin}, {cosines} over {schedule['total_steps']:,} steps, {trainer['max_epochs']} epochs")
+    else:
+        plateau = _defaults(_class(callbacks["HalveThenStop"]["class_path"])) | callbacks["HalveThenStop"]["init_args"]
+        said.append(
+            f"{begin}, then a constant rate, halved after {plateau['patience']} validations without a better "
+            f"{plateau['monitor']}, until {plateau['halvings']} halvings brought none, at most "
+            f"{trainer['max_epochs']} epochs"
+        )
     size = (
         f"{of_data['batch_size']} streams of {of_data['segment']} words"
         if of_data.get("segment")
@@ -120,7 +127,7 @@ def settings(recipe):
         )
     clipped = trainer.get("gradient_clip_val")
     said.append(f"gradients clipped to norm {clipped:g}" if clipped else "no clipping")
-    averages = [c["init_args"] for c in trainer.get("callbacks", []) if c["class_path"].endswith("EMAWeights")]
+    averages = [callbacks["EMAWeights"]["init_args"]] if "EMAWeights" in callbacks else []
     for average in averages:
         begin = f" from step {average['update_starting_at_step']:,} on" if "update_starting_at_step" in average else ""
         said.append(f"moving average of the weights with decay {average['decay']:g}{begin}")
