@@ -253,8 +253,13 @@ def test_meteor_says_that_java_failed(monkeypatch, tmp_path, program):
     java.write_text(f"#!/bin/sh\n{program}\n")
     java.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(RuntimeError, match=r"METEOR's Java program failed \(.+\); does `java -version` work"):
+    failed = r"METEOR's Java program failed \(.+\); does `java -version` work"
+    with pytest.raises(RuntimeError, match=failed):
         meteor(["a"], [["a"]])
+    scores = CaptionScores(with_meteor=True)
+    scores.update(CAPTIONS, REFERENCES)
+    with pytest.warns(UserWarning, match=f"no METEOR: {failed}"):
+        assert scores.compute() == scores_of(CAPTIONS, REFERENCES)  # the others are not lost
 
 
 @pytest.mark.slow
@@ -264,6 +269,10 @@ def test_meteor():
     assert same == pytest.approx(100) and meteor([""], [["a dog"]]) == 0
     stems, others = meteor(["the dog run"], [["The dogs run."]]), meteor(["the dog run"], [["green apples"]])
     assert 70 < stems < 95 and others == 0  # METEOR knows that "dogs" is the plural
+    scores = CaptionScores(with_meteor=True)
+    scores.update(CAPTIONS, REFERENCES)
+    assert scores.compute() == {**scores_of(CAPTIONS, REFERENCES), "meteor": meteor(CAPTIONS, REFERENCES)}
+    assert scores.compute().keys() == scores.signatures.keys()
 
 
 @pytest.mark.parametrize(

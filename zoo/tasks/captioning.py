@@ -219,6 +219,11 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
 
         return CaptionScores()
 
+    def new_test_scores(self) -> "CaptionScores":
+        from zoo.metrics.captions import CaptionScores, has_meteor
+
+        return CaptionScores(with_meteor=has_meteor())
+
     def score(self, batch: CaptionBatch, scores: "CaptionScores", validating: bool) -> tuple[Tensor, int] | None:
         batch = batch._replace(images=self.features(batch.images))  # once for the loss and the search
         loss = self.loss(batch) if validating else None

@@ -35,6 +35,10 @@ class ScoredModule(ZooModule):
         """Empty metrics."""
         raise NotImplementedError
 
+    def new_test_scores(self) -> Scores:
+        """Empty metrics of a test set: those of validation, or more that take longer."""
+        return self.new_scores()
+
     def score(self, batch: Any, scores: Any, validating: bool) -> tuple[Tensor, int] | None:
         """Adds a batch to the metrics. Returns its summed loss and number of items if `validating`.
 
@@ -70,7 +74,7 @@ class ScoredModule(ZooModule):
         self._report("val", "val/", validating=True, loss=loss)
 
     def on_test_epoch_start(self) -> None:
-        self._scores = {name: self.new_scores() for name in self.data_module.test_names}
+        self._scores = {name: self.new_test_scores() for name in self.data_module.test_names}
 
     def test_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         if batch is not None:
