@@ -43,6 +43,10 @@ class MultiHeadAttention(nn.Module):
         keys, values = self.keys_and_values(x)
         return self.split(keys), self.split(values)
 
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Q K^T / sqrt(d_k) of Eq. 1: (B, H, N, d_k), (B, H, M, d_k) -> (B, H, N, M)."""
+        return queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5
+
     def forward(
         self,
         x: Tensor,
@@ -70,7 +74,7 @@ class MultiHeadAttention(nn.Module):
                 mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()
             elif mask is None:
                 mask = torch.ones((), dtype=torch.bool, device=x.device)
-            weights = masked_softmax(queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5, mask)  # Eq. 1
+            weights = masked_softmax(self.scores(queries, keys), mask)
             weights = replaced(weights, None if given is None else given.unsqueeze(1))
             found = weights.to(values.dtype) @ values
         else:

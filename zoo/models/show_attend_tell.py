@@ -86,12 +86,16 @@ class AttendingLSTM(nn.Module):
     def project(self, features: Tensor) -> ImageMemory:
         return ImageMemory(wide(features if self.bilinear else self.w_features(features)), features)
 
-    def attend(self, hidden: Tensor, keys: Tensor) -> Tensor:
-        """alpha_t of e_ti = v^T tanh(W_a a_i + b + W_h h_{t-1}), or of a_i^T W h_{t-1}: (N, K, H) -> (N, K, L)."""
+    def scores(self, hidden: Tensor, keys: Tensor) -> Tensor:
+        """e_ti = v^T tanh(W_a a_i + b + W_h h_{t-1}), or a_i^T W h_{t-1}: (N, K, H) -> (N, K, L)."""
         query = self.w_hidden(hidden)
-        bilinear = torch.matmul(query.to(keys.dtype), keys.transpose(1, 2)) if self.bilinear else None
-        scores = additive_score(query, keys, self.v) if bilinear is None else bilinear
-        return torch.softmax(scores * self.temperature, dim=-1)
+        if self.bilinear:
+            return torch.matmul(query.to(keys.dtype), keys.transpose(1, 2))
+        return additive_score(query, keys, self.v)
+
+    def attend(self, hidden: Tensor, keys: Tensor) -> Tensor:
+        """alpha_t, the softmax of e_t: (N, K, H) -> (N, K, L)."""
+        return torch.softmax(self.scores(hidden, keys) * self.temperature, dim=-1)
 
     def context(self, chosen: Tensor, hidden: Tensor, values: Tensor) -> Tensor:
         """beta_t sum_i s_ti a_i; the selector beta_t is one number a caption: (N, K, L), (N, K, H) -> (N, K, D)."""

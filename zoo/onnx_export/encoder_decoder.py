@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.onnx_export.graphs import Tensors, check_graph, meaning, no_form, write_graph
+from zoo.onnx_export.watching import WATCHED, watching
 from zoo.runtime.searching import ENCODER, GIVEN, STEP
 from zoo.tasks.captioning import MAX_WORDS, CaptioningModule
 from zoo.tasks.given import takes_given
@@ -38,7 +39,8 @@ class _Encoder(nn.Module):
 
 class _Step(nn.Module):
     """tokens (B, K), position (), memory, state, given weights (B, K, S) if any -> log-probabilities (B, K, V), state,
-    weights (B, K, S) if any, those of each layer and head (B, K, layers * heads, S) if there are several.
+    weights (B, K, S) if any, those of each layer and head (B, K, layers * heads, S) if there are several, and what the
+    attention computed before them, see `watching`.
 
     Args:
         model: translator or captioner.
@@ -52,16 +54,27 @@ class _Step(nn.Module):
         # the input that each is
         self.parts = [names[id(x)] if isinstance(x, Tensor) else [names[id(y)] for y in x] for x in memory]
 
-    def forward(self, inputs: Tensors) -> tuple[Tensor, ...]:
+    def outputs(self, inputs: Tensors) -> Tensors:
+        """What a step gives, by name."""
         memory = self.kind(*(inputs[x] if isinstance(x, str) else tuple(inputs[y] for y in x) for x in self.parts))
-        state = tuple(x for name, x in inputs.items() if name.startswith("state_"))
+        state = {name: x for name, x in inputs.items() if name.startswith("state_")}
         several = isinstance(self.model, MultiHeadTranslation)
         step = self.model.step_with_heads if several else self.model.step
         given = {"given": inputs[GIVEN]} if GIVEN in inputs else {}
-        logits, state, *weights = step(inputs["tokens"], state, memory, inputs["position"], **given)
+        with watching(self.model) as before_weights:
+            logits, after, *weights = step(inputs["tokens"], tuple(state.values()), memory, inputs["position"], **given)
         if isinstance(self.model, TranslationModule):
             logits = self.model.embeddings.logits(logits)
-        return logits.float().log_softmax(-1), *state, *(x for x in weights if x is not None)
+        found = dict(zip(["attention", "heads"], weights))
+        return {
+            "log_probs": logits.float().log_softmax(-1),
+            **{f"next_{name}": x for name, x in zip(state, after, strict=True)},
+            **{name: x for name, x in found.items() if x is not None},
+            **before_weights,
+        }
+
+    def forward(self, inputs: Tensors) -> tuple[Tensor, ...]:
+        return tuple(self.outputs(inputs).values())
 
 
 def _named(memory: Any) -> Tensors:
@@ -109,7 +122,7 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
 
     (inputs, given, memory), (other_inputs, other_given, _) = example(6, 3, 2), example(4, 2, 5)
     parts, states = list(_named(memory)), [name for name in given if name.startswith("state_")]
-    expected = _Step(model, memory)(other_given)
+    expected = _Step(model, memory).outputs(other_given)
 
     axes = {
         "tokens": ("batch", "beam"),
@@ -120,9 +133,10 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
     if GIVEN in given:
         axes[GIVEN] = _axes(given[GIVEN], other_given[GIVEN], "batch", "beam")
     after = [f"next_{name}" for name in states]
-    outputs = ["log_probs", *after, "attention", "heads"][: len(expected)]
-    step = write_graph(folder / STEP, _Step(traced, memory), given, axes, outputs)
-    check_graph(folder / STEP, other_given, expected)
+    step = write_graph(folder / STEP, _Step(traced, memory), given, axes, [*expected])
+    # scores may be so large that their rounding is above the limit; weights are made of them
+    weighed = tuple(x for name, x in expected.items() if name not in WATCHED)
+    check_graph(folder / STEP, other_given, weighed)
 
     kept = [name for name in parts if name in step["inputs"]]  # the others have no influence
     axes = {"tokens": ("batch", "length"), "lengths": ("batch",), "images": ("batch",)}
@@ -135,6 +149,9 @@ def write_encoder_decoder(model: Any, traced: Any, folder: Path) -> dict[str, An
         "all heads of all decoder layers",
         attention="weights on the source, or on the cells of the image row by row; the given ones where there are any",
         heads="weights on the source of every decoder layer and head, the heads of the first layer first",
+        scores="of the source positions before the softmax or sparsemax, and before the mask of a window",
+        head_scores="the same of every decoder layer and head",
+        aligned_position="p_t, the source position, counted from 0, around which the attention looks",
     )
     return {
         **_search_settings(model),

@@ -127,6 +127,9 @@ class _LocalPredictiveStarAttention(LocalPredictiveStarAttention):
 class _MultiHeadAttention(MultiHeadAttention):
     """Eq. 1 itself: torch's fused kernel would become a copy of all keys, transposed and scaled, at every step."""
 
+    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
+        return torch.matmul(queries * keys.size(-1) ** -0.5, keys.transpose(-1, -2))
+
     def forward(
         self,
         x: Tensor,
@@ -139,7 +142,7 @@ class _MultiHeadAttention(MultiHeadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         if causal:
             raise ValueError("only encoders and single steps are exported; got causal attention")
-        scores = torch.matmul(self.split(self.query(x)) * keys.size(-1) ** -0.5, keys.transpose(-1, -2))
+        scores = self.scores(self.split(self.query(x)), keys)
         weights = scores.softmax(-1) if mask is None else masked_softmax(scores, mask)
         weights = replaced(weights, None if given is None else given.unsqueeze(1))
         found = torch.matmul(weights, values)
