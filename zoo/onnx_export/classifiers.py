@@ -11,25 +11,28 @@ import torch
 from torch import Tensor
 
 from zoo.batches.classification import DocumentBatch, TextBatch
+from zoo.layers.attention import LocalPredictiveAttention
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.packed import to_padded
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.han import HAN, ContextAttention
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.onnx_export.graphs import Graph, Tensors, check_graph, write_graph
+from zoo.onnx_export.watching import POSITION, SCORES, watching
 from zoo.text import PAD, UNK
 
 LAST = 2**30  # a position after the end of every text
 
 
 def _read_with_query(model: AttentionClassifier, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """tokens (B, S), lengths (B,) -> logits (B, C), weights (B, 1, S)."""
+    """tokens (B, S), lengths (B,) -> logits (B, C), weights (B, 1, S), and what `watching` finds."""
     states, finals = model.encoder(model.embedding(tokens), lengths)
     memory = model.attention.project(states, lengths_to_mask(lengths, tokens.size(1)))
     query = finals[-1][0].unsqueeze(1)
-    context, weights = model.attention(query, memory, LAST)
+    with watching(model) as before_weights:
+        context, weights = model.attention(query, memory, LAST)
     hidden = torch.tanh(model.w_c(torch.cat([context, query], dim=-1))).squeeze(1)
-    return model.classifier(hidden), weights
+    return model.classifier(hidden), weights, *before_weights.values()
 
 
 def _read_hops(model: StructuredSelfAttention, tokens: Tensor, lengths: Tensor, **second: Tensor) -> tuple[Tensor, ...]:
@@ -90,6 +93,8 @@ def write_classifier(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
     else:
         outputs = ["logits", *["attention", "attention2"][: 1 + ("tokens2" in inputs)]]
         outputs += ["relatedness"] * (len(expected) > len(outputs))
+        if isinstance(model, AttentionClassifier):
+            outputs += [SCORES, *[POSITION] * isinstance(model.attention, LocalPredictiveAttention)]
         axes = {
             "tokens": ("batch", "length"),
             "lengths": ("batch",),

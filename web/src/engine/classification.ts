@@ -17,6 +17,9 @@ export interface Weighed {
   hops: Float32Array[];
   /** Weight of the sentence in its document; null for texts. */
   weight: number | null;
+  /** Of a model with one query: the scores before the softmax, and p_t of local-p, counted from 0. */
+  scores?: Float32Array;
+  alignedPosition?: number;
 }
 
 export interface Classification extends Warnings {
@@ -165,7 +168,15 @@ function weighedTexts({ ids, words }: Encoded, found: Tensors): Weighed[] {
     const lines = Array.from({ length: hops }, (_, hop) =>
       floats(weights).slice(hop * width, hop * width + row.length),
     );
-    return { ids: row, words: words[n], hops: lines, weight: null };
+    const { scores, aligned_position: position } = found;
+    return {
+      ids: row,
+      words: words[n],
+      hops: lines,
+      weight: null,
+      ...(scores && { scores: floats(scores).slice(0, row.length) }),
+      ...(position && { alignedPosition: floats(position)[0] }),
+    };
   });
 }
 

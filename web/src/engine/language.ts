@@ -64,6 +64,7 @@ interface Reading {
 
 export class LanguageModel {
   readonly task = "language_modelling";
+  private kept: { ids: readonly number[]; states: Promise<Tensors[]> } | null = null;
 
   private constructor(
     readonly facts: Facts,
@@ -89,8 +90,8 @@ export class LanguageModel {
   async score(text: string, { window }: ScoreOptions = {}): Promise<Scored> {
     const start = performance.now();
     this.check(window);
-    const ids = this.encode(text.endsWith("\n") ? text.slice(0, -1) : text);
-    const { words } = await this.read([EOS, ...ids.slice(0, -1)], true, window);
+    const ids = this.encodeLines(text);
+    const { words } = await this.read(before(ids), true, window);
     const found = ids.map((id, n) => ({
       id,
       word: this.tokenizer.token(id),
@@ -177,22 +178,59 @@ export class LanguageModel {
 
   /** The state after words, and what the model saw at each. */
   private async read(ids: readonly number[], wantsScores: boolean, window = this.reach): Promise<Reading> {
+    if (window < this.reach) {
+      return this.readNarrowly(ids, wantsScores, window);
+    }
     let state = this.firstState();
     const words: Reading["words"] = [];
-    const atOnce = window < this.reach ? 1 : STEPS_AT_ONCE; // within one run the graph's own window holds
-    for (let first = 0; first < ids.length; first += atOnce) {
-      const piece = ids.slice(first, first + atOnce);
+    for (let first = 0; first < ids.length; first += STEPS_AT_ONCE) {
+      const piece = ids.slice(first, first + STEPS_AT_ONCE);
       const inputs = { tokens: integers(piece, [1, piece.length]), lengths: integers([piece.length], [1]) };
-      const found = await this.graph.run({ ...inputs, ...narrowed(state, window) });
+      const found = await this.graph.run({ ...inputs, ...state });
       state = this.next(found);
-      piece.forEach((_, n) =>
-        words.push({
-          logProbs: wantsScores ? row(found.log_probs, n) : new Float32Array(),
-          attention: found.attention ? row(found.attention, n) : null,
-        }),
-      );
+      words.push(...seenAt(found, piece.length, wantsScores));
     }
     return { state, words };
+  }
+
+  /** With a smaller window, which holds at the first word of a run only: all words at once, each with its own state. */
+  private async readNarrowly(ids: readonly number[], wantsScores: boolean, window: number): Promise<Reading> {
+    const states = await this.statesOf(ids);
+    const words: Reading["words"] = [];
+    for (let first = 0; first < ids.length; first += STEPS_AT_ONCE) {
+      const piece = ids.slice(first, first + STEPS_AT_ONCE);
+      const found = await this.graph.run({
+        tokens: integers(piece, [piece.length, 1]),
+        lengths: integers(new Array(piece.length).fill(1), [piece.length]),
+        ...narrowed(stacked(states.slice(first, first + piece.length)), window),
+      });
+      words.push(...seenAt(found, piece.length, wantsScores));
+    }
+    return { state: states[ids.length], words };
+  }
+
+  /** Does what every smaller window needs, so that the first one that is asked for answers as fast as others. */
+  async prepareWindows(text: string): Promise<void> {
+    if (this.reach > 1) {
+      await this.statesOf(before(this.encodeLines(text)));
+    }
+  }
+
+  /** The states before each word and after the last, which no window changes; those of the last text are kept. */
+  private statesOf(ids: readonly number[]): Promise<Tensors[]> {
+    if (!this.kept || !ids.every((id, n) => this.kept!.ids[n] === id)) {
+      this.kept = { ids, states: this.oneByOne(ids) };
+    }
+    return this.kept.states;
+  }
+
+  private async oneByOne(ids: readonly number[]): Promise<Tensors[]> {
+    const states = [this.firstState()];
+    for (const id of ids) {
+      const inputs = { tokens: integers([id], [1, 1]), lengths: integers([1], [1]) };
+      states.push(this.next(await this.graph.run({ ...inputs, ...states[states.length - 1] })));
+    }
+    return states;
   }
 
   private firstState(): Tensors {
@@ -224,6 +262,11 @@ export class LanguageModel {
       const attention = found.attention ? floats(found.attention) : null;
       return { logProbs: floats(found.log_probs), state: Object.fromEntries(after), attention };
     };
+  }
+
+  /** The words of a text to score, whose last line end may be missing. */
+  private encodeLines(text: string): number[] {
+    return this.encode(text.endsWith("\n") ? text.slice(0, -1) : text);
   }
 
   /** Words of all lines, each line ended by EOS. */
@@ -270,12 +313,39 @@ function narrowed(state: Tensors, window: number): Tensors {
   return { ...state, known: new Tensor("int64", fewer, known.dims) };
 }
 
+/** What is read before each word of a text. */
+function before(ids: readonly number[]): number[] {
+  return [EOS, ...ids.slice(0, -1)];
+}
+
+/** States of one row each as one of all rows. */
+function stacked(states: readonly Tensors[]): Tensors {
+  const names = Object.keys(states[0]);
+  return Object.fromEntries(
+    names.map((name) => {
+      const { type, dims } = states[0][name];
+      const parts = states.map((state) => state[name].data as Float32Array | BigInt64Array);
+      const whole = new (parts[0].constructor as any)(parts.length * parts[0].length);
+      parts.forEach((part, n) => whole.set(part, n * part.length));
+      return [name, new Tensor(type as any, whole, [parts.length, ...dims.slice(1)])];
+    }),
+  );
+}
+
+/** What was seen at each of several words, which are steps of one row, or rows of one step. */
+function seenAt({ log_probs: logProbs, attention }: Tensors, count: number, wantsScores: boolean): Reading["words"] {
+  return Array.from({ length: count }, (_, n) => ({
+    logProbs: wantsScores ? row(logProbs, n) : new Float32Array(),
+    attention: attention ? row(attention, n) : null,
+  }));
+}
+
 /** (rows, ...) -> (1, rows, ...). */
 function withDimension(tensor: Tensor): Tensor {
   return tensor.reshape([1, ...tensor.dims]);
 }
 
-/** Line n of a tensor (1, lines, columns). */
+/** Line n of a tensor (1, lines, columns) or (lines, 1, columns). */
 function row(tensor: Tensor, n: number): Float32Array {
   const width = tensor.dims[2];
   return floats(tensor).slice(n * width, (n + 1) * width);

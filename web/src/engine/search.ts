@@ -11,6 +11,11 @@ export interface Outputs {
   attention: Float32Array | null;
   /** Of a Transformer: attention of each layer and head (hypotheses, heads, source). */
   heads?: Float32Array | null;
+  /** What the attention computed before its weights, if the graph gives it out: as `attention` and as `heads`. */
+  scores?: Float32Array | null;
+  headScores?: Float32Array | null;
+  /** Of local-p: the source position around which it looks (hypotheses). */
+  alignedPosition?: Float32Array | null;
 }
 
 /** Runs the decoder for the last token of each hypothesis. */
@@ -27,6 +32,11 @@ export interface Step extends Alternative {
   attention: Float32Array | null;
   /** Of a Transformer whose graph has them: weights of each head, those of the first layer first. */
   heads?: Float32Array[];
+  /** Scores before the softmax, and before the mask of a window, and those of each head. */
+  scores?: Float32Array;
+  headScores?: Float32Array[];
+  /** Of local-p: p_t, counted from 0. */
+  alignedPosition?: number;
   alternatives: Alternative[];
 }
 
@@ -104,13 +114,8 @@ interface Ended {
   total: number;
 }
 
-/** What each step saw: attention (slots, source) and log-probabilities (slots, vocabulary). */
-interface Seen {
-  attention: Float32Array | null;
-  heads: Float32Array | null;
-  logProbs: Float32Array;
-  slots: number;
-}
+/** What each step saw: log-probabilities (slots, vocabulary), and what its attention computed. */
+type Seen = Omit<Outputs, "state"> & { slots: number };
 
 function lengthNorm(length: number, alpha: number): number {
   return Math.fround(((5 + length) / 6) ** alpha);
@@ -134,7 +139,8 @@ export async function search(decode: Decoder, state: Tensors, settings: Settings
     const last = live.map(({ path }) => path?.token ?? BOS);
     const found = await decode(last, state, position, given);
     const logProbs = restricted(found.logProbs, live.length, position, settings);
-    seen.push({ attention: found.attention, heads: found.heads ?? null, logProbs, slots: live.length });
+    const { state: after, ...outputs } = found;
+    seen.push({ ...outputs, logProbs, slots: live.length });
 
     const wanted = greedy ? 1 : Math.min(2 * beamSize, logProbs.length);
     const candidates = settings.draw
@@ -159,7 +165,7 @@ export async function search(decode: Decoder, state: Tensors, settings: Settings
       break;
     }
     const slots = kept.map(({ path }) => path.slot);
-    state = Object.fromEntries(Object.entries(found.state).map(([name, x]) => [name, chosenRows(x, slots)]));
+    state = Object.fromEntries(Object.entries(after).map(([name, x]) => [name, chosenRows(x, slots)]));
     live = kept;
   }
   return { hypotheses: pool.map((ending) => hypothesis(ending, seen, settings)), tree };
@@ -263,16 +269,20 @@ function report(path: Path, seen: Seen[], settings: Settings): void {
 }
 
 function stepOf(path: Path, seen: Seen[], settings: Settings): Step {
-  const { attention, heads, logProbs, slots } = seen[path.position];
+  const { attention, heads, scores, headScores, alignedPosition, logProbs, slots } = seen[path.position];
   const width = attention ? attention.length / slots : 0;
+  const row = (values: Float32Array) => values.slice(path.slot * width, (path.slot + 1) * width);
   const size = logProbs.length / slots;
   const own = logProbs.subarray(path.slot * size, (path.slot + 1) * size);
   return {
     token: path.token,
     piece: settings.piece(path.token),
     logProb: path.logProb,
-    attention: attention && attention.slice(path.slot * width, (path.slot + 1) * width),
+    attention: attention && row(attention),
     ...(heads && { heads: rowsOf(heads, path.slot, slots, width) }),
+    ...(scores && { scores: row(scores) }),
+    ...(headScores && { headScores: rowsOf(headScores, path.slot, slots, width) }),
+    ...(alignedPosition && { alignedPosition: alignedPosition[path.slot] }),
     alternatives: mostProbable(own, settings),
   };
 }

@@ -74,11 +74,15 @@ export class EncoderDecoder {
         inputs.given_attention = givenAttention(tokens.length, positions, given);
       }
       const found = await this.step.run(inputs);
+      const output = (name: string) => (found[name] ? floats(found[name]) : null);
       return {
         logProbs: floats(found.log_probs),
         state: Object.fromEntries(Object.entries(this.after).map(([name, next]) => [name, found[next]])),
-        attention: found.attention ? floats(found.attention) : null,
-        heads: found.heads ? floats(found.heads) : null,
+        attention: output("attention"),
+        heads: output("heads"),
+        scores: output("scores"),
+        headScores: output("head_scores"),
+        alignedPosition: output("aligned_position"),
       };
     };
   }

@@ -183,14 +183,17 @@ function joined(sentences: Translation[], nBest: number): Translation {
   };
 }
 
-/** Steps whose attention stands at its place in a longer source. */
+/** Steps whose attention stands at its place in a longer source; they have no scores, which belong to one sentence. */
 function moved(steps: readonly Step[], before: number, width: number): Step[] {
   const wide = (weights: Float32Array) => {
     const found = new Float32Array(width);
     found.set(weights, before);
     return found;
   };
-  return steps.map((step) => ({ ...step, attention: step.attention && wide(step.attention), heads: step.heads?.map(wide) }));
+  return steps.map(({ token, piece, logProb, alternatives, attention, heads }) => {
+    const moved = { attention: attention && wide(attention), heads: heads?.map(wide) };
+    return { token, piece, logProb, alternatives, ...moved };
+  });
 }
 
 function appended(one: Hypothesis, other: Hypothesis): Hypothesis {

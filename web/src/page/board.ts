@@ -6,7 +6,7 @@ import { equations } from "./equation.ts";
 import { label } from "./lines.ts";
 import { changes, decimals, largest, percent, uniform } from "./numbers.ts";
 import { ownLine, wordsBefore } from "./parts.ts";
-import { normalised, type Photo, spot, spotlight } from "./spotlight.ts";
+import { normalised, type Photo, spot, spotlight, thumbnail } from "./spotlight.ts";
 import { trust } from "./trust.ts";
 
 const WIDTH = 720; // pixels of the large photo
@@ -23,6 +23,8 @@ export class Board {
   private readonly radius = h("input", { type: "range", min: 0.5, max: 4, step: 0.5, value: 1.5 });
 
   private photo!: Photo;
+  private thumb!: HTMLCanvasElement;
+  private readonly smalls: HTMLCanvasElement[] = []; // of the words, by their number
   private own!: Caption;
   private now!: Caption;
   private chosen: number | null = null;
@@ -51,6 +53,7 @@ export class Board {
 
   async show(photo: Photo): Promise<void> {
     this.photo = photo;
+    this.thumb = thumbnail(photo, STRIP);
     this.own = await this.model.caption(photo.picture, { nBest: 1 });
     this.reset();
     this.context.announce(`Caption: ${this.own.text}`);
@@ -204,10 +207,12 @@ export class Board {
   }
 
   private light(weights: Float32Array | null): void {
-    spotlight(this.large, this.photo, this.model.frame(this.photo.picture), this.model.grid, weights);
+    spotlight(this.large, this.photo.canvas, this.model.frame(this.photo.picture), this.model.grid, weights);
   }
 
   private drawStrip(): void {
+    const share = this.thumb.width / this.photo.canvas.width;
+    const frame = this.model.frame(this.photo.picture).map((pixels) => pixels * share);
     const { steps } = this.best;
     const changed = changes(
       this.own.hypotheses[0].steps.map(({ token }) => token),
@@ -216,8 +221,8 @@ export class Board {
     fill(
       this.strip,
       steps.map(({ piece, attention }, t) => {
-        const small = h("canvas", { width: STRIP, "aria-hidden": "true" });
-        spotlight(small, this.photo, this.model.frame(this.photo.picture), this.model.grid, attention);
+        const small = (this.smalls[t] ??= h("canvas", { width: STRIP, "aria-hidden": "true" }));
+        spotlight(small, this.thumb, frame, this.model.grid, attention);
         const classes = [changed.has(t) && "changed", this.given.has(t) && "given"].filter(Boolean).join(" ");
         const act = () => this.choose(t === this.chosen ? null : t);
         const word = h("span", { class: classes }, label(piece));

@@ -3,9 +3,10 @@ import type { Translation, Translator } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { type Entry, isOwn } from "./catalogue.ts";
 import { fill, h, panel } from "./dom.ts";
+import { HeadChoice } from "./heads.ts";
 import { heatmap } from "./heatmap.ts";
 import { mechanismOf } from "./mechanisms.ts";
-import { measuresLine } from "./parts.ts";
+import { measuresLine, NO_ATTENTION } from "./parts.ts";
 import { trust } from "./trust.ts";
 
 const MOST = 4;
@@ -66,10 +67,25 @@ export function comparison(context: Context): { element: HTMLElement; show(text:
 
 function column(entry: Entry, model: Translator, found: Translation): HTMLElement {
   const steps = found.hypotheses[0]?.steps ?? [];
-  const rows = steps.map(({ attention }) => attention);
-  const hasMap = rows.some((row) => row);
   const words = steps.map(({ piece }) => piece);
   const title = `Attention of ${entry.name}: rows are words of the translation, columns those of the sentence`;
+  const map = h("div", {});
+  const draw = () => {
+    const rows = heads.rows(steps);
+    if (!rows.some((row) => row)) {
+      fill(map, steps.length > 0 && h("p", { class: "muted" }, NO_ATTENTION));
+      return;
+    }
+    const drawing = heatmap(words, found.source, rows, title);
+    fill(
+      map,
+      h("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": title }, drawing),
+      measuresLine(rows),
+    );
+  };
+  const heads = new HeadChoice(draw);
+  heads.offer(model.config, steps);
+  draw();
   return h(
     "article",
     {},
@@ -77,13 +93,8 @@ function column(entry: Entry, model: Translator, found: Translation): HTMLElemen
     h("p", { class: "muted" }, mechanismOf(model.facts.about)?.name ?? "no attention"),
     h("p", { class: "text", lang: entry.languages.at(-1) }, found.text),
     trust(found),
-    hasMap &&
-      h(
-        "div",
-        { class: "scrolls", tabindex: 0, role: "region", "aria-label": title },
-        heatmap(words, found.source, rows, title),
-      ),
-    measuresLine(rows),
+    heads.element,
+    map,
     h("p", { class: "muted time" }, `${Math.round(found.milliseconds)} ms`),
   );
 }

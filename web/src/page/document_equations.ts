@@ -1,11 +1,12 @@
 // The equations of a classifier with the numbers of the text that is shown.
-import type { Classification, Classifier } from "../engine/index.ts";
+import type { Classification, Classifier, Weighed } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { computedBy } from "./code.ts";
 import { h, panel } from "./dom.ts";
 import { formula } from "./formula.ts";
-import { mechanismOf } from "./mechanisms.ts";
+import { type Mechanism, mechanismOf } from "./mechanisms.ts";
 import { decimals, sum, top } from "./numbers.ts";
+import { differenceLine, scoreLine, weightLines } from "./step_numbers.ts";
 
 const TERMS = 3; // of a sum
 
@@ -45,16 +46,15 @@ function ofModel(
     return [ofSentences(now, about.config.multi_label), "zoo/models/han.py", "ContextAttention"];
   }
   const mechanism = mechanismOf(about);
+  const [first] = now.parts;
   const weights = now.parts.map((part, n) =>
     weighted("m", "h", row(part.hops), part.words, now.parts.length > 1 ? n + 1 : 0),
   );
   if (mechanism) {
+    const numbers = first && ofQuery(mechanism, first);
     const lines = [
-      { name: "Scores", formulas: [mechanism.score.replaceAll("_{tj}", "_j").replaceAll("_t", "")] },
-      {
-        name: "Weights",
-        formulas: [mechanism.weights.replaceAll("_{tj}", "_j").replaceAll("_{tk}", "_k").replaceAll("_t", "")],
-      },
+      { name: "Scores", formulas: [withoutSteps(mechanism.score), ...(numbers?.scores ?? [])] },
+      { name: "Weights", formulas: [withoutSteps(mechanism.weights), ...(numbers?.weights ?? [])] },
       { name: "Context", formulas: weights.map((one) => one.replace("m", "c")) },
     ];
     return [lines, mechanism.file, mechanism.symbol];
@@ -62,7 +62,14 @@ function ofModel(
   const lines = [
     {
       name: "Weights",
-      formulas: ["A = softmax(W_2 tanh(W_1 H^⊤))", `"a row for each of ${now.parts[0]?.hops.length ?? 0} hops"`],
+      formulas: [
+        "A = softmax(W_2 tanh(W_1 H^⊤))",
+        `"a row for each of ${first?.hops.length ?? 0} hops"`,
+        ...now.parts.flatMap(({ hops, words }) => {
+          const shown = row(hops);
+          return hops.includes(shown) ? difference(shown, words) : []; // a mean of hops is of no scores
+        }),
+      ],
     },
     { name: "Text", formulas: ["M = A H", ...weights] },
   ];
@@ -82,16 +89,48 @@ function ofSentences(now: Classification, multiLabel: boolean): Line[] {
     {
       name: "Words",
       formulas: [
-        "α_{it} = softmax_t(u_w^⊤ tanh(W_w h_{it} + b_w))",
+        "α_{it} = softmax_t(e_{it}) \"  with  \" e_{it} = u_w^⊤ tanh(W_w h_{it} + b_w)",
+        ...difference(part.hops[0], part.words, first + 1),
         weighted("s", "h", part.hops[0], part.words, first + 1),
       ],
     },
     {
       name: "Sentences",
-      formulas: ["α_i = softmax_i(u_s^⊤ tanh(W_s h_i + b_s))", weighted("v", "h", Float32Array.from(shares), names, 0)],
+      formulas: [
+        'α_i = softmax_i(e_i) "  with  " e_i = u_s^⊤ tanh(W_s h_i + b_s)',
+        ...difference(Float32Array.from(shares), names),
+        weighted("v", "h", Float32Array.from(shares), names, 0),
+      ],
     },
     { name: "Label", formulas: [multiLabel ? "p = σ(W_c v + b_c)" : "p = softmax(W_c v + b_c)", ...label(now)] },
   ];
+}
+
+/** The numbers of a model with one query. */
+function ofQuery({ rule }: Mechanism, { words, hops, scores, alignedPosition }: Weighed) {
+  const [weights] = hops;
+  if (!scores || !words.length) {
+    return null; // graphs of an earlier version give none out
+  }
+  const names = words.map(quoted);
+  const computed = { step: null, position: words.length - 1, scores, weights, alignedPosition, names };
+  const places = top(weights, TERMS).filter((place) => weights[place] > 0);
+  return { scores: [scoreLine(computed, places)], weights: weightLines(rule, computed, places) };
+}
+
+/** What the two largest weights of a softmax say of their scores; `step` numbers them. */
+function difference(weights: Float32Array, words: readonly string[], step: number | null = null): string[] {
+  const line = differenceLine({ step, position: 0, weights, names: words.map(quoted) }, top(weights, 2));
+  return line ? [line] : [];
+}
+
+/** An equation of a step, of which a text has only one. */
+function withoutSteps(equation: string): string {
+  return equation.replaceAll("_{tj}", "_j").replaceAll("_{tk}", "_k").replaceAll("_t", "");
+}
+
+function quoted(word: string): string {
+  return `"${word.replaceAll('"', "”")}"`;
 }
 
 function label({ labels, probabilities }: Classification): string[] {
@@ -103,7 +142,7 @@ function label({ labels, probabilities }: Classification): string[] {
 function weighted(name: string, values: string, weights: Float32Array, words: readonly string[], n: number): string {
   const places = top(weights, TERMS).filter((place) => weights[place] > 0);
   const terms = places.map(
-    (place) => `${decimals(weights[place], 3)} ${values}_{"${words[place].replaceAll('"', "”")}"}`,
+    (place) => `${decimals(weights[place], 3)} ${values}_{${quoted(words[place])}}`,
   );
   const isAll = sum(places.map((place) => weights[place])) > 0.9995;
   const rest = isAll || weights.length <= places.length ? "" : ` + … "(${weights.length - places.length} more)"`;

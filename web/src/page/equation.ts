@@ -5,10 +5,13 @@ import { computedBy } from "./code.ts";
 import { h } from "./dom.ts";
 import { formula } from "./formula.ts";
 import { label } from "./lines.ts";
-import { mechanismOf } from "./mechanisms.ts";
+import { type Mechanism, mechanismOf } from "./mechanisms.ts";
 import { decimals, entropyOf, top } from "./numbers.ts";
+import { NO_ATTENTION } from "./parts.ts";
+import { type Computed, differenceLine, scoreLine, weightLines } from "./step_numbers.ts";
 
 const TERMS = 3; // of a sum
+const ONE_HEAD = "These weights are a mean over heads, each with its own scores: choose one head to see them.";
 const LETTERS: Record<string, string> = {
   h: "s: state of the decoder, h: a word of the sentence as the encoder sees it",
   v: "s or q: state of the decoder, k and v: key and value of a word of the sentence",
@@ -20,28 +23,28 @@ export interface StepFacts {
   about: About;
   /** Name of each source position. */
   names: readonly string[];
+  /** With the weights and scores that are shown: of a Transformer those of one head, or a mean without scores. */
   step: Step;
   t: number;
   isGiven: boolean;
 }
 
 /** The equations of a step. */
-export function equations(context: Context, name: string, { about, names, step, t, isGiven }: StepFacts): HTMLElement {
+export function equations(context: Context, name: string, facts: StepFacts): HTMLElement {
+  const { about, names, step, t, isGiven } = facts;
   const mechanism = mechanismOf(about);
   const chance = Math.exp(step.logProb);
   const output = formula(
     `p(y_{${t + 1}} = ${quoted(step.piece)}) = ${decimals(chance, 3)} "  ,  " ln p = ${decimals(step.logProb)}`,
   );
   if (!mechanism || !step.attention) {
-    const why = "This model has no attention: each word sees one vector of the whole sentence.";
-    return h("section", { class: "panel" }, h("h2", {}, `Step ${t + 1} in numbers`), h("p", {}, why), output);
+    return h("section", { class: "panel" }, h("h2", {}, `Step ${t + 1} in numbers`), h("p", {}, NO_ATTENTION), output);
   }
   const weights = step.attention;
   const places = top(weights, TERMS).filter((n) => weights[n] > 0);
   const isAll = places.reduce((total, n) => total + weights[n], 0) > 0.9995;
   const rest = isAll ? 0 : weights.length - places.length;
   const terms = places.map((n) => `${decimals(weights[n], 3)} ${mechanism.values}_{${quoted(names[n])}}`).join(" + ");
-  const shares = places.map((n) => `α_{${t + 1},${quoted(names[n])}} = ${decimals(weights[n], 3)}`).join(' "  ,  " ');
   const gate = mechanism.values === "a" ? ["β ( ", " )"] : ["", ""];
   const most = Math.log(weights.length);
   return h(
@@ -51,8 +54,12 @@ export function equations(context: Context, name: string, { about, names, step, 
     h(
       "dl",
       { class: "equations" },
-      row("Scores", formula(mechanism.score), !isGiven && mechanism.isSoftmax && difference(weights, names, places, t)),
-      row(isGiven ? "Weights: yours, instead of" : "Weights", formula(mechanism.weights), formula(shares)),
+      row("Scores", formula(mechanism.score), ...scores(mechanism, facts, weights, places)),
+      row(
+        isGiven ? "Weights: yours, instead of" : "Weights",
+        formula(mechanism.weights),
+        ...shares(mechanism, facts, weights, places),
+      ),
       row(
         "Context",
         formula(mechanism.context),
@@ -69,16 +76,39 @@ export function equations(context: Context, name: string, { about, names, step, 
   );
 }
 
-/** What the two largest weights say of their scores. */
-function difference(weights: Float32Array, names: readonly string[], places: number[], t: number): Element | null {
-  const [first, second] = places;
-  if (second === undefined || weights[second] < 1e-6) {
-    return null;
+/** The scores of the words with the largest weights; where the weights are the user's, the model's largest scores. */
+function scores({ rule }: Mechanism, facts: StepFacts, weights: Float32Array, places: number[]): (Element | null)[] {
+  const { step, isGiven } = facts;
+  if (!step.scores) {
+    const isSoftmax = rule.positions === "global" && rule.normalize === "softmax";
+    const found = computed(facts, weights, weights);
+    const line = isGiven || !isSoftmax ? null : differenceLine(found, places, rule.temperature);
+    return [step.heads ? note(ONE_HEAD) : line === null ? null : formula(line)];
   }
-  const scores = [first, second].map((n) => `e_{${t + 1},${quoted(names[n])}}`);
-  const ratio = Math.log(weights[first] / weights[second]);
-  const shares = [first, second].map((n) => `{α_{${t + 1},${quoted(names[n])}}}`);
-  return formula(`${scores[0]} − ${scores[1]} = ln frac${shares.join("")} = ${decimals(ratio)}`);
+  const found = computed(facts, step.scores, weights);
+  if (!isGiven) {
+    return [formula(scoreLine(found, places))];
+  }
+  return [formula(scoreLine(found, top(step.scores, TERMS))), note("The model’s own, which your weights replace.")];
+}
+
+/** How the shown weights come from the scores; only their values, where they do not. */
+function shares({ rule }: Mechanism, facts: StepFacts, weights: Float32Array, places: number[]): Element[] {
+  const { step, names, t, isGiven } = facts;
+  if (step.scores && !isGiven) {
+    return weightLines(rule, computed(facts, step.scores, weights), places).map(formula);
+  }
+  const values = places.map((n) => `α_{${t + 1},${quoted(names[n])}} = ${decimals(weights[n], 3)}`);
+  return [formula(values.join(' "  ,  " '))];
+}
+
+function computed({ step, names, t }: StepFacts, scores: Float32Array, weights: Float32Array): Computed {
+  const { alignedPosition } = step;
+  return { step: t + 1, position: t, scores, weights, alignedPosition, names: names.map(quoted) };
+}
+
+function note(text: string): HTMLElement {
+  return h("p", { class: "muted" }, text);
 }
 
 function row(name: string, ...found: (Element | null | false)[]): HTMLElement {

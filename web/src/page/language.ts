@@ -5,8 +5,9 @@ import { computedBy } from "./code.ts";
 import { button, field, fill, h, panel, styled, tableOf } from "./dom.ts";
 import { BEGINNINGS } from "./examples.ts";
 import { formula } from "./formula.ts";
-import { decimals, largest, percent } from "./numbers.ts";
+import { decimals, percent, top } from "./numbers.ts";
 import { sentenceForm } from "./parts.ts";
+import { differenceLine } from "./step_numbers.ts";
 import { trust } from "./trust.ts";
 
 const LEAST = Math.log(1e-3); // log-probability that is drawn as none
@@ -41,6 +42,7 @@ class Desk {
   private chosen: number | null = null;
   private seed = 0; // of what is drawn at random: the sliders change a continuation, and chance does not
   private shows: (() => Promise<void>) | null = null; // computes again what is shown
+  private ownScored: { text: string; found: Scored } | null = null;
   private isBusy = false;
   private isWanted = false;
 
@@ -83,6 +85,7 @@ class Desk {
     this.chosen = null;
     const text = this.text.value;
     await this.show(() => this.score(text));
+    await this.context.attempt(() => this.model.prepareWindows(text));
   }
 
   /** Adds words: the most probable ones, or with a temperature random ones. */
@@ -120,11 +123,19 @@ class Desk {
 
   private async score(text: string): Promise<void> {
     const { window } = this;
-    const found = await this.model.score(text, { window });
-    const whole = window === undefined ? found : await this.model.score(text);
+    const found = window === undefined ? await this.ownScore(text) : await this.model.score(text, { window });
+    const whole = await this.ownScore(text);
     this.take(found.words, found.words.length);
     this.draw(this.summary(found, whole));
     this.context.announce(`Perplexity ${decimals(found.perplexity, 1)}`);
+  }
+
+  /** With the model's own window, which a change of the slider leaves as it is. */
+  private async ownScore(text: string): Promise<Scored> {
+    if (this.ownScored?.text !== text) {
+      this.ownScored = { text, found: await this.model.score(text) };
+    }
+    return this.ownScored.found;
   }
 
   private async complete(text: string): Promise<void> {
@@ -275,8 +286,10 @@ class Desk {
   }
 
   private equation(n: number, window: number): HTMLElement {
-    const weights = this.words[n].attention!;
-    const at = largest(weights);
+    const weights = this.words[n].attention!.slice(0, window);
+    const [at, next] = top(weights, 2);
+    const names = Array.from(weights, (_, back) => String(back + 1));
+    const scores = differenceLine({ step: n + 1, position: 0, weights, names }, [at, next]);
     const { logProb, word } = this.words[n];
     const chance = logProb === null ? "" : `p(w_{${n + 1}} = "${shown(word)}") = ${decimals(Math.exp(logProb), 3)}`;
     return h(
@@ -286,7 +299,12 @@ class Desk {
         "div",
         {},
         h("dt", {}, "Weights"),
-        h("dd", { class: "scrolls" }, formula(`α_t = softmax(w^⊤ tanh(W_Y [k_{t−${window}} … k_{t−1}] + W_h k_t))`)),
+        h(
+          "dd",
+          { class: "scrolls" },
+          formula(`α_t = softmax(e_t) "  with  " e_t = w^⊤ tanh(W_Y [k_{t−${window}} … k_{t−1}] + W_h k_t)`),
+          scores && formula(scores),
+        ),
       ),
       h(
         "div",

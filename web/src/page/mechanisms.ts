@@ -12,9 +12,28 @@ export interface Mechanism {
   /** File and part of it, of those in zoo/demo/code.py. */
   file: string;
   symbol: string;
-  /** Whether differences of scores are the logarithms of ratios of weights. */
-  isSoftmax: boolean;
+  rule: Rule;
 }
+
+/** How scores become weights. */
+export interface Rule {
+  positions: "global" | "local_m" | "local_p" | "local_p_full" | "local_p_star";
+  normalize: "softmax" | "sparsemax";
+  /** D of local attention. */
+  window: number;
+  /** Whether weights are divided by their sum after the Gaussian or the gate. */
+  renormalize: boolean;
+  /** Factor of the scores in the softmax. */
+  temperature: number;
+}
+
+const EVERYWHERE: Rule = {
+  positions: "global",
+  normalize: "softmax",
+  window: 0,
+  renormalize: false,
+  temperature: 1,
+};
 
 const SOFTMAX = "α_{tj} = frac{exp(e_{tj})}{∑_k exp(e_{tk})}";
 const SPARSEMAX = "α_t = sparsemax(e_t)";
@@ -58,7 +77,7 @@ const ADDITIVE: Mechanism = {
   values: "h",
   file: SCORES,
   symbol: "additive_score",
-  isSoftmax: true,
+  rule: EVERYWHERE,
 };
 
 const TUTORIAL: Mechanism = {
@@ -69,7 +88,7 @@ const TUTORIAL: Mechanism = {
   values: "h",
   file: "zoo/models/tutorial_attention.py",
   symbol: "TutorialAttentionNMT.decoder_step",
-  isSoftmax: true,
+  rule: EVERYWHERE,
 };
 
 /** The state that additive attention asks with: the last one, or one within the step. */
@@ -102,11 +121,11 @@ export function mechanismOf(about: { class: string; config: Record<string, any> 
         values: "v",
         file: "zoo/layers/multi_head.py",
         symbol: "MultiHeadAttention.forward",
-        isSoftmax: false, // what is shown is the mean of the heads
+        rule: EVERYWHERE, // of each head
       };
     case "LuongNMT":
     case "AttentionClassifier":
-      return ofScores(config.score, config.attention, config.normalize);
+      return ofScores(config);
     case "TutorialAttentionNMT":
       return config.attention === "none" ? null : TUTORIAL;
     case "ShowAttendTell":
@@ -118,21 +137,22 @@ export function mechanismOf(about: { class: string; config: Record<string, any> 
         values: "a",
         file: "zoo/models/show_attend_tell.py",
         symbol: "AttendingLSTM.attend",
-        isSoftmax: true,
+        rule: { ...EVERYWHERE, temperature: config.temperature ?? 1 },
       };
     default:
       return null;
   }
 }
 
-function ofScores(score: string, attention: string, normalize = "softmax"): Mechanism | null {
+function ofScores(config: Record<string, any>): Mechanism | null {
+  const { score, attention, normalize = "softmax", window = 10, renormalize = false } = config;
   const found = LUONG[score];
   const local = LOCAL[attention];
   if (!found) {
     return null;
   }
+  const rule: Rule = { ...EVERYWHERE, positions: local ? attention : "global", normalize, window, renormalize };
   const weights = normalize === "sparsemax" ? SPARSEMAX : SOFTMAX;
-  const isSoftmax = !local && normalize === "softmax";
-  const whole = { ...found, weights, context: CONTEXT, values: "h", file: SCORES, isSoftmax };
+  const whole = { ...found, weights, context: CONTEXT, values: "h", file: SCORES, rule };
   return local ? { ...whole, ...local, name: `${local.name}, ${found.name}`, file: ATTENTION } : whole;
 }

@@ -2,6 +2,10 @@
 import { button, h, type Child } from "./dom.ts";
 import { changes, decimals, measuresOf, percent, type Rows } from "./numbers.ts";
 
+export const NO_ATTENTION =
+  "This model has no attention: its decoder knows the sentence only as the encoder’s last state. " +
+  "So there are no lines and no entropy.";
+
 /** A form with one text and examples for it. */
 export function sentenceForm(
   text: HTMLTextAreaElement,

@@ -1,5 +1,6 @@
 // A photo that is bright where a model looked.
 const VEIL = 0.82; // darkness where it did not look at all
+const OFTEN: CanvasRenderingContext2DSettings = { willReadFrequently: true }; // drawn without the GPU, which is slow to begin
 
 /** A photo and the part of it that a model sees: left, top, width, height. */
 export interface Photo {
@@ -7,17 +8,27 @@ export interface Photo {
   picture: ImageData;
 }
 
+/** A photo as wide as `width`, from which small ones are drawn. */
+export function thumbnail({ canvas }: Photo, width: number): HTMLCanvasElement {
+  const small = document.createElement("canvas");
+  [small.width, small.height] = [width, Math.round((canvas.height * width) / canvas.width)];
+  const brush = small.getContext("2d", OFTEN)!;
+  brush.imageSmoothingQuality = "high";
+  brush.drawImage(canvas, 0, 0, small.width, small.height);
+  return small;
+}
+
 /** Draws a photo onto a canvas, which keeps its width; without weights all of it is bright. */
 export function spotlight(
   onto: HTMLCanvasElement,
-  { canvas }: Photo,
+  canvas: HTMLCanvasElement,
   frame: readonly number[],
   [rows, columns]: readonly [number, number],
   weights: Float32Array | null,
 ): void {
   const scale = onto.width / canvas.width;
   onto.height = Math.round(canvas.height * scale);
-  const brush = onto.getContext("2d")!;
+  const brush = onto.getContext("2d", OFTEN)!;
   brush.drawImage(canvas, 0, 0, onto.width, onto.height);
   if (!weights) {
     return;
@@ -33,14 +44,16 @@ export function spotlight(
   brush.drawImage(veil(rows, columns, weights), left, top, width, height);
 }
 
-/** A cell a pixel: black, and as opaque as the cell is unattended. */
+let small: HTMLCanvasElement | null = null;
+
+/** A cell a pixel: black, and as opaque as the cell is unattended; valid until the next call. */
 function veil(rows: number, columns: number, weights: Float32Array): HTMLCanvasElement {
-  const small = document.createElement("canvas");
+  small ??= document.createElement("canvas");
   [small.width, small.height] = [columns, rows];
   const highest = Math.max(1e-9, ...weights);
   const image = new ImageData(columns, rows);
   weights.forEach((weight, n) => (image.data[4 * n + 3] = 255 * VEIL * (1 - weight / highest)));
-  small.getContext("2d")!.putImageData(image, 0, 0);
+  small.getContext("2d", OFTEN)!.putImageData(image, 0, 0);
   return small;
 }
 

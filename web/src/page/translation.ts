@@ -1,11 +1,12 @@
 // Translation: the sentence, its words of attention, and everything a hand can change about them.
-import type { Hypothesis, Step, Translation, Translator } from "../engine/index.ts";
+import type { Hypothesis, Translation, Translator } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { comparison } from "./compare.ts";
 import { button, field, fill, h, panel, tableOf } from "./dom.ts";
 import { Editor } from "./editor.ts";
 import { equations } from "./equation.ts";
 import { textsFor } from "./examples.ts";
+import { HeadChoice } from "./heads.ts";
 import { label, Lines } from "./lines.ts";
 import { changes, decimals, only } from "./numbers.ts";
 import { measuresLine, ownLine, sentenceForm, wordsBefore } from "./parts.ts";
@@ -36,8 +37,7 @@ class Desk {
     {},
     [1, 3, 5, 10].map((size) => h("option", { value: size }, size)),
   );
-  private readonly head = h("select", { onchange: () => this.draw() }); // of a Transformer: whose weights are shown
-  private readonly heads = h("div", { class: "row" }, field("Weights of", this.head));
+  private readonly heads = new HeadChoice(() => this.draw());
   private readonly answer = h("div", { class: "answer" });
   private readonly parts = h("div", { class: "buttons" });
   private readonly wordTools = h("div", { class: "word-tools", hidden: true });
@@ -84,7 +84,7 @@ class Desk {
         { class: "panel result" },
         this.answer,
         this.parts,
-        this.heads,
+        this.heads.element,
         this.lines.element,
         this.wordTools,
         this.measures,
@@ -149,7 +149,7 @@ class Desk {
 
   private reset(gradually = false): void {
     this.now = this.own;
-    this.nameHeads();
+    this.heads.offer(this.model.config, this.shown.steps);
     this.sentence = new Sentence(this.own.ids, this.own.source);
     this.fixed = NONE();
     this.picked = null;
@@ -289,29 +289,7 @@ class Desk {
   }
 
   private get rows(): (Float32Array | null)[] {
-    return this.shown.steps.map((step) => {
-      const weights = this.weightsOf(step);
-      return weights && this.sentence.widened(weights);
-    });
-  }
-
-  /** The shown weights of a step: the model's, or those of one head. */
-  private weightsOf(step: Step): Float32Array | null {
-    return step.heads?.[Number(this.head.value) - 1] ?? step.attention;
-  }
-
-  private nameHeads(): void {
-    const count = this.own.hypotheses[0]?.steps[0]?.heads?.length ?? 0;
-    this.heads.hidden = !count;
-    if (count && this.head.options.length !== count + 1) {
-      const perLayer = this.model.config.num_heads;
-      const name = (n: number) => `layer ${Math.floor(n / perLayer) + 1}, head ${(n % perLayer) + 1}`;
-      const names = ["the mean of the last layer’s heads", ...Array.from({ length: count }, (_, n) => name(n))];
-      fill(
-        this.head,
-        names.map((one, n) => h("option", { value: n }, one)),
-      );
-    }
+    return this.heads.rows(this.shown.steps).map((weights) => weights && this.sentence.widened(weights));
   }
 
   private drawAnswer(): void {
@@ -347,7 +325,7 @@ class Desk {
       isGiven && step.heads && h("p", { class: "muted" }, "All heads of all layers use your weights."),
     );
     const { about } = this.model.facts;
-    const facts = { about, names, step: { ...step, attention: this.weightsOf(step) }, t, isGiven };
+    const facts = { about, names, step: this.heads.of(step), t, isGiven };
     const equation = equations(this.context, this.model.name, facts);
     if (editorIsThere && weights) {
       // The bars stay in the document, so that the one in hand keeps the pointer and the focus.

@@ -3,11 +3,15 @@ import type { Hypothesis, Step } from "../engine/index.ts";
 import { button, fill, h } from "./dom.ts";
 import { label } from "./lines.ts";
 import { decimals, percent } from "./numbers.ts";
+import { NO_ATTENTION } from "./parts.ts";
+
+const WITHOUT_LINES =
+  "Click a word of the translation to see what else was probable there, or one of the sentence to remove or replace it.";
 
 /** What can be done with the words, in a line. */
 export function hint(takesAttention: boolean, isChosen: boolean, hasAttention: boolean): HTMLElement {
   if (!hasAttention) {
-    return h("p", { class: "muted" }, "This model has no attention to draw.");
+    return h("p", { class: "muted" }, `${NO_ATTENTION} ${WITHOUT_LINES}`);
   }
   const drag = takesAttention ? " Drag the end of its line, or its bars, to another word." : "";
   const start = isChosen ? "" : `Click a word of the translation to see where it looked.${drag} `;
