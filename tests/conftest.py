@@ -30,6 +30,8 @@ from exported import (  # noqa: F401  # fixtures of several folders
     excluding_reader,
     language_model,
     pair_classifier,
+    plain_translator,
+    predictive_translator,
     reader,
     transformer,
     translator,

@@ -212,7 +212,34 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["translator", "transformer"])
+def _softmax(scores):
+    shares = np.exp(scores - np.max(scores, -1, keepdims=True))
+    return shares / shares.sum(-1, keepdims=True)
+
+
+def test_scores_stand_beside_the_weights_that_are_made_of_them(engine, translator, transformer, predictive_translator):
+    def steps(folder, **options):
+        found = engine.ask("translate", model=str(folder), text=TEXTS[0], options={"beamSize": 3, **options})
+        return found["hypotheses"][0]["steps"]
+
+    for position, step in enumerate(steps(translator[1])):  # local-m: 2 words on either side
+        places = np.arange(len(step["scores"]))
+        inside = abs(places - min(position, len(places) - 1)) <= 2
+        assert np.allclose(step["attention"], _softmax(np.where(inside, step["scores"], -np.inf)), atol=1e-5)
+    for step in steps(transformer[1]):
+        assert np.allclose(step["heads"], _softmax(step["headScores"]), atol=1e-5) and "scores" not in step
+    for step in steps(predictive_translator[1]):
+        places, centre = np.arange(len(step["scores"])), step["alignedPosition"]
+        inside = abs(places - np.floor(centre)) <= 3
+        shares = _softmax(np.where(inside, step["scores"], -np.inf))
+        assert np.allclose(step["attention"], shares * np.exp(-2 * (places - centre) ** 2 / 9), atol=1e-5)
+    own = steps(translator[1])[0]
+    given = [float(n == 3) for n in range(len(own["scores"]))]
+    first = steps(translator[1], given=[[0, given]])[0]
+    assert first["attention"] == given and first["scores"] == own["scores"]
+
+
+@pytest.mark.parametrize("kind", ["translator", "transformer", "plain_translator"])
 def test_translations_are_those_of_python(engine, kind, request):
     _, folder = request.getfixturevalue(kind)
     model = zoo.runtime.load(folder)
@@ -227,7 +254,9 @@ def test_translations_are_those_of_python(engine, kind, request):
             _agrees(found, wanted)
             _searched(found, wanted, wanted.tokens)
             weights = [step["attention"] for step in found["hypotheses"][0]["steps"]]
-            if len(weights) == len(wanted.attention):
+            if wanted.attention is None:
+                assert weights == [None] * len(weights)
+            elif len(weights) == len(wanted.attention):
                 assert np.allclose(weights, wanted.attention, atol=1e-4)
     empty = engine.ask("translate", model=str(folder), text=" ")
     assert empty["text"] == "" and empty["confidence"] is None and not empty["warnings"]

@@ -330,6 +330,97 @@ def test_two_translators_stand_side_by_side(open_page, small, transformer):
     assert cards.locator(".heatmap").count() == 2
 
 
+@pytest.fixture(scope="module")
+def mechanisms(translator, predictive_translator, plain_translator, transformer):
+    """A page of translators with the names and languages of the weights of the comparison."""
+    folders = {
+        "luong_local_m_no_feed": translator[1],
+        "luong_local_p_no_feed": predictive_translator[1],
+        "seq2seq": plain_translator[1],
+        "transformer_tiny": transformer[1],
+    }
+    folders = {f"{name}.multi30k_en_de": folder for name, folder in folders.items()}
+    shown = [Shown(name, "translation", f"A small model: {name}", ["en", "de"]) for name in folders]
+    with served(shown, folders, None) as url:
+        yield url
+
+
+def in_minus(number, digits=3):
+    """A number as the page writes it."""
+    return f"{number:.{digits}f}".replace("-", "−")
+
+
+def test_equations_have_the_scores_and_the_predicted_position(open_page, mechanisms, engine, predictive_translator):
+    name = "luong_local_p_no_feed.multi30k_en_de"
+    asked = {"model": str(predictive_translator[1]), "text": SENTENCE, "options": {"beamSize": 1}}
+    step = engine.ask("translate", **asked)["hypotheses"][0]["steps"][1]
+    page = open_page(f"{mechanisms}#/translate/{name}", width=390)
+    page.click(".target button >> nth=1")
+    page.wait_for_selector(".equations")
+    shown = page.locator(".equations").evaluate("element => element.textContent")
+    best = max(range(len(step["attention"])), key=step["attention"].__getitem__)
+    assert f"p2={in_minus(step['alignedPosition'], 2)}" in shown and "(D = 3)" in shown
+    assert f"={in_minus(step['scores'][best])}" in shown and f"={in_minus(step['attention'][best])}" in shown
+    page.click(".editor button.small >> nth=0")  # all of it to the first word
+    page.wait_for_selector("text=The model’s own, which your weights replace.")
+    shown = page.locator(".equations").evaluate("element => element.textContent")
+    assert f"={in_minus(max(step['scores']))}" in shown
+
+
+def test_the_equation_of_a_head_has_its_scores(open_page, mechanisms, engine, transformer):
+    name = "transformer_tiny.multi30k_en_de"
+    asked = {"model": str(transformer[1]), "text": SENTENCE, "options": {"beamSize": 1}}
+    step = engine.ask("translate", **asked)["hypotheses"][0]["steps"][0]
+    page = open_page(f"{mechanisms}#/translate/{name}")
+    page.click(".target button >> nth=0")
+    page.wait_for_selector(".equations")
+    options = page.locator(".result select option").all_inner_texts()
+    assert options[0] == "the head that translate shows (layer 1, head 2)" and len(options) == 5
+    for chosen, head in [("0", 1), ("3", 2)]:  # what the model shows, and the first head of the second layer
+        page.select_option(".result select", chosen)
+        shown = page.locator(".equations").evaluate("element => element.textContent")
+        best = max(range(len(step["heads"][head])), key=step["heads"][head].__getitem__)
+        assert f"={in_minus(step['headScores'][head][best])}" in shown
+
+
+def test_a_translator_without_attention_says_so(open_page, mechanisms, plain_translator):
+    page = open_page(f"{mechanisms}#/translate/seq2seq.multi30k_en_de")
+    page.wait_for_selector(".result .text")
+    own = page.inner_text(".result .text")
+    assert own == zoo.runtime.load(plain_translator[1]).translate(SENTENCE, beam_size=1).text
+    assert "This model has no attention" in page.inner_text(".result")
+    page.click(".target button >> nth=0")
+    page.wait_for_selector("h2:has-text('Step 1 in numbers')")
+    assert page.locator(".bars .word").count() == 5 and "This model has no attention" in page.inner_text(".step")
+    assert page.locator(".wires path, .measures, .editor, .numbers").count() == 0 and page.is_hidden(".handle")
+    page.click(".bars .word >> nth=1")
+    forced = changed(page, ".result .text", own)
+    page.click(".result .own button")
+    becomes(page, ".result .text", own)
+    page.click(".source button >> nth=0")
+    page.click(".word-tools >> text=Remove")
+    assert changed(page, ".result .text", own) and forced != own
+
+
+def test_mechanisms_stand_side_by_side(open_page, mechanisms):
+    page = open_page(f"{mechanisms}#/translate/luong_local_m_no_feed.multi30k_en_de")
+    page.wait_for_selector(".result .text")
+    for name in ("seq2seq", "transformer_tiny", "luong_local_p_no_feed"):
+        page.check(f".chip:has-text('{name}') input")
+    page.wait_for_function("() => document.querySelectorAll('.side-by-side article').length === 4")
+    cards = page.locator(".side-by-side article")
+    plain, heads = (page.locator(f"article:has(h3:text-is('{name}'))") for name in ("seq2seq", "transformer_tiny"))
+    assert "This model has no attention" in plain.inner_text()
+    assert plain.locator(".heatmap, .measures").count() == 0 and cards.locator(".heatmap").count() == 3
+    assert cards.locator("select:visible").count() == 1  # the Transformer's
+    entropy = heads.locator(".measures strong").first
+    before = entropy.inner_text(), heads.locator(".heatmap").inner_html()
+    heads.locator("select").select_option(label="layer 2, head 1")
+    assert (entropy.inner_text(), heads.locator(".heatmap").inner_html()) != before
+    page.check(".chip:has-text('seq2seq') input")
+    assert page.locator(".chip input:disabled").count() == 0  # three others are all that there are
+
+
 def test_the_keyboard_is_enough(open_page, small):
     page = open_page(f"{small}#/translate/luong")
     page.wait_for_selector(".result .text")

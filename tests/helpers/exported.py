@@ -15,6 +15,7 @@ from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
+from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.models.transformer import TransformerNMT
@@ -106,6 +107,26 @@ def transformer():
         **{**TransformerNMT.tiny, **sizes, "norm": "pre", "decoder_layers": 2, "shown_layer": 0, "shown_head": 1}
     )
     model = loud(model, seed=2)  # writes long texts, so that much is kept
+    model.src_tokenizer = model.tgt_tokenizer = tokenizer
+    return model
+
+
+@shared
+def predictive_translator():
+    """With a window around a predicted position."""
+    tokenizer = Tokenizer.train(SENTENCES, "bpe", vocab_size=120)
+    sizes = dict(src_vocab_size=len(tokenizer), tgt_vocab_size=len(tokenizer))
+    model = loud(LuongNMT(**{**LuongNMT.tiny, **sizes, "attention": "local_p", "window": 3}), seed=1)
+    model.src_tokenizer = model.tgt_tokenizer = tokenizer
+    return model
+
+
+@shared
+def plain_translator():
+    """Without attention."""
+    tokenizer = Tokenizer.train(SENTENCES, "bpe", vocab_size=120)
+    sizes = dict(src_vocab_size=len(tokenizer), tgt_vocab_size=len(tokenizer))
+    model = loud(Seq2SeqNMT(**{**Seq2SeqNMT.tiny, **sizes}), seed=1)
     model.src_tokenizer = model.tgt_tokenizer = tokenizer
     return model
 

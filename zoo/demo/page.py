@@ -1,7 +1,7 @@
 """What the page is made of: its own files, the list of models, and the files of a model."""
 
-import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +14,8 @@ SITE = Path(__file__).parent / "site"
 INDEX = "models/index.json"
 CARD = "card.md"  # beside the files of a model
 MANIFEST = "onnx.json"  # of an export; `zoo.runtime.graphs` has more of it, and needs onnxruntime
+GZIP = 16 + zlib.MAX_WBITS  # the format, without a time
+STRATEGIES = zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED  # the second one suits weights of few values
 FIRST = "luong_general.multi30k_en_de"  # what the page shows first
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -92,4 +94,9 @@ def model_files(folder: Path) -> dict[str, Path]:
 
 def packed(path: str, content: bytes) -> bytes:
     """A file of the page, compressed, as a script; the same content gives the same bytes."""
-    return wrapped(path, gzip.compress(content, 9, mtime=0))
+    return wrapped(path, min((_compressed(content, strategy) for strategy in STRATEGIES), key=len))
+
+
+def _compressed(content: bytes, strategy: int) -> bytes:
+    packing = zlib.compressobj(9, zlib.DEFLATED, GZIP, 9, strategy)  # the most effort and memory
+    return packing.compress(content) + packing.flush()
