@@ -318,7 +318,7 @@ def test_transformer(transformer):
     assert step["inputs"]["memory_keys_1"] == "float32 (batch, 2, length, 4)"
     assert step["inputs"][GIVEN] == "float32 (batch, beam, length)"
     assert step["outputs"]["heads"] == "float32 (batch, beam, 4, length)"  # 2 layers with 2 heads
-    assert [*facts["meaning"]] == [GIVEN, "attention", "heads"]
+    assert [*facts["meaning"]] == [GIVEN, "attention", "heads", "head_scores"]
     for name in facts["graphs"]:
         onnx.checker.check_model(onnx.load_model(folder / name), full_check=True)
 

@@ -24,7 +24,7 @@ from zoo.text import PAD, UNK
 LAST = 2**30  # a position after the end of every text
 
 
-def _read_with_query(model: AttentionClassifier, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _read_with_query(model: AttentionClassifier, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
     """tokens (B, S), lengths (B,) -> logits (B, C), weights (B, 1, S), and what `watching` finds."""
     states, finals = model.encoder(model.embedding(tokens), lengths)
     memory = model.attention.project(states, lengths_to_mask(lengths, tokens.size(1)))

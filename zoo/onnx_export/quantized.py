@@ -229,9 +229,8 @@ class _Quantizer:
             if source not in self.weights:
                 continue
             is_large = node.op_type in KEPT_AXES and self.weights[source].size >= LARGE
-            quantised, scale = self._quantised(
-                source, KEPT_AXES.get(node.op_type, 0), *((COARSE, np.float16) if is_large else ())
-            )
+            largest, dtype = (COARSE, np.float16) if is_large else (LARGEST, np.float32)
+            quantised, scale = self._quantised(source, KEPT_AXES.get(node.op_type, 0), largest, dtype)
             plain = self._once(f"{source}_unscaled", "Cast", [quantised], to=1)
             scale = self._once(f"{scale}_float", "Cast", [scale], to=1) if is_large else scale
             plain = self._once(f"{source}_float", "Mul", [plain, scale])
@@ -239,7 +238,7 @@ class _Quantizer:
         self.nodes.append(node)
 
     def _quantised(
-        self, name: str, axis: int | tuple[int, ...], largest: int = LARGEST, dtype: type[np.floating] = np.float32
+        self, name: str, axis: int | tuple[int, ...], largest: int = LARGEST, dtype: type = np.float32
     ) -> tuple[str, str]:
         """Initializers of a weight: int8, and its scales, which have size 1 on all axes but the given ones.
 
