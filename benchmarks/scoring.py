@@ -41,7 +41,7 @@ def examples_of(data: Any, model: Any, validation: bool = False) -> dict[str, It
     elif model.task.name == "reading":
         found = [(((" ".join(x.document), x.query, x.candidates), x.answer) for x in data.examples(split))]
     else:
-        found = [(_classified(x) for x in data._examples(split))]
+        found = [(_classified(x) for x in data.examples_of(split))]
     return dict(zip(["validation"] if validation else data.test_names, found, strict=True))
 
 

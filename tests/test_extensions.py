@@ -160,7 +160,7 @@ def test_an_argument_that_all_models_of_the_task_take(place):
     ("text", "message"),
     [
         ("{class_path: nowhere.Mean}", "there is no class nowhere.Mean: No module named 'nowhere'"),
-        ("{class_path: zoo.models.han.HAN}", "compares translators, and zoo.models.han.HAN is none"),
+        ("{class_path: zoo.models.han.HAN}", "base.yaml compares translators, and zoo.models.han.HAN is none"),
         ("{init_args: {scores: dot}}", "LuongNMT has no argument scores; it has src_vocab_size"),
         ("{init_args: {score: genral}}", "score must be one of 'dot', "),
         ("{init_args: {score: cosine}}", "score must be one of 'dot', "),

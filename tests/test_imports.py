@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "serving": {"registry", "text", "vision"},
     "demo": set(),
     "lessons": {"layers", "models"},
-    "comparison": {"batches", "data", "metrics", "plots", "registry", "results", "tasks", "training"},
+    "comparison": {"batches", "data", "metrics", "plots", "registry", "results", "tasks", "text", "training"},
     "rebuilding": {"bundles", "registry", "training"},
     "commands": {
         "bundles",

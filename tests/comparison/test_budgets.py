@@ -12,13 +12,14 @@ from zoo.comparison.files import RECIPES
 from zoo.comparison.recipes import Recipes
 from zoo.comparison.results import Results, Row, Run
 from zoo.comparison.significance import Bootstrap
+from zoo.comparison.tasks.translation import TranslationTask
 
 
 def run(*curve, name="dot", seed=1, **more):
     """A run with a validation curve of (seconds, BLEU)."""
     found = result(name, seed, 30.0) | more
     found["training"]["validation"] = [dict(step=n, seconds=time, bleu=bleu) for n, (time, bleu) in enumerate(curve)]
-    return Run(Path("."), found)
+    return Run(Path("."), found, TranslationTask())
 
 
 def test_the_best_by_a_time():

@@ -25,10 +25,9 @@ from other_system import everything
 from zoo.cli import main
 from zoo.comparison import measures, pictures, runner
 from zoo.comparison.attention import attention_measures, mean_attention_measures
-from zoo.comparison.evaluation import length_bins
 from zoo.comparison.jobs import Job, Plan
 from zoo.comparison.recipes import Recipes
-from zoo.results.translation import Translation
+from zoo.comparison.tasks.translation import length_bins
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "recipes" / "comparison"
@@ -175,8 +174,14 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     assert "dot.yaml is not YAML" in fails(capsys, *options(place))[0]
     (place / "recipes" / "dot.yaml").write_text("a: 1\n")
     assert "dot.yaml is not a recipe" in fails(capsys, *options(place))[0]
+    base = (place / "recipes" / "base.yaml").read_text(encoding="utf-8")
     (place / "recipes" / "base.yaml").write_text("model: {}\n")
     assert "base.yaml must have `data:` and, as the budget" in fails(capsys, *options(place))[0]
+    assert "`model:` must have a class_path" in fails(capsys, *options(place, "--report"))[0]
+    (place / "recipes" / "base.yaml").write_text(base.replace("zoo.models.luong.LuongNMT", "zoo.tasks.base.ZooModule"))
+    kinds = "`zoo compare` compares translators, classifiers, language models, and zoo.tasks.base.ZooModule is none"
+    assert kinds in fails(capsys, *options(place, "--report"))[0]
+    (place / "recipes" / "base.yaml").write_text(base)
     damaged = place / "out" / "dot" / "seed1" / "result.json"
     damaged.parent.mkdir(parents=True)
     lacking = [{**result("dot", 1, 30.0), **wrong} for wrong in ({"settings": None}, {"test": {}}, {"threads": "one"})]
@@ -290,14 +295,10 @@ def test_attention_of_matrices_by_hand():
 
 
 def test_mean_over_sentences():
-    def out(weights):
-        return Translation("", 0.0, [], [], weights)
-
     even = torch.full((2, 2), 0.5)
-    assert mean_attention_measures([out(torch.eye(2)), out(even), out(None)])["entropy"] == pytest.approx(
-        math.log(2) / 2, abs=1e-4
-    )
-    assert mean_attention_measures([out(None)]) is None
+    found = mean_attention_measures([torch.eye(2), even, None, torch.zeros(2, 3)])
+    assert found["entropy"] == pytest.approx(math.log(2) / 2, abs=1e-4)
+    assert mean_attention_measures([None, torch.zeros(1, 3)]) is None
 
 
 def test_bins_of_length():

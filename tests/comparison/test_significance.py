@@ -90,7 +90,7 @@ def test_samples_are_those_of_a_naive_loop():
         "two": [spoilt(references, 0.5, 7)],
     }
     counts = {name: [sentence_counts(run, references) for run in runs] for name, runs in outputs.items()}
-    found = bootstrap(counts, samples=8, seed=3)
+    found = bootstrap(counts, corpus_bleu, samples=8, seed=3)
 
     rng = np.random.default_rng(3)
     times = rng.multinomial(15, np.full(15, 1 / 15), 8)
@@ -117,7 +117,7 @@ def test_one_seed_agrees_with_sacrebleu():
     }
     metric = BLEU(tokenize="none", force=True, references=[references])
     _, theirs = PairedTest([*outputs.items()], {"BLEU": metric}, None, test_type="bs", n_samples=1000)()
-    found = bootstrap({name: [sentence_counts(run, references)] for name, run in outputs.items()})
+    found = bootstrap({name: [sentence_counts(run, references)] for name, run in outputs.items()}, corpus_bleu)
     for place, name in enumerate(outputs):
         score = theirs["BLEU"][place]
         assert found.means[place] == pytest.approx(score.score, abs=1e-6)
@@ -172,8 +172,8 @@ def test_equal_mechanisms_are_rarely_called_different():
     sure, blind = [], []
     for n in range(40):
         counts = study(rng, dict.fromkeys(names, 0.5))
-        found = bootstrap(counts, samples=200, seed=n)
-        single = bootstrap({name: runs[:1] for name, runs in counts.items()}, samples=200, seed=n)
+        found = bootstrap(counts, corpus_bleu, samples=200, seed=n)
+        single = bootstrap({name: runs[:1] for name, runs in counts.items()}, corpus_bleu, samples=200, seed=n)
         for first, second in zip(names[::2], names[1::2]):
             sure.append(found.p_value(first, second) < 0.05)
             blind.append(single.p_value(first, second) < 0.05)
@@ -188,7 +188,7 @@ def test_intervals_hold_the_truth():
     }
     held = []
     for n in range(60):
-        found = bootstrap(study(rng, quality), samples=200, seed=n)
+        found = bootstrap(study(rng, quality), corpus_bleu, samples=200, seed=n)
         for first, second in (("a", "b"), ("c", "d"), ("e", "a")):
             _, low, high = found.difference(first, second)
             held.append(low <= truth[first] - truth[second] <= high)

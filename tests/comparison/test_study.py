@@ -11,7 +11,7 @@ import yaml
 from comparison_fakes import fails, options
 
 from zoo.cli import main
-from zoo.comparison.files import read_translations
+from zoo.comparison.files import read_outputs
 from zoo.comparison.jobs import Job, Plan
 from zoo.comparison.publishing import _places, _without
 from zoo.comparison.recipes import Recipes
@@ -141,7 +141,7 @@ def test_published_results_and_a_mechanism_of_a_newcomer(place, jobs, capsys):
     texts = [path.read_text() for path in published.rglob("*") if path.suffix in (".json", ".yaml", ".txt")]
     assert not any(str(place) in text for text in texts)
     assert (published / "dot/seed1/log.txt").read_text() == "reading DATA/train.en, writing OUT/dot\n"
-    before, after = (read_translations(x / "dot/seed1/test.txt.gz") for x in (place / "out", published))
+    before, after = (read_outputs(x / "dot/seed1/test.txt.gz") for x in (place / "out", published))
     assert before == after and len(after) == 12
 
     mine = place / "mine"

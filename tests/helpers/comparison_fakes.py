@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from zoo.cli import main
-from zoo.comparison.files import write_translations
+from zoo.comparison.files import write_outputs
 
 
 def fails(capsys, *args):
@@ -78,7 +78,7 @@ def play_evaluation(job):
     for part, name in (("validation", "val"), ("test", "test_2016_flickr")):
         lines = (Path(job.plan.root) / "multi30k" / f"{name}.de").read_text(encoding="utf-8").splitlines()
         kept = [" ".join(word for word in line.split() if rng.random() < 0.8) for line in lines]
-        write_translations(job.folder / f"{part}.txt.gz", kept)
+        write_outputs(job.folder / f"{part}.txt.gz", kept)
     training = json.loads((job.folder / "training.json").read_text())
     made = result(job.name, job.seed, 20.0) | {"settings": job.settings, "training": training, "pairs": job.pairs or 36}
     (job.folder / "result.json").write_text(json.dumps(made))

@@ -27,7 +27,7 @@ def naive_score(name, score, h_t, h_s, s):
     if name == "concat":
         w = torch.cat([score.w_query.weight, score.w_memory.weight], dim=1)
         return float(score.v @ torch.tanh(w @ torch.cat([h_t, h_s])))
-    return float((score.w_a.weight @ h_t)[s])
+    return 0.0 if name == "uniform" else float((score.w_a.weight @ h_t)[s])
 
 
 def naive_normalized(normalize, scores):
@@ -162,10 +162,14 @@ def test_a_loop_of_steps_equals_all_queries_at_once_and_so_do_the_gradients(kind
 def test_nothing_to_attend_to_gives_zeros_and_finite_gradients(kind, name, renormalize):
     attention, query, memory, lengths = make(kind, name, renormalize and kind.startswith("local_p"))
     query.requires_grad_()
+    memory.requires_grad_()
     context, weights = attention(query, attention.project(memory, lengths_to_mask(lengths, S)), torch.arange(T))
     assert (weights[2] == 0).all() and (context[2] == 0).all()
     (context.sum() + weights.square().sum()).backward()
-    assert (query.grad[2] == 0).all() and query.grad.isfinite().all()
+    given = [memory] if query.grad is None else [memory, query]
+    assert all((x.grad[2] == 0).all() and x.grad.isfinite().all() for x in given)
+    asks = name != "uniform" or kind in ("local_p", "local_p_full")
+    assert (query.grad is not None) == asks, "uniform weights depend on the query only through a predicted position"
     for p in attention.parameters():
         assert p.grad is None or p.grad.isfinite().all()
 

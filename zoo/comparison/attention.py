@@ -1,6 +1,6 @@
 """Measures of attention weights: how sharp they are, and how diagonal.
 
-Shapes: T target tokens, S source tokens; both include EOS.
+Shapes: T target tokens, S source tokens, in translation both with EOS; or T hops over S words of a text.
 """
 
 import math
@@ -10,13 +10,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from zoo.results.translation import Translation
-
 BAND = 0.1  # of the source length; at least one token
 
 
 def attention_measures(attention: Tensor) -> dict[str, float] | None:
-    """Measures of one sentence's weights (T, S), with each row divided by its sum; rows without weight are skipped.
+    """Measures of one text's weights (T, S), with each row divided by its sum; rows without weight are skipped.
 
     Returns:
             None if no row is left, else the means over the rows of
@@ -45,10 +43,8 @@ def attention_measures(attention: Tensor) -> dict[str, float] | None:
     }
 
 
-def mean_attention_measures(translations: Iterable[Translation]) -> dict[str, float] | None:
-    """Means over sentences of `attention_measures`, rounded; None for a model without attention."""
-    found = [
-        attention_measures(out.attention) for out in translations if out.attention is not None and len(out.attention)
-    ]
+def mean_attention_measures(attentions: Iterable[Tensor | None]) -> dict[str, float] | None:
+    """Means over texts of `attention_measures`, rounded; None for a model without attention."""
+    found = [attention_measures(weights) for weights in attentions if weights is not None and weights.numel()]
     found = [measures for measures in found if measures is not None]
     return {key: round(statistics.fmean(m[key] for m in found), 4) for key in found[0]} if found else None

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from zoo.comparison.tasks.base import Counts
 from zoo.metrics.corpus import moses_lowercase
 
 ORDER = 4
-Counts = np.ndarray
 
 
 def sentence_counts(translations: Sequence[str], references: Sequence[str]) -> Counts:

@@ -12,14 +12,10 @@ def common_seconds(rows: Sequence[Row]) -> float | None:
 
 
 def best_by(run: Run, seconds: float) -> float | None:
-    """The best validation BLEU that a run has reached by then; None before its first validation."""
-    return max((bleu for time, bleu in run.curve if time <= seconds), default=None)
+    """The best validation score that a run has reached by then; None before its first validation."""
+    return run.task.score.best(value for time, value in run.curve if time <= seconds)
 
 
 def best_so_far(run: Run) -> list[tuple[float, float]]:
-    """The validation curve of a run, with the best BLEU so far."""
-    best, points = float("-inf"), []
-    for time, bleu in run.curve:
-        best = max(best, bleu)
-        points.append((time, best))
-    return points
+    """The validation curve of a run, with the best score so far."""
+    return [(time, best) for time, _ in run.curve if (best := best_by(run, time)) is not None]

@@ -1,4 +1,4 @@
-"""`zoo compare`: trains every attention mechanism by the same rules, with several seeds, and compares them.
+"""`zoo compare`: trains every attention mechanism of a task by the same rules, with several seeds, and compares them.
 
 A folder of recipes holds base.yaml, what all mechanisms share, and one short file per mechanism.
 zoo/comparison/files.py says what is written where.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from zoo.comparison.data import count_pairs, data_settings, load_data
+from zoo.comparison.data import data_settings, load_data
 from zoo.comparison.files import JOB, RECIPES, RESULT, SEEDS
 from zoo.comparison.jobs import Job, Plan, read_settings
 from zoo.comparison.page import check_page, write_page
@@ -130,14 +130,15 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
 
 def _with_data(plan: Plan, sizes: Sequence[int] | None) -> Plan:
     """Looks at the data; with sizes it counts the training pairs."""
-    data = load_data(data_settings(plan.recipes, plan.root))
-    data.val_pairs()
-    data.test_sets()
+    task = plan.recipes.task
+    data = load_data(data_settings(plan.recipes, plan.root), task)
+    for split in ("val", "test"):
+        task.examples(data, split)
     if not sizes:
         return plan
     if "train_size" not in inspect.signature(type(data)).parameters:
         raise ValueError(f"--pairs: {type(data).__name__} has no option train_size")
-    return replace(plan, all_pairs=count_pairs(data))
+    return replace(plan, all_pairs=task.training_size(data))
 
 
 def make_jobs(plan: Plan, names: Sequence[str], seeds: Sequence[int], sizes: Sequence[int] | None) -> list[Job]:

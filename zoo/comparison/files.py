@@ -12,7 +12,7 @@ and in the folder of a training
     base/                      checkpoints and logs of `zoo fit`
     training.json              speed and validation curve, once the training is done
     result.json                everything, once it is evaluated
-    validation.txt.gz, test.txt.gz    its translations, a line for each sentence
+    validation.txt.gz, test.txt.gz    its outputs, such as translations: a line for each example
 
 A folder written by `zoo compare --publish` is the same without checkpoints.
 """
@@ -34,7 +34,7 @@ BASE = "base"  # the recipe with the common settings
 SPACE = "search"  # the file with the values that the search tries
 JOB, TRAINING, RESULT, LOG = "job.json", "training.json", "result.json", "log.txt"
 CHOICE = "search.json"
-TRANSLATIONS = {"validation": "validation.txt.gz", "test": "test.txt.gz"}
+OUTPUTS = {"validation": "validation.txt.gz", "test": "test.txt.gz"}
 SEEDS, SIZES = "*/seed*", "*/pairs*/seed*"  # folders of trainings, on all data and on a part
 
 
@@ -69,12 +69,12 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def write_translations(path: Path, texts: Sequence[str]) -> None:
+def write_outputs(path: Path, texts: Sequence[str]) -> None:
     """Writes a line for each text; equal texts give equal bytes."""
     lines = [re.sub("[\r\n]+", " ", text) for text in texts]
     replace_file(path, gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
 
 
-def read_translations(path: Path) -> list[str]:
-    """The lines of `write_translations`."""
+def read_outputs(path: Path) -> list[str]:
+    """The lines of `write_outputs`."""
     return list(read_lines(path))

@@ -5,6 +5,7 @@ Finished work is not repeated: a job with a result is skipped, an interrupted tr
 """
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -116,7 +117,7 @@ class Job:
             device=self.plan.device,
             at_once=self.plan.at_once,
             run=BASE,
-            data=data_settings(self.plan.recipes, self.plan.root),
+            data=data_settings(self.plan.recipes, self.plan.root, self.name),
             model=self.plan.recipes.part(self.name, "model")["class_path"],
         )
 
@@ -159,8 +160,9 @@ class Job:
 
     def report(self) -> str:
         """What came of the finished job, in a few words."""
-        result = read_json(self.end)
-        scores = f"BLEU {result['validation']['bleu']:.1f} on validation, {result['test']['bleu']:.1f} on test"
+        result, score = read_json(self.end), self.plan.recipes.task.score
+        validation, test = (f"{result[part][score.key]:.{score.digits}f}" for part in ("validation", "test"))
+        scores = f"{score.name} {validation} on validation, {test} on test"
         return f"{scores}, trained in {result['training']['seconds'] / 60:.1f} min"
 
 
@@ -190,15 +192,20 @@ class Trial(Job):
         return [["zoo", *self.fit_arguments()]]
 
     @property
-    def bleu(self) -> float:
-        """The best validation BLEU."""
-        return max(scores["bleu"] for scores in read_json(self.end)["validation"])
+    def best(self) -> float:
+        """The best validation score."""
+        score = self.plan.recipes.task.score
+        found = [scores.get(score.key) for scores in read_json(self.end)["validation"]]
+        best = score.best(value for value in found if value is not None)
+        return (math.inf if score.falls else -math.inf) if best is None else best
 
     def clean_up(self) -> None:
         shutil.rmtree(self.folder / BASE / "checkpoints", ignore_errors=True)
 
     def report(self) -> str:
-        return f"BLEU {self.bleu:.1f} on validation, trained in {read_json(self.end)['seconds'] / 60:.1f} min"
+        score = self.plan.recipes.task.score
+        minutes = read_json(self.end)["seconds"] / 60
+        return f"{score.name} {self.best:.{score.digits}f} on validation, trained in {minutes:.1f} min"
 
 
 def label(options: Mapping[str, Any], between: str = ", ", equals: str = " ") -> str:

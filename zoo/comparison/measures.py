@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from zoo.batches.translation import PairBatch
 from zoo.comparison.files import TRAINING
+from zoo.comparison.tasks.known import task_of
 from zoo.data.common.files import write_atomically
 from zoo.training.checkpoints import is_fast_dev_run
 from zoo.utils.memory import peak_memory
@@ -34,7 +34,7 @@ class TrainingMeter(Callback):
     """
 
     def __init__(self) -> None:
-        self.rates: list[float] = []  # target tokens per second, of each step
+        self.rates: list[float] = []  # tokens per second, of each step
         self.epochs: list[dict[str, float | None]] = []  # validation scores
         self.seconds, self.memory, self.tokens = 0.0, 0.0, 0
         self.training_seconds = 0.0
@@ -66,9 +66,9 @@ class TrainingMeter(Callback):
         self._last, self._mark = None, self._clock()
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PairBatch, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        tokens, now = 0 if batch.tgt_lengths is None else int(batch.tgt_lengths.sum()), self._clock()
+        tokens, now = task_of(type(pl_module)).tokens(batch), self._clock()
         self._steps += 1
         self.tokens += tokens
         if self._last is not None and self._steps > WARM_UP:

@@ -8,42 +8,51 @@ from typing import Any
 from zoo.comparison.budgets import best_so_far
 from zoo.comparison.results import FEEDING, Row
 from zoo.comparison.significance import Bootstrap, half_interval
+from zoo.comparison.tasks.base import ComparedTask, Score
 from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, new_figure, save, text_on
 
-COST, CURVES, SIZES, PAIRS = "bleu_against_cost.png", "curves.png", "sizes.png", "significance.png"
+CURVES, SIZES, PAIRS = "curves.png", "sizes.png", "significance.png"
 BETTER, WORSE, UNSURE = COLOURS[3], "#e0a37f", "#f3f5f7"
 LINES = ["#0a3a5f", "#b5541c", "#2e7d4f", "#7a3b8f", "#2f86ae", "#a8821a", "#8a1f3d", "#5d6a77", "#3d9c9c", "#6b4e2e"]
 STROKES = ["-", "--", "-."]  # with ten colours 30 mechanisms
 
 
+def cost_name(task: ComparedTask) -> str:
+    """File name of `plot_cost`, e.g. "bleu_against_cost.png"."""
+    return f"{task.score.key}_against_cost.png"
+
+
 def plot_cost(rows: Sequence[Row], path: Path) -> Path:
-    """Plots test BLEU against training and decoding time; a line joins a mechanism to the same with input feeding.
+    """Plots the test score against two times; a line joins a mechanism to the same with input feeding.
+
+    The times are of the training, and of an example of the test set.
 
     Args:
         rows: the results.
         path: image file.
     """
-    figure = new_figure(figsize=(9.6, 10.4), dpi=DPI, layout="constrained")
+    figure, task = new_figure(figsize=(9.6, 10.4), dpi=DPI, layout="constrained"), rows[0].task
     costs: list[tuple[str, Callable[[Row], float | None]]] = [
         ("minutes of training, without validation", lambda row: row.minutes),
-        ("milliseconds to decode a sentence", lambda row: row.milliseconds),
+        (task.cost, lambda row: row.milliseconds),
     ]
     panels = figure.subplots(2, 1)
     for axes, (title, cost) in zip(panels, costs, strict=True):
-        points = {row.name: (x, row.values("test", "bleu")) for row in rows if (x := cost(row)) is not None}
+        points = {row.name: (x, row.scores("test")) for row in rows if (x := cost(row)) is not None}
         _panel(axes, points)
         axes.set_xlabel(title, color=INK)
-        axes.set_ylabel("test BLEU", color=INK)
-    for name, colour in (("without input feeding", "white"), ("with", COLOURS[5])):
-        panels[0].plot([], [], "o", markersize=7, color=COLOURS[5], markerfacecolor=colour, label=name)
-    figure.legend(
-        *panels[0].get_legend_handles_labels(),
-        loc="outside upper right",
-        ncols=2,
-        frameon=False,
-        labelcolor=INK,
-        fontsize=9,
-    )
+        axes.set_ylabel(f"test {task.score.name}", color=INK)
+    if task.has_feeding:
+        for name, colour in (("without input feeding", "white"), ("with", COLOURS[5])):
+            panels[0].plot([], [], "o", markersize=7, color=COLOURS[5], markerfacecolor=colour, label=name)
+        figure.legend(
+            *panels[0].get_legend_handles_labels(),
+            loc="outside upper right",
+            ncols=2,
+            frameon=False,
+            labelcolor=INK,
+            fontsize=9,
+        )
     return save(figure, path, metadata={"Software": None})
 
 
@@ -122,7 +131,7 @@ def short(name: str) -> str:
 
 
 def plot_curves(rows: Sequence[Row], seconds: float | None, path: Path) -> Path:
-    """Plots the best validation BLEU so far against training time, a line for each seed.
+    """Plots the best validation score so far against training time, a line for each seed.
 
     Args:
         rows: the results.
@@ -130,31 +139,32 @@ def plot_curves(rows: Sequence[Row], seconds: float | None, path: Path) -> Path:
         path: image file.
     """
     curves = {
-        row.name: [[(time / 60, bleu) for time, bleu in best_so_far(run)] for run in row.runs if run.curve]
+        row.name: [[(time / 60, best) for time, best in best_so_far(run)] for run in row.runs if run.curve]
         for row in rows
     }
     figure, axes = _lines({name: lines for name, lines in curves.items() if lines})
     axes.set_xscale("log", subs=[])
     axes.xaxis.set_major_locator(_one_two_five())
     axes.xaxis.set_major_formatter("{x:g}")
-    lowest = min(line[-1][1] for lines in curves.values() for line in lines)
-    axes.set_ylim(bottom=0.8 * lowest)  # where all of them end
+    score, ends = rows[0].task.score, [line[-1][1] for lines in curves.values() for line in lines]
+    margin = max(0.5 * (max(ends) - min(ends)), 0.05 * max(ends))
+    axes.set_ylim(**{"top": max(ends) + margin} if score.falls else {"bottom": min(ends) - margin})  # where all end
     axes.set_xlabel("minutes of training, without validation", color=INK)
-    axes.set_ylabel("best validation BLEU so far", color=INK)
+    axes.set_ylabel(f"best validation {score.name} so far", color=INK)
     if seconds:
         axes.axvline(seconds / 60, color=MUTED, linestyle="--", linewidth=1, zorder=1)
     return save(figure, path, metadata={"Software": None})
 
 
 def plot_sizes(sizes: Mapping[int, Sequence[Row]], path: Path) -> Path:
-    """Plots test BLEU against the number of training pairs: the mean over the seeds, and a point for each seed.
+    """Plots the test score against the number of training pairs: the mean over the seeds, and a point for each seed.
 
     Args:
         sizes: number of pairs -> results.
         path: image file.
     """
     names = {row.name: None for rows in sizes.values() for row in rows}
-    found = {(row.name, size): row.values("test", "bleu") for size, rows in sizes.items() for row in rows}
+    found = {(row.name, size): row.scores("test") for size, rows in sizes.items() for row in rows}
     means = {
         name: [[(float(size), statistics.fmean(found[name, size])) for size in sizes if (name, size) in found]]
         for name in names
@@ -166,7 +176,7 @@ def plot_sizes(sizes: Mapping[int, Sequence[Row]], path: Path) -> Path:
     axes.set_xticks([*sizes], [f"{size:,}" for size in sizes])
     axes.minorticks_off()
     axes.set_xlabel("training pairs", color=INK)
-    axes.set_ylabel("test BLEU", color=INK)
+    axes.set_ylabel(f"test {next(iter(sizes.values()))[0].task.score.name}", color=INK)
     return save(figure, path, metadata={"Software": None})
 
 
@@ -197,14 +207,15 @@ def _one_two_five() -> Any:
     return LogLocator(subs=(1, 2, 5))
 
 
-def plot_pairs(found: Bootstrap, path: Path) -> Path:
-    """Draws the difference in BLEU of each pair of mechanisms; coloured where chance hardly explains it (p < 0.05).
+def plot_pairs(found: Bootstrap, score: Score, path: Path) -> Path:
+    """Draws the difference of each pair of mechanisms; coloured where chance hardly explains it (p < 0.05).
 
     Args:
         found: the bootstrap.
+        score: what is compared.
         path: image file.
     """
-    names = sorted(found.names, key=lambda name: -found.means[found.names.index(name)])
+    names = sorted(found.names, key=lambda name: score.order(found.means[found.names.index(name)]))
     side = 2.6 + 0.42 * len(names)
     figure = new_figure(figsize=(side, side), dpi=DPI, layout="constrained")
     axes = figure.subplots()
@@ -221,10 +232,10 @@ def plot_pairs(found: Bootstrap, path: Path) -> Path:
                 continue
             difference = found.difference(row, column)[0]
             sure = found.p_value(row, column) < 0.05
-            colour = (BETTER if difference > 0 else WORSE) if sure else UNSURE
+            colour = (BETTER if score.order(difference) < 0 else WORSE) if sure else UNSURE
             axes.add_patch(_square(x, y, colour))
             ink = text_on(colour) if sure else MUTED
-            axes.text(x, y, f"{difference:+.1f}", ha="center", va="center", fontsize=6.5, color=ink)
+            axes.text(x, y, f"{difference:+.{score.digits}f}", ha="center", va="center", fontsize=6.5, color=ink)
     return save(figure, path, metadata={"Software": None})
 
 

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from zoo.comparison.files import BASE, CHOICE, LOG, RESULT, SEEDS, SIZES, TRAINING, TRANSLATIONS
+from zoo.comparison.files import BASE, CHOICE, LOG, OUTPUTS, RESULT, SEEDS, SIZES, TRAINING
 from zoo.comparison.jobs import Plan
 from zoo.data.common.cache import replace_file
 from zoo.data.common.files import data_root, write_atomically
 from zoo.utils.shipped import PACKAGE
 
 CONFIG = "config.yaml"
-AS_IS = (RESULT, TRAINING, *TRANSLATIONS.values())
+AS_IS = (RESULT, TRAINING, *OUTPUTS.values())
 TRIALS = "*/search/*"
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import yaml
 
 from zoo.comparison.files import BASE, PUBLISHED, RECIPES, SPACE
+from zoo.comparison.tasks.base import ComparedTask
+from zoo.comparison.tasks.known import task_of
 from zoo.data.common.files import fingerprint
 from zoo.registry import register
 from zoo.tasks.checks import check_arguments, check_choices
@@ -32,13 +34,31 @@ class Recipes:
 
     @property
     def are_shipped(self) -> bool:
+        """Whether these are the recipes that `zoo compare` takes without --recipes."""
         return self.folder.resolve() == RECIPES.resolve()
+
+    @property
+    def task(self) -> ComparedTask:
+        """The task of the models.
+
+        Raises:
+            ValueError: base.yaml does not say which, or its models cannot be compared.
+        """
+        path = self.base["model"].get("class_path")
+        if not path:
+            raise ValueError(f"{self.path(BASE)}: `model:` must have a class_path, that of most mechanisms")
+        return task_of(load_class(path))
 
     @property
     def published(self) -> list[Path]:
         """Folders of published results: next to these recipes, and next to the shipped ones."""
-        folders = [folder / PUBLISHED for folder in (self.folder, RECIPES)]
-        return list({folder.resolve(): folder for folder in folders if folder.is_dir()}.values())
+        folders = [self.folder, *(folder for folder in shipped_folders() if self._has_data_of(folder))]
+        found = [folder / PUBLISHED for folder in folders if (folder / PUBLISHED).is_dir()]
+        return list({folder.resolve(): folder for folder in found}.values())
+
+    def _has_data_of(self, folder: Path) -> bool:
+        """Whether other recipes are for the same data set."""
+        return _data_set(Recipes(folder).base) == _data_set(self.base)
 
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.yaml"
@@ -122,13 +142,11 @@ class Recipes:
         return {"base": fingerprint(self.base), "recipe": fingerprint(self.base, self.read(name))}
 
     def check_model(self, name: str) -> None:
-        """Raises ValueError if the recipe's class is no translator, or does not take the recipe's arguments."""
-        from zoo.tasks.translation import TranslationModule
-
+        """Raises ValueError if the recipe's class is of another task, or does not take the recipe's arguments."""
         where, model = self.path(name), self.part(name, "model")
         cls = load_class(model["class_path"])
-        if not (isinstance(cls, type) and issubclass(cls, TranslationModule)):
-            raise ValueError(f"{where}: `zoo compare` compares translators, and {model['class_path']} is none")
+        if not (isinstance(cls, type) and issubclass(cls, self.task.module)):
+            raise ValueError(f"{where}: base.yaml compares {self.task.kinds}, and {model['class_path']} is none")
         signature = inspect.signature(cls.__init__)
         check_arguments(cls, signature, cls.required)
         defaults = {key: parameter.default for key, parameter in signature.parameters.items()}
@@ -147,6 +165,16 @@ class Recipes:
                 break
             comments.append(line[1:].strip())
         return " ".join(comments)
+
+
+def shipped_folders() -> list[Path]:
+    """The folders of recipes for `zoo compare` that the package has."""
+    return sorted(path.parent for path in RECIPES.parent.glob(f"{RECIPES.name}*/{BASE}.yaml"))
+
+
+def _data_set(base: Mapping[str, Any]) -> str | None:
+    data = base.get("data")
+    return data.get("class_path") if isinstance(data, dict) else None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.files import RESULT, SEEDS, SIZES, TRANSLATIONS, check_shape, read_json, read_translations
+from zoo.comparison.files import OUTPUTS, RESULT, SEEDS, SIZES, check_shape, read_json, read_outputs
 from zoo.comparison.recipes import Recipes
 from zoo.comparison.significance import half_interval
+from zoo.comparison.tasks.base import ComparedTask
 
 NONE = "–"
 FEEDING = "_input_feeding"  # end of the names of mechanisms that are others with input feeding
@@ -21,12 +22,8 @@ SHAPE = {
     "settings": {"epochs": int},
     "parameters": int,
     "training": {"epochs": int, "steps": int, "tokens": int, "seconds": NUMBER, "validation": list},
-    "validation": {"bleu": NUMBER},
-    "test": {"name": str, "bleu": NUMBER, "bleu_by_length": dict},
-    "decoding_sentences_per_second": NUMBER,
-    "beam_size": int,
-    "length_penalty": NUMBER,
-    "signature": str,
+    "validation": dict,
+    "test": {"name": str},
     "device": str,
     "hardware": str,
     "threads": int,
@@ -40,27 +37,29 @@ class Run:
     Attributes:
         folder: where its files are.
         result: content of result.json.
+        task: of the model.
         published: it comes from published results, not from this study.
     """
 
     folder: Path
     result: dict[str, Any]
+    task: ComparedTask
     published: bool = False
 
     @property
-    def has_translations(self) -> bool:
-        """Whether there are its translations of the test set."""
-        return (self.folder / TRANSLATIONS["test"]).is_file()
+    def has_outputs(self) -> bool:
+        """Whether there are its outputs for the test set."""
+        return (self.folder / OUTPUTS["test"]).is_file()
 
-    def translations(self) -> list[str]:
-        """Its translations of the test set."""
-        return read_translations(self.folder / TRANSLATIONS["test"])
+    def outputs(self) -> list[str]:
+        """Its outputs for the test set."""
+        return read_outputs(self.folder / OUTPUTS["test"])
 
     @property
     def curve(self) -> list[tuple[float, float]]:
-        """Seconds of training and validation BLEU, for each validation."""
-        scores = self.result["training"]["validation"]
-        return [(x["seconds"], x["bleu"]) for x in scores if x.get("bleu") is not None and "seconds" in x]
+        """Seconds of training and validation score, for each validation."""
+        key, scores = self.task.score.key, self.result["training"]["validation"]
+        return [(x["seconds"], x[key]) for x in scores if x.get(key) is not None and "seconds" in x]
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,10 @@ class Row:
     @property
     def results(self) -> list[dict[str, Any]]:
         return [run.result for run in self.runs]
+
+    @property
+    def task(self) -> ComparedTask:
+        return self.runs[0].task
 
     @property
     def published(self) -> bool:
@@ -100,16 +103,24 @@ class Row:
         half = half_interval(values) if interval else None
         return text if half is None else f"{text} ± {half:.{digits}f}"
 
+    def score(self, part: str) -> str:
+        """The score of a part, "validation" or "test", with half the width of its interval."""
+        return self.show(self.task.score.digits, part, self.task.score.key, interval=True)
+
+    def scores(self, part: str) -> list[float]:
+        """The score of a part for each seed."""
+        return self.values(part, self.task.score.key)
+
     @property
     def minutes(self) -> float | None:
-        """Training time without validation: all target tokens at the median speed."""
+        """Training time without validation: all tokens at the median speed."""
         rate, tokens = self.mean("training", "tokens_per_second"), self.mean("training", "tokens")
         return tokens / rate / 60 if rate and tokens else None
 
     @property
     def milliseconds(self) -> float:
-        """Time to decode one sentence."""
-        return 1000 / statistics.fmean(self.values("decoding_sentences_per_second"))
+        """Time for one example of the test set, see `ComparedTask.cost`."""
+        return 1000 / statistics.fmean(self.values(*self.task.speed.keys))
 
 
 @dataclass(frozen=True)
@@ -117,7 +128,7 @@ class Results:
     """All results of a page.
 
     Attributes:
-        rows: the mechanisms trained on all data, the one with the best test BLEU first.
+        rows: the mechanisms trained on all data, the one with the best test score first.
         sizes: number of training pairs -> the mechanisms trained on that many, in the same order; {} if none was
             trained on a part.
         left_out: folders of published results of another base.yaml or budget, which cannot be compared.
@@ -134,7 +145,7 @@ def read_results(out: Path, recipes: Recipes) -> Results:
     Raises:
         ValueError: there are none, one is damaged, or their budgets differ.
     """
-    own = _read(out)
+    own = _read(out, recipes.task)
     if not any(run.result["settings"].get("pairs") is None for run in own):
         raise ValueError(f"{out} has no results: train first, with zoo compare --out {out}")
     for key, what in SAME.items():
@@ -144,7 +155,7 @@ def read_results(out: Path, recipes: Recipes) -> Results:
             raise ValueError(f"{out} has results of {many}, which cannot be compared: keep them in separate folders")
     runs, left_out = list(own), []
     for folder in recipes.published:
-        published = [] if folder.resolve() == out.resolve() else _read(folder, published=True)
+        published = [] if folder.resolve() == out.resolve() else _read(folder, recipes.task, published=True)
         fitting = [run for run in published if all(_same(run, own[0], key) for key in SAME)]
         left_out += [folder] * (len(fitting) < len(published))
         known = {_key(run) for run in runs}  # what was trained here replaces what was published
@@ -158,23 +169,25 @@ def read_results(out: Path, recipes: Recipes) -> Results:
     return Results(rows, by_size, left_out)
 
 
-def _read(folder: Path, published: bool = False) -> list[Run]:
+def _read(folder: Path, task: ComparedTask, published: bool = False) -> list[Run]:
     return [
-        Run(file.parent, read_result(file), published)
+        Run(file.parent, read_result(file, task), task, published)
         for pattern in (SEEDS, SIZES)
         for file in sorted(folder.glob(f"{pattern}/{RESULT}"))
     ]
 
 
-def read_result(file: Path) -> dict[str, Any]:
-    """Content of a result.json.
+def read_result(file: Path, task: ComparedTask) -> dict[str, Any]:
+    """Content of a result.json of a task.
 
     Raises:
         ValueError: it is damaged.
     """
     try:
         result = read_json(file)
-        check_shape(result, SHAPE)
+        scored = {part: {task.score.key: NUMBER} for part in ("validation", "test")}
+        for shape in (SHAPE, scored, task.shape):
+            check_shape(result, shape)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{file} is damaged ({error}): delete it, and `zoo compare` evaluates that training again"
@@ -191,12 +204,12 @@ def _same(first: Run, second: Run, key: str) -> bool:
 
 
 def _rows(runs: Iterable[Run]) -> list[Row]:
-    """The mechanism with the best test BLEU first."""
+    """The mechanism with the best test score first."""
     found: dict[str, list[Run]] = {}
     for run in runs:
         found.setdefault(run.result["name"], []).append(run)
     rows = [Row(name, sorted(several, key=lambda run: run.result["seed"])) for name, several in found.items()]
-    return sorted(rows, key=lambda row: (-(row.mean("test", "bleu") or 0), row.name))
+    return sorted(rows, key=lambda row: (row.task.score.order(statistics.fmean(row.scores("test"))), row.name))
 
 
 def distinct(rows: Sequence[Row], *keys: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The search of `zoo compare --search`: as many short trainings for every mechanism, chosen by validation BLEU alone.
+"""The search of `zoo compare --search`: as many short trainings for every mechanism, chosen on validation data alone.
 
 search.yaml next to the recipes lists the values of each setting. For the first setting every value is tried with the
 recipe's own values of the others; then the other values of the next setting, with the best of the first; and so on.
@@ -12,6 +12,7 @@ from typing import Any
 from zoo.comparison.files import CHOICE, RECIPES, SPACE, check_shape, read_json, write_json
 from zoo.comparison.jobs import Job, Plan, Trial
 from zoo.comparison.recipes import Recipes, read_yaml
+from zoo.comparison.tasks.base import Score
 
 Options = dict[str, Any]  # setting, such as "optimizer.lr" -> value
 
@@ -105,7 +106,7 @@ def search(plan: Plan, space: Space, names: Sequence[str], run: Callable[[Sequen
         for name, found in stage.items():
             if all(trial.end.is_file() for trial in found):
                 trials[name] |= {trial.folder: trial for trial in found}
-                best[name] = dict(max(found, key=lambda trial: trial.bleu).options)
+                best[name] = dict(min(found, key=lambda trial: plan.recipes.task.score.order(trial.best)).options)
             else:
                 del best[name]
     for name, options in best.items():
@@ -127,7 +128,7 @@ def _write(plan: Plan, space: Space, name: str, options: Options, trials: Sequen
             "trials": [
                 {
                     "options": dict(trial.options),
-                    "bleu": trial.bleu,
+                    plan.recipes.task.score.key: trial.best,
                     **{key: read_json(trial.end)[key] for key in ("steps", "seconds")},
                 }
                 for trial in trials
@@ -144,11 +145,11 @@ def chosen(plan: Plan, name: str) -> Options:
     """
     mine = plan.out / name / CHOICE
     if mine.is_file():
-        if not _fits(found := read_choice(mine), plan, name):
+        if not _fits(found := read_choice(mine, plan.recipes.task.score), plan, name):
             raise ValueError(f"{mine} is of another recipe: choose another --out, or delete {mine.parent}")
         return found["options"]
     for file in (folder / name / CHOICE for folder in plan.recipes.published):
-        if file.is_file() and _fits(found := read_choice(file), plan, name):
+        if file.is_file() and _fits(found := read_choice(file, plan.recipes.task.score), plan, name):
             return found["options"]
     return {}
 
@@ -157,8 +158,8 @@ def _fits(choice: Mapping[str, Any], plan: Plan, name: str) -> bool:
     return plan.recipes.fingerprints(name).items() <= choice["settings"].items()
 
 
-def read_choice(path: Path) -> dict[str, Any]:
-    """Content of a search.json.
+def read_choice(path: Path, score: Score) -> dict[str, Any]:
+    """Content of a search.json, whose trials have that score.
 
     Raises:
         ValueError: it is damaged.
@@ -167,7 +168,7 @@ def read_choice(path: Path) -> dict[str, Any]:
         found = read_json(path)
         check_shape(found, {"options": dict, "settings": dict, "trials": list})
         for trial in found["trials"]:
-            check_shape(trial, {"options": dict, "bleu": int | float})
+            check_shape(trial, {"options": dict, score.key: int | float})
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: delete it") from error
     return found

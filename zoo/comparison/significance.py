@@ -1,26 +1,27 @@
-"""How sure a difference between mechanisms is: intervals over seeds, and a paired bootstrap over sentences and seeds.
+"""How sure a difference between mechanisms is: intervals over seeds, and a paired bootstrap over units and seeds.
 
-A mechanism's score is the mean over its seeds of the BLEU of the whole test set. Another test set of the same kind and
+The units of a test set are sentences of a translation, texts of a classifier, blocks of lines of a language model.
+A mechanism's score is the mean over its seeds of the score of the whole test set. Another test set of the same kind and
 other seeds would have given other scores. Each sample of the bootstrap draws
 
-    sentences    as many as there are, with replacement, the same ones for all mechanisms (Koehn 2004), and
-    seeds        for each mechanism as many deviations from its mean as it has seeds, with replacement.
+    units    as many as there are, with replacement, the same ones for all mechanisms (Koehn 2004), and
+    seeds    for each mechanism as many deviations from its mean as it has seeds, with replacement.
 
 The deviations of n seeds from their own mean are too small by sqrt((n - 1) / n), and are stretched by its inverse.
 Those of all mechanisms are drawn from together: with three seeds of its own a mechanism says little about its variance.
 In simulations with three seeds of ten equal mechanisms p < 0.05 comes up for 4 % of the pairs, with deviations of their
 own for 9 %. So a mechanism with a single seed is treated like the others; if all have a single one, nothing is known of
-the seeds, and only sentences are drawn.
+the seeds, and only units are drawn.
 """
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from zoo.comparison.bleu import Counts, corpus_bleu
+from zoo.comparison.tasks.base import Counts
 
 SAMPLES = 1000
 CHUNK = 100  # samples computed at a time
@@ -47,14 +48,16 @@ class Bootstrap:
         names: the mechanisms.
         means: (M,) scores on the whole test set, mean over the seeds.
         samples: (B, M) scores in each sample.
+        falls: the lowest score is the best.
     """
 
     names: list[str]
     means: np.ndarray
     samples: np.ndarray
+    falls: bool = False
 
     def difference(self, first: str, second: str) -> tuple[float, float, float]:
-        """By how much the first is better, and the ends of the 95 % interval."""
+        """By how much the first is higher, and the ends of the 95 % interval."""
         a, b = self.names.index(first), self.names.index(second)
         low, high = np.quantile(self.samples[:, a] - self.samples[:, b], [0.025, 0.975])
         return float(self.means[a] - self.means[b]), float(low), float(high)
@@ -72,34 +75,43 @@ class Bootstrap:
 
     def ranks(self) -> np.ndarray:
         """(M, M) probability that mechanism m has rank r, from 0 for the best."""
-        order = np.argsort(-self.samples, axis=1, kind="stable")
+        order = np.argsort(self.samples if self.falls else -self.samples, axis=1, kind="stable")
         places = np.argsort(order, axis=1, kind="stable")  # (B, M): the rank of each mechanism
         count = len(self.names)
         return np.stack([np.bincount(places[:, m], minlength=count) for m in range(count)]) / len(self.samples)
 
 
-def bootstrap(counts: Mapping[str, Sequence[Counts]], samples: int = SAMPLES, seed: int = 0) -> Bootstrap:
-    """Draws sentences and seeds; see the top of this file.
+def bootstrap(
+    counts: Mapping[str, Sequence[Counts]],
+    total: Callable[[Counts], np.ndarray],
+    samples: int = SAMPLES,
+    seed: int = 0,
+    falls: bool = False,
+) -> Bootstrap:
+    """Draws units and seeds; see the top of this file.
 
     Args:
-        counts: mechanism -> for each seed the counts of its sentences, (N, 10); all of the same N sentences.
+        counts: mechanism -> for each seed the counts of its units, (N, K); all of the same N units.
+        total: the score of summed counts, (..., K) -> (...).
         samples: number of samples.
         seed: of the draws.
+        falls: the lowest score is the best.
     """
     rng = np.random.default_rng(seed)
     runs = [run for found in counts.values() for run in found]
-    sentences = len(runs[0])
-    table = np.concatenate(runs, axis=1)  # (N, R * 10)
+    units = len(runs[0])
+    table = np.concatenate(runs, axis=1)  # (N, R * K)
     drawn = []
     for start in range(0, samples, CHUNK):
-        times = rng.multinomial(sentences, np.full(sentences, 1 / sentences), min(CHUNK, samples - start))
-        drawn.append(corpus_bleu((times.astype(np.float64) @ table).reshape(len(times), len(runs), -1)))
-    scores, whole = np.concatenate(drawn), corpus_bleu(np.stack([run.sum(0) for run in runs]))  # (B, R), (R,)
+        times = rng.multinomial(units, np.full(units, 1 / units), min(CHUNK, samples - start))
+        drawn.append(total((times.astype(np.float64) @ table).reshape(len(times), len(runs), -1)))
+    scores, whole = np.concatenate(drawn), total(np.stack([run.sum(0) for run in runs]))  # (B, R), (R,)
     columns = np.split(np.arange(len(runs)), np.cumsum([len(found) for found in counts.values()])[:-1])
     pool = deviations([whole[own] for own in columns])
     means = np.stack([scores[:, own].mean(1) for own in columns], axis=1)  # (B, M)
     moved = [rng.choice(pool, (samples, len(own))).mean(1) for own in columns]
-    return Bootstrap(list(counts), np.array([whole[own].mean() for own in columns]), means + np.stack(moved, axis=1))
+    whole_means = np.array([whole[own].mean() for own in columns])
+    return Bootstrap(list(counts), whole_means, means + np.stack(moved, axis=1), falls)
 
 
 def deviations(scores: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The tables of the page, in Markdown, and as CSV files."""
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations
@@ -12,6 +13,7 @@ from zoo.comparison.budgets import best_by
 from zoo.comparison.jobs import label
 from zoo.comparison.results import FEEDING, NONE, Row
 from zoo.comparison.significance import Bootstrap, half_interval
+from zoo.comparison.tasks.base import Score, Shown
 from zoo.data.common.files import write_atomically
 
 Column = tuple[str, Callable[[Row], str]]
@@ -23,13 +25,16 @@ def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1)
     return "".join(f"| {' | '.join(line)} |\n" for line in [heads, rule, *rows])
 
 
-def names(rows: Sequence[Row], every: Sequence[str], links: Mapping[str, str]) -> list[Column]:
+def names(
+    rows: Sequence[Row], every: Sequence[str], links: Mapping[str, str], has_feeding: bool = True
+) -> list[Column]:
     """The first columns of each table: the mechanism, and whether it has input feeding.
 
     Args:
         rows: the mechanisms of the table.
         every: the names of all recipes; one that has a twin with input feeding says "no".
         links: name -> address of its recipe.
+        has_feeding: whether the task has mechanisms with input feeding.
     """
     known = {*every, *(row.name for row in rows)}
 
@@ -40,7 +45,7 @@ def names(rows: Sequence[Row], every: Sequence[str], links: Mapping[str, str]) -
     def feeding(row: Row) -> str:
         return "yes" if row.name.endswith(FEEDING) else "no" if row.name + FEEDING in known else NONE
 
-    return [("mechanism", name), ("input feeding", feeding)]
+    return [("mechanism", name), *([("input feeding", feeding)] if has_feeding else [])]
 
 
 def main_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap | None) -> str:
@@ -51,35 +56,33 @@ def main_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap | 
         first: columns that name the mechanism.
         found: the bootstrap, if there is one.
     """
-    bins = list(
-        dict.fromkeys(words for row in rows for result in row.results for words in result["test"]["bleu_by_length"])
-    )
+    task = rows[0].task
+    parts = task.part_columns([result for row in rows for result in row.results])
     best = {} if found is None else dict(zip(found.names, found.ranks()[:, 0]))
     columns: list[Column] = [
         *first,
         ("seeds", lambda row: str(len(row.results))),
-        ("validation BLEU", lambda row: row.show(1, "validation", "bleu", interval=True)),
-        ("test BLEU", lambda row: row.show(1, "test", "bleu", interval=True)),
+        (f"validation {task.score.name}", lambda row: row.score("validation")),
+        (f"test {task.score.name}", lambda row: row.score("test")),
         *([("best (%)", lambda row: percent(best.get(row.name)))] if best else []),
-        *(
-            (f"{words} words", lambda row, words=words: row.show(1, "test", "bleu_by_length", words, "bleu"))
-            for words in bins
-        ),
+        *map(_shown, parts),
         ("parameters", lambda row: f"{row.results[0]['parameters'] / 1e6:.2f} M"),
         ("steps", lambda row: row.show(0, "training", "steps")),
-        ("entropy (nats)", lambda row: row.show(2, "validation", "attention", "entropy")),
-        ("relative", lambda row: row.show(2, "validation", "attention", "relative_entropy")),
-        ("diagonal", lambda row: row.show(2, "validation", "attention", "band")),
+        *map(_shown, task.attention),
         ("tokens/s", lambda row: row.show(0, "training", "tokens_per_second")),
-        ("sentences/s", lambda row: row.show(0, "decoding_sentences_per_second")),
+        _shown(task.speed),
         ("memory (MB)", lambda row: row.show(0, "training", "peak_memory_mb")),
     ]
-    return of_columns(columns, rows)
+    return of_columns(columns, rows, len(first))
 
 
-def of_columns(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    """A table from columns; the first two are aligned to the left."""
-    return markdown([head for head, _ in columns], [[cell(row) for _, cell in columns] for row in rows], left=2)
+def _shown(column: Shown) -> Column:
+    return column.head, lambda row: row.show(column.digits, *column.keys)
+
+
+def of_columns(columns: Sequence[Column], rows: Sequence[Row], left: int) -> str:
+    """A table from columns; the first ones are aligned to the left."""
+    return markdown([head for head, _ in columns], [[cell(row) for _, cell in columns] for row in rows], left)
 
 
 def percent(share: float | None) -> str:
@@ -88,7 +91,7 @@ def percent(share: float | None) -> str:
 
 def rank_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap) -> str:
     """The probability of being best, and the ranks that hold 95 % of the probability."""
-    ranks = dict(zip(found.names, found.ranks()))
+    ranks, score = dict(zip(found.names, found.ranks())), rows[0].task.score
 
     def span(row: Row) -> str:
         sums = np.cumsum(ranks[row.name])
@@ -97,71 +100,79 @@ def rank_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap) -
 
     columns: list[Column] = [
         *first,
-        ("test BLEU", lambda row: f"{found.means[found.names.index(row.name)]:.1f}"),
+        (f"test {score.name}", lambda row: f"{found.means[found.names.index(row.name)]:.{score.digits}f}"),
         ("best (%)", lambda row: percent(ranks[row.name][0])),
         ("ranks", span),
     ]
-    return of_columns(columns, [row for row in rows if row.name in ranks])
+    return of_columns(columns, [row for row in rows if row.name in ranks], len(first))
 
 
 def against(own: Sequence[Row], others: Sequence[Row], found: Bootstrap) -> str:
     """The difference of each own mechanism to each published one, with its interval and p."""
-    lines = []
+    lines, digits = [], own[0].task.score.digits
     for row in own:
         for other in others:
-            difference, low, high = found.difference(row.name, other.name)
+            difference, low, high = (f"{x:+.{digits}f}" for x in found.difference(row.name, other.name))
             p = f"{found.p_value(row.name, other.name):.3f}"
-            lines.append([f"`{row.name}`", f"`{other.name}`", f"{difference:+.1f}", f"{low:+.1f} to {high:+.1f}", p])
+            lines.append([f"`{row.name}`", f"`{other.name}`", difference, f"{low} to {high}", p])
     return markdown(["mechanism", "against", "difference", "95 %", "p"], lines, left=2)
 
 
 def time_table(rows: Sequence[Row], first: Sequence[Column], seconds: float) -> str:
-    """Validation BLEU after equal training time, the best first."""
+    """Validation score after equal training time, the best first."""
+    score = rows[0].task.score
     reached = {row.name: [best for run in row.runs if (best := best_by(run, seconds)) is not None] for row in rows}
 
-    def bleu(row: Row) -> str:
+    def by_then(row: Row) -> str:
         values = reached[row.name]
         if not values:
             return NONE
         half = half_interval(values)
-        return f"{statistics.fmean(values):.1f}" + ("" if half is None else f" ± {half:.1f}")
+        return f"{statistics.fmean(values):.{score.digits}f}" + ("" if half is None else f" ± {half:.{score.digits}f}")
 
     def final(row: Row) -> str:
-        values = [max(bleu for _, bleu in run.curve) for run in row.runs if run.curve]
-        return f"{statistics.fmean(values):.1f}" if values else NONE
+        values = [best for run in row.runs if (best := best_by(run, math.inf)) is not None]
+        return f"{statistics.fmean(values):.{score.digits}f}" if values else NONE
+
+    def order(row: Row) -> tuple[bool, float]:
+        values = reached[row.name]
+        return (not values, score.order(statistics.fmean(values)) if values else 0.0)
 
     def minutes(row: Row) -> str:
         ends = [run.curve[-1][0] / 60 for run in row.runs if run.curve]
         return f"{statistics.fmean(ends):.1f}" if ends else NONE
 
-    columns = [*first, ("BLEU by then", bleu), ("BLEU at the end", final), ("minutes to the end", minutes)]
-    ordered = sorted(rows, key=lambda row: -statistics.fmean(reached[row.name] or [-1.0]))
-    return of_columns(columns, ordered)
+    scores = [(f"{score.name} by then", by_then), (f"{score.name} at the end", final)]
+    columns = [*first, *scores, ("minutes to the end", minutes)]
+    return of_columns(columns, sorted(rows, key=order), len(first))
 
 
 def size_table(sizes: Mapping[int, Sequence[Row]], first: Callable[[Sequence[Row]], Sequence[Column]]) -> str:
-    """Test BLEU by the number of training pairs; the best on the most pairs first."""
+    """Test score by the number of training pairs; the best on the most pairs first."""
     found = {(row.name, size): row for size, rows in sizes.items() for row in rows}
     rows = list({row.name: row for size in sorted(sizes, reverse=True) for row in sizes[size]}.values())
 
     def cell(size: int) -> Callable[[Row], str]:
         def text(row: Row) -> str:
             there = found.get((row.name, size))
-            return NONE if there is None else there.show(1, "test", "bleu", interval=True)
+            return NONE if there is None else there.score("test")
 
         return text
 
-    columns = [*first(rows), *((f"{size:,} pairs", cell(size)) for size in sorted(sizes))]
-    return of_columns(columns, rows)
+    named = first(rows)
+    columns = [*named, *((f"{size:,} pairs", cell(size)) for size in sorted(sizes))]
+    return of_columns(columns, rows, len(named))
 
 
-def search_table(choices: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the search has chosen for each mechanism, with the validation BLEU of all its trials."""
+def search_table(choices: Mapping[str, Mapping[str, Any]], score: Score) -> str:
+    """What the search has chosen for each mechanism, with the validation score of all its trials."""
     lines = []
     for name, choice in sorted(choices.items()):
-        trials = ", ".join(f"{label(trial['options'])}: {trial['bleu']:.1f}" for trial in choice["trials"])
+        trials = ", ".join(
+            f"{label(trial['options'])}: {trial[score.key]:.{score.digits}f}" for trial in choice["trials"]
+        )
         lines.append([f"`{name}`", label(choice["options"]), trials])
-    return markdown(["mechanism", "choice", "validation BLEU of the trials"], lines, left=3)
+    return markdown(["mechanism", "choice", f"validation {score.name} of the trials"], lines, left=3)
 
 
 def write_pairs(found: Bootstrap, path: Path) -> Path:

@@ -45,7 +45,7 @@ class GlobalAttention(nn.Module):
     Args:
         query_size: H.
         memory_size: M.
-        score: one of SCORES: "dot", "scaled_dot", "general", "concat", "location".
+        score: one of SCORES: "dot", "scaled_dot", "general", "concat", "location", "uniform".
         attention_size: K of score "concat"; the query size if not given.
         max_length: L_max of score "location".
         window: D of the local variants.
@@ -177,6 +177,19 @@ class LocalPredictiveStarAttention(GlobalAttention):
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
         weights = self.normalize(scores, memory.mask.unsqueeze(1)) * memory.gate.unsqueeze(1)
         return _normalized(weights) if self.renormalize else weights
+
+
+class NoAttention(nn.Module):
+    """In place of an attention where there is none: the context has no numbers, (B, T, 0), and all weights are 0."""
+
+    def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        return AttentionMemory(memory, memory[..., :0], mask, mask.to(wide(memory[:0]).dtype), mask.sum(-1))
+
+    def forward(
+        self, query: Tensor, memory: AttentionMemory, position: Tensor | int = 0, given: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        weights = memory.gate.new_zeros(query.size(0), query.size(1), memory.mask.size(1))
+        return query[..., :0], weights
 
 
 def _normalized(weights: Tensor) -> Tensor:

@@ -112,10 +112,26 @@ class LocationScore(nn.Module):
         return scores[..., : keys.size(1)]  # (B, T, S)
 
 
+class UniformScore(nn.Module):
+    """score = 0 at every position: softmax makes equal weights of it, and the context the mean of the values."""
+
+    def __init__(
+        self, query_size: int, memory_size: int, attention_size: int | None = None, max_length: int | None = None
+    ):
+        super().__init__()
+
+    def project(self, memory: Tensor) -> Tensor:
+        return memory  # only its length is used
+
+    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        return wide(query.new_zeros(query.size(0), query.size(1), keys.size(1)))  # (B, T, S)
+
+
 SCORES = {
     "dot": DotScore,
     "scaled_dot": ScaledDotScore,
     "general": GeneralScore,
     "concat": ConcatScore,
     "location": LocationScore,
+    "uniform": UniformScore,
 }

@@ -3,7 +3,8 @@
 The attention layers of Luong, Pham and Manning 2015, https://arxiv.org/abs/1508.04025 (scores and global, local-m and
 local-p attention), used many-to-one as in the layers of ongunuzaymacar/attention-mechanisms: the last state is the
 query, all states are the memory, and h~ = tanh(W_c [c; h]) (Eq. 5) is classified. The classes are those of the text,
-or the words that may follow it.
+or the words that may follow it. Two models to compare with: `score: uniform` takes the mean of the states as c,
+`attention: none` classifies the last state alone.
 
 Differs from the paper:
 - one query per text instead of one per target word; the query is the final state of each direction;
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.batches.classification import TextBatch
-from zoo.layers.attention import make_attention
+from zoo.layers.attention import NoAttention, make_attention
 from zoo.layers.dropout import Dropout
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import to_padded
@@ -41,8 +42,10 @@ class AttentionClassifier(TextClassifier):
         num_layers: recurrent layers.
         cell: "lstm" or "gru".
         bidirectional: read in both directions.
-        attention: "global", "local_m", "local_p", "local_p_full" or "local_p_star".
-        score: "dot", "scaled_dot", "general", "concat", or "location" (with global attention only).
+        attention: "global", "local_m", "local_p", "local_p_full", "local_p_star", or "none": h~ = tanh(W_c h), and all
+            weights are 0.
+        score: "dot", "scaled_dot", "general", "concat", "uniform" (equal weights: the mean of the states), or
+            "location" (with global attention only).
         normalize: how scores become weights: "softmax" or "sparsemax", which gives many exact zeros.
         window: D of the local attentions.
         renormalize: local-p variants: divide the weights by their sum after the Gaussian or the gate.
@@ -65,8 +68,8 @@ class AttentionClassifier(TextClassifier):
         num_layers: int = 1,
         cell: Literal["lstm", "gru"] = "lstm",
         bidirectional: bool = True,
-        attention: Literal["global", "local_m", "local_p", "local_p_full", "local_p_star"] = "global",
-        score: Literal["dot", "scaled_dot", "general", "concat", "location"] = "general",
+        attention: Literal["global", "local_m", "local_p", "local_p_full", "local_p_star", "none"] = "global",
+        score: Literal["dot", "scaled_dot", "general", "concat", "location", "uniform"] = "general",
         normalize: Literal["softmax", "sparsemax"] = "softmax",
         window: int = 10,
         renormalize: bool = False,
@@ -83,17 +86,20 @@ class AttentionClassifier(TextClassifier):
         self.encoder = RecurrentEncoder(
             cell, embedding_size, hidden_size // (2 if bidirectional else 1), num_layers, bidirectional, dropout
         )
-        self.attention = make_attention(
-            attention,
-            hidden_size,
-            hidden_size,
-            score=score,
-            max_length=max_source_length,
-            window=window,
-            renormalize=renormalize,
-            normalize=normalize,
-        )
-        self.w_c = nn.Linear(2 * hidden_size, hidden_size, bias=False)
+        self.attention, context_size = NoAttention(), 0
+        if attention != "none":
+            context_size = hidden_size
+            self.attention = make_attention(
+                attention,
+                hidden_size,
+                hidden_size,
+                score=score,
+                max_length=max_source_length,
+                window=window,
+                renormalize=renormalize,
+                normalize=normalize,
+            )
+        self.w_c = nn.Linear(context_size + hidden_size, hidden_size, bias=False)
         self.dropout = Dropout(dropout)
         self.classifier = nn.Linear(hidden_size, num_classes)
 

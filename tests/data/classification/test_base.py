@@ -367,7 +367,7 @@ def test_held_out_texts_are_not_trained_on(tmp_path):
     held_out = {}
     for seed in (0, 1):
         data = _ready(LabeledText(str(tmp_path / "a.tsv"), val_fraction=0.2, split_seed=seed, min_frequency=1))
-        train, val = ({example.text for example in data._examples(split)} for split in ("train", "val"))
+        train, val = ({example.text for example in data.examples_of(split)} for split in ("train", "val"))
         assert not train & val and len(train | val) == 100 and 5 < len(val) < 40
         assert len(data._train) == 3 * len(train) and len(data._val) == 3 * len(val)  # repeated texts stay together
         assert len(data.tokenizer) == 4 + 1 + len(train)  # the vocabulary is that of the training texts

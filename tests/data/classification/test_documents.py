@@ -65,7 +65,7 @@ def test_imdb_line_breaks_end_sentences(tmp_path):
 
 
 def _holds_out(root, seed, text):
-    held_out = [example.text for example in IMDB(root=str(root), split_seed=seed)._examples("val")]
+    held_out = [example.text for example in IMDB(root=str(root), split_seed=seed).examples_of("val")]
     return held_out == [text]
 
 

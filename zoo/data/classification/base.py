@@ -270,7 +270,8 @@ class LabeledData(SortedData[LabeledArrays]):
         check_word_vectors(self.word_vectors)
         return size
 
-    def _examples(self, split: Split) -> Iterator[Example]:
+    def examples_of(self, split: Split) -> Iterator[Example]:
+        """The examples of a split, streamed; those held out of training are "val" if the data set `holds_out`."""
         if not self.holds_out or split == "test":
             return self.examples(split)
         wanted = split == "val"
@@ -310,7 +311,7 @@ class LabeledData(SortedData[LabeledArrays]):
     @staticmethod
     def _texts(read: Sequence["LabeledData"]) -> Iterator[str]:
         """All training texts of some data sets."""
-        examples = (example for data in read for example in data._examples("train"))
+        examples = (example for data in read for example in data.examples_of("train"))
         return (text for example in examples for text in example[:2] if text is not None)
 
     def _check_model(self) -> None:
@@ -393,7 +394,7 @@ class LabeledData(SortedData[LabeledArrays]):
             self.scored,
             f"the model {type(self._model).__name__}" if labels == self._of_model("label_names") else None,
         )
-        LabeledArrays.build(folder, self._examples(split), encoding, self._source(split), keep_empty=split != "train")
+        LabeledArrays.build(folder, self.examples_of(split), encoding, self._source(split), keep_empty=split != "train")
         return folder
 
     def _folder(self, split: Split, tokenizer: Tokenizer, labels: list[str]) -> Path:
