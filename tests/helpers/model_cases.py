@@ -75,6 +75,8 @@ def build(cls: type[ZooModule], **options: Any) -> ZooModule:
 _MAIN: dict[str, list[dict[str, Any]]] = {
     "AttentionClassifier": [
         {"attention": "local_p"},
+        {"attention": "none"},
+        {"score": "uniform"},
         {"normalize": "sparsemax"},
         {"cell": "gru", "bidirectional": False, "num_layers": 2},
     ],

@@ -73,7 +73,9 @@ def test_attention_is_a_distribution_over_real_words(model_and_batch):
         assert (a >= 0).all() and (a.masked_select(~real) == 0).all()
         total = a.sum(-1)
         assert (total[lengths == 0] == 0).all()
-        if (
+        if model.config.get("attention") == "none":
+            assert (total == 0).all()
+        elif (
             model.config.get("attention") in ("local_p", "local_p_full", "local_p_star")
             and not model.config["renormalize"]
         ):
@@ -237,6 +239,31 @@ def test_the_last_states_ask_and_local_m_looks_at_the_end():
     a = torch.softmax(window @ model.attention.score.w_a.weight.t() @ query, dim=0)
     hidden = torch.tanh(model.w_c(torch.cat([a @ window, query])))
     torch.testing.assert_close(logits[0], model.classifier(hidden))
+
+
+@torch.no_grad()
+def test_mean_pooling_and_the_last_state_alone(tmp_path):
+    """score: uniform takes the mean of the real states, attention: none has W_c of the last states only."""
+    torch.manual_seed(0)
+    batch = collate_texts([[4, 5, 6, 7], [8, 9]])
+    mean, last = (build(AttentionClassifier, **kind).eval() for kind in ({"score": "uniform"}, {"attention": "none"}))
+    for model in (mean, last):
+        logits, (weights,) = model(batch)
+        states, finals = model.encoder(model.embedding(batch.tokens), batch.lengths)
+        for n, length in enumerate(batch.lengths.tolist()):
+            query = finals[-1][0][n]
+            read = torch.cat([states[n, :length].mean(0), query]) if model is mean else query
+            torch.testing.assert_close(logits[n], model.classifier(torch.tanh(model.w_c(read))))
+            share = 1 / length if model is mean else 0.0
+            assert weights[n, 0].tolist() == pytest.approx([share] * length + [0.0] * (4 - length))
+    assert last.w_c.weight.shape == (8, 8) and mean.w_c.weight.shape == (8, 16)
+    assert sum(p.numel() for p in mean.attention.parameters()) == 0
+    last = build(AttentionClassifier, attention="none", vocab_size=30)
+    last.tokenizer, last.label_names = Tokenizer.train([TEXT], "word_punct", 30), ["bad", "so so", "good"]
+    result = last.classify(TEXT)
+    assert not result.attention[0].any() and result.attention[0].shape == (1, len(result.tokens[0]))
+    assert result.plot(tmp_path / "a.png").stat().st_size > 5000
+    assert "sleeps" in result.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
 
 
 # ---- classify ----

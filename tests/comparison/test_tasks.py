@@ -1,0 +1,398 @@
+"""`zoo compare` for classifiers and language models: tiny trainings to the page, significance by naive loops, recipes."""
+
+import json
+import math
+import random
+import statistics
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from comparison_fakes import fails, options
+from labeled_fakes import invent
+
+from zoo.cli import main
+from zoo.comparison import pictures
+from zoo.comparison.data import data_settings, load_data
+from zoo.comparison.files import read_outputs
+from zoo.comparison.jobs import Job, Plan
+from zoo.comparison.recipes import Recipes, read_yaml, shipped_folders
+from zoo.comparison.search import Space
+from zoo.comparison.significance import Bootstrap, bootstrap
+from zoo.comparison.tasks.base import Score
+from zoo.comparison.tasks.classification import ClassificationTask
+from zoo.comparison.tasks.language_modelling import BLOCK, LanguageModellingTask
+from zoo.data import IMDB, PTB, TREC6
+from zoo.training.checkpoints import model_of
+from zoo.utils.modules import load_class
+
+SHIPPED = {folder.name.removeprefix("comparison").removeprefix("_"): Recipes(folder) for folder in shipped_folders()}
+WORDS = "the a dog cat man red blue runs sits over on in snow street it said".split()
+
+
+def small(place, task, names, **model):
+    """Copies the shipped recipes of a data set to place/recipes, for small models."""
+    folder = place / "recipes"
+    folder.mkdir(exist_ok=True)
+    for file in folder.glob("*"):
+        file.unlink()
+    for name in ("base", "search", *names):
+        recipe = read_yaml(SHIPPED[task].path(name))
+        if name == "base":
+            recipe["trainer"] |= dict(max_epochs=2, precision="32-true", accelerator="cpu", num_sanity_val_steps=0)
+            recipe["lr_scheduler"]["init_args"] |= dict(warmup_steps=4)
+            recipe["model"]["init_args"] |= model
+            recipe["optimizer"]["init_args"] |= dict(lr=0.02)
+            recipe["data"]["init_args"] = recipe["data"].get("init_args", {}) | dict(batch_size=4)
+        elif name != "search":
+            own = recipe["model"]["init_args"]
+            own |= {key: 8 for key in own if key.endswith("_size") and key != "max_source_length"}
+        about = SHIPPED[task].about(name) if name != "search" else ""
+        (folder / f"{name}.yaml").write_text(f"# {about}\n{yaml.safe_dump(recipe)}", encoding="utf-8")
+    return Recipes(folder)
+
+
+@pytest.fixture
+def questions(place):
+    """The place with made-up questions of six kinds."""
+    invent(TREC6, {}, place / "data")
+    small(place, "trec6", ["mean", "last_state", "hops"], vocab_size=200, embedding_size=12, hidden_size=16)
+    return place
+
+
+@pytest.fixture
+def text(place):
+    """The place with made-up running text, 50 lines to test on."""
+    rng = random.Random(0)
+    for split, count in (("train", 200), ("valid", 30), ("test", 50)):
+        lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(count)]
+        (place / "data" / f"ptb.{split}.txt").write_text("".join(f"{line}\n" for line in lines))
+    small(
+        place,
+        "ptb",
+        ["lstm", "key_value"],
+        vocab_size=30,
+        embedding_size=8,
+        hidden_size=8,
+        sampled_words=None,
+    )
+    return place
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+# ---- classifiers ----
+
+
+def test_classifiers_from_training_to_the_page(questions, within, capsys):
+    place = questions
+    arguments = options(place, "--seeds", "1", "2")
+    assert main(["compare", *arguments]) == 0
+    printed = capsys.readouterr().out
+    assert "mean, seed 1: accuracy " in printed and "BLEU" not in printed
+    found = {
+        (name, seed): read(place / "out" / name / f"seed{seed}" / "result.json")
+        for name in ("mean", "last_state", "hops")
+        for seed in (1, 2)
+    }
+    assert found["last_state", 1]["validation"]["attention"] is None, "it has none"
+    assert found["mean", 1]["validation"]["attention"]["relative_entropy"] == pytest.approx(1, abs=1e-4), "uniform"
+    assert 0 < found["hops", 1]["validation"]["attention"]["relative_entropy"] < 1
+
+    # the accuracy is that of the stored labels, and of `zoo test`
+    recipes = Recipes(place / "recipes")
+    data = load_data(data_settings(recipes, str(place / "data")), recipes.task)
+    labels = [example.labels[0] for example in data.examples("test")]
+    for (name, seed), result in found.items():
+        given = read_outputs(place / "out" / name / f"seed{seed}" / "test.txt.gz")
+        right = sum(label == wanted for label, wanted in zip(given, labels, strict=True))
+        assert result["test"]["accuracy"] == pytest.approx(100 * right / 60, abs=0.01)
+        best = max(scores["accuracy"] for scores in result["training"]["validation"])
+        assert result["validation"]["accuracy"] == pytest.approx(best, abs=0.01), "of the best checkpoint"
+        words = [sum(map(len, data_words(data, split))) for split in ("train",)][0]
+        assert result["training"]["tokens"] == 2 * words, "words of two epochs"
+
+    page = (place / "out" / "README.md").read_text(encoding="utf-8")
+    head = next(line for line in page.splitlines() if line.startswith("| mechanism"))
+    assert "| validation accuracy | test accuracy |" in head and "texts/s" in head and "input feeding" not in head
+    assert "One classifier of texts, TREC6" in page and "bootstrap over the 60 test texts and the seeds" in page
+    assert "highest accuracy" in page and "when validation accuracy stops rising" in page and "BLEU" not in page
+    for name in ("accuracy_against_cost.png", "significance.png", "curves.png"):
+        assert name in page and (place / "out" / name).read_bytes().startswith(b"\x89PNG")
+    means = {name: statistics.fmean(found[name, seed]["test"]["accuracy"] for seed in (1, 2)) for name, _ in found}
+    pairs = [line.split(",") for line in (place / "out" / "pairs.csv").read_text().splitlines()[1:]]
+    for first, second, difference, *_ in pairs:
+        assert float(difference) == pytest.approx(means[first] - means[second], abs=0.02)
+
+    within.clear()
+    (place / "out" / "hops" / "seed2" / "result.json").unlink()
+    assert main(["compare", *arguments]) == 0
+    assert within == [["hops", "zoo.comparison.evaluation"]], "what is done is not repeated"
+
+
+def data_words(data, split):
+    """The words of each text of a split, as a training batch has them."""
+    data.prepare_data()
+    data.setup("fit")
+    return data.tokenizer.encode_batch([example.text for example in data.examples_of(split)])
+
+
+def test_a_training_of_a_classifier_resumes(questions, within):
+    place = questions
+    plan = Plan(Recipes(place / "recipes"), place / "out", str(place / "data"), 2, "cpu", 1, 0)
+    arguments = Job(plan, "mean", 1).fit_arguments()
+    arguments[arguments.index("--trainer.max_epochs") + 1] = "1"
+    assert main(arguments) == 0
+    folder = place / "out" / "mean" / "seed1"
+    first = read(folder / "training.json")
+    (folder / "training.json").unlink()  # as if stopped after an epoch
+    assert main(["compare", *options(place, "--only", "mean")]) == 0
+    training = read(folder / "training.json")
+    assert training["validation"][0]["accuracy"] == first["validation"][0]["accuracy"]
+    assert training["steps"] == 2 * first["steps"] and training["tokens"] == 2 * first["tokens"]
+    other = place / "other"
+    assert main(["compare", *options(place, "--only", "mean"), "--out", str(other)]) == 0
+    whole = read(other / "mean" / "seed1" / "result.json")
+    assert whole["training"]["validation"][1]["loss"] == training["validation"][1]["loss"], "as without the stop"
+
+
+def test_accuracy_in_a_naive_bootstrap():
+    """The same draws, with everything else by loops over texts, mechanisms and seeds."""
+    rng = random.Random(1)
+    references = [rng.choice("abc") for _ in range(12)]
+    spoil = lambda share: [rng.choice("abc") if rng.random() < share else label for label in references]  # noqa: E731
+    outputs = {"one": [spoil(0.2), spoil(0.3)], "two": [spoil(0.6), spoil(0.5)]}
+
+    class Data:
+        def examples_of(self, split):
+            from zoo.data.classification.arrays import Example
+
+            return (Example("text", None, (label,)) for label in references)
+
+    task = ClassificationTask()
+    count = task.counter(Data())
+    assert count(references[:-1]) is None, "of another test set"
+    found = bootstrap({name: [count(run) for run in runs] for name, runs in outputs.items()}, task.total, 6, seed=4)
+
+    draws = np.random.default_rng(4)
+    times = draws.multinomial(12, np.full(12, 1 / 12), 6)
+    accuracy = lambda run, rows: 100 * sum(run[n] == references[n] for n in rows) / len(rows)  # noqa: E731
+    whole = {name: [accuracy(run, range(12)) for run in runs] for name, runs in outputs.items()}
+    pool = [(x - sum(own) / 2) * math.sqrt(2) for own in whole.values() for x in own]
+    moved = {name: draws.choice(pool, (6, 2)) for name in outputs}
+    for b in range(6):
+        rows = [n for n in range(12) for _ in range(times[b, n])]
+        for m, (name, runs) in enumerate(outputs.items()):
+            expected = sum(accuracy(run, rows) for run in runs) / 2 + sum(moved[name][b]) / 2
+            assert found.samples[b, m] == pytest.approx(expected, abs=1e-9)
+    assert found.means.tolist() == pytest.approx([sum(own) / 2 for own in whole.values()])
+
+
+def test_documents_next_to_texts(place, within):
+    """HAN reads the sentences of a review, the others its words; labels and order are the same."""
+    invent(IMDB, {}, place / "data")
+    recipes = small(place, "imdb", ["mean", "han"], vocab_size=500, embedding_size=8, hidden_size=8)
+    assert main(["compare", *options(place, "--epochs", "1")]) == 0
+    folders = [place / "out" / name / "seed1" for name in ("mean", "han")]
+    splits = [read(folder / "job.json")["data"]["init_args"]["split_sentences"] for folder in folders]
+    assert splits == [False, True] and all(len(read_outputs(folder / "test.txt.gz")) == 80 for folder in folders)
+    assert 0 < read(folders[1] / "result.json")["validation"]["attention"]["relative_entropy"] <= 1
+    assert data_settings(recipes, "DATA")["init_args"]["root"] == "DATA"
+
+
+def test_what_cannot_be_compared(questions, capsys):
+    place = questions
+    recipe = place / "recipes" / "base.yaml"
+    base = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+    recipe.write_text(yaml.safe_dump(base | {"data": {"class_path": "zoo.data.Multi30k", "init_args": {}}}))
+    line, _ = fails(capsys, *options(place))
+    assert line == "classifiers need data for classification, and zoo.data.Multi30k is none"
+    recipe.write_text(yaml.safe_dump(base | {"data": {"class_path": "zoo.data.Reuters", "init_args": {}}}))
+    line, _ = fails(capsys, *options(place))
+    assert line == "`zoo compare` compares classifiers by accuracy, and the texts of Reuters have several labels"
+    recipe.write_text(yaml.safe_dump(base))
+    (place / "recipes" / "dot.yaml").write_text("model: {class_path: zoo.models.luong.LuongNMT}\n")
+    line, _ = fails(capsys, *options(place))
+    assert line.endswith("dot.yaml: base.yaml compares classifiers, and zoo.models.luong.LuongNMT is none")
+    (place / "recipes" / "dot.yaml").unlink()
+    line, _ = fails(capsys, *options(place, "--pairs", "5"))
+    assert line == "--pairs: TREC6 has no option train_size"
+
+
+# ---- language models ----
+
+
+def test_language_models_from_training_to_the_page(text, within, capsys):
+    place = text
+    assert main(["compare", *options(place, "--search")]) == 0
+    choice = read(place / "out" / "lstm" / "search.json")
+    best = min(choice["trials"], key=lambda trial: trial["perplexity"])
+    assert best["options"] == choice["options"], "the lowest is the best"
+    results = {name: read(place / "out" / name / "seed1" / "result.json") for name in ("lstm", "key_value")}
+    assert results["lstm"]["validation"]["attention"] is None
+    assert 1 < results["key_value"]["validation"]["attention"]["mean_distance"] < 5
+
+    # the losses of the lines are those of one pass over the whole text
+    recipes = Recipes(place / "recipes")
+    data = PTB(root=str(place / "data"))
+    lines = (place / "data" / "ptb.test.txt").read_text().splitlines()
+    for name, result in results.items():
+        stored = [line.split() for line in read_outputs(place / "out" / name / "seed1" / "test.txt.gz")]
+        assert [int(words) for _, words in stored] == [len(line.split()) + 1 for line in lines]
+        model = model_of(place / "out" / name / "seed1" / "base" / "checkpoints" / "best.ckpt")
+        losses, words = [], ["</s>", *" </s> ".join([*lines, ""]).split()]
+        ids = [3 if word == "</s>" else model.tokenizer.encode(word)[0] for word in words]
+        with torch.no_grad():
+            logits, _ = model.eval()(torch.tensor([ids[:-1]]))
+        for scores, wanted in zip(logits[0], ids[1:], strict=True):
+            losses.append(-float(torch.log_softmax(scores.double(), 0)[wanted]))
+        assert sum(float(nats) for nats, _ in stored) == pytest.approx(math.fsum(losses), rel=1e-4)
+        assert result["test"]["perplexity"] == pytest.approx(math.exp(statistics.fmean(losses)), rel=1e-4)
+
+    rows = recipes.task.counter(data)(read_outputs(place / "out" / "lstm" / "seed1" / "test.txt.gz"))
+    assert len(rows) == math.ceil(50 / BLOCK) and rows[:, 1].sum() == len(words) - 1
+    page = (place / "out" / "README.md").read_text(encoding="utf-8")
+    assert f"over the 3 blocks of {BLOCK} consecutive test lines" in page and "lowest perplexity" in page
+    assert "when validation perplexity stops falling: 2 validations without a fall" in page and "words back" in page
+    table = [line for line in page.split("\n\n") if line.startswith("| mechanism")][0].splitlines()
+    order = sorted(results, key=lambda name: results[name]["test"]["perplexity"])
+    assert [line.split("`")[1] for line in table[2:]] == order, "the lowest first"
+
+
+def test_perplexity_in_a_naive_bootstrap():
+    rng = random.Random(2)
+    count = 2 * BLOCK + 7
+    words = [rng.randint(1, 9) for _ in range(count)]
+    runs = {name: [[rng.uniform(2, 5) * n for n in words] for _ in range(2)] for name in ("one", "two")}
+
+    class Data:
+        def lines(self, split):
+            return ["a line"] * count
+
+    task = LanguageModellingTask()
+    lines = {name: [[f"{x} {n}" for x, n in zip(nats, words)] for nats in found] for name, found in runs.items()}
+    counter = task.counter(Data())
+    assert counter(["1.0 1"] * (count - 1)) is None
+    counts = {name: [counter(run) for run in found] for name, found in lines.items()}
+    found = bootstrap(counts, task.total, 5, seed=3, falls=True)
+
+    draws = np.random.default_rng(3)
+    times = draws.multinomial(3, np.full(3, 1 / 3), 5)
+    blocks = [range(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK)]
+    perplexity = lambda nats, rows: math.exp(sum(nats[n] for n in rows) / sum(words[n] for n in rows))  # noqa: E731
+    whole = {name: [perplexity(nats, range(count)) for nats in found] for name, found in runs.items()}
+    pool = [(x - sum(own) / 2) * math.sqrt(2) for own in whole.values() for x in own]
+    moved = {name: draws.choice(pool, (5, 2)) for name in runs}
+    for b in range(5):
+        rows = [n for block in range(3) for _ in range(times[b, block]) for n in blocks[block]]
+        for m, name in enumerate(runs):
+            expected = sum(perplexity(nats, rows) for nats in runs[name]) / 2 + sum(moved[name][b]) / 2
+            assert found.samples[b, m] == pytest.approx(expected, abs=1e-9)
+
+
+def test_lower_is_better():
+    falling, rising = Score("perplexity", "perplexity", falls=True), Score("bleu", "BLEU")
+    assert falling.best([3.0, 1.0, 2.0]) == 1.0 and rising.best([3.0, 1.0, 2.0]) == 3.0 and falling.best([]) is None
+    assert sorted([3.0, 1.0, 2.0], key=falling.order) == [1.0, 2.0, 3.0]
+    samples = np.array([[80.0, 90.0], [81.0, 85.0], [99.0, 98.0], [70.0, 80.0]])
+    found = Bootstrap(["a", "b"], samples.mean(0), samples, falls=True)
+    assert found.ranks().tolist() == [[0.75, 0.25], [0.25, 0.75]]
+    assert found.difference("a", "b")[0] == pytest.approx(82.5 - 88.25), "by how much it is higher"
+
+
+def test_colours_of_a_falling_score(tmp_path, monkeypatch):
+    """Green is better, whichever direction that is."""
+    colours = {}
+    monkeypatch.setattr(pictures, "_square", lambda x, y, colour: colours.setdefault((x, y), colour) and _nothing())
+    monkeypatch.setattr(pictures, "DPI", 20)
+    samples = np.linspace(-0.1, 0.1, 200)[:, None] + np.array([80.0, 90.0])
+    samples[:, 1] += np.linspace(0.1, -0.1, 200)
+    found = Bootstrap(["low", "high"], np.array([80.0, 90.0]), samples, falls=True)
+    pictures.plot_pairs(found, Score("perplexity", "perplexity", falls=True), tmp_path / "pairs.png")
+    assert colours == {(1, 0): pictures.BETTER, (0, 1): pictures.WORSE}
+
+
+def _nothing():
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((0, 0), 0.1, 0.1)
+
+
+# ---- the real recipes ----
+
+SETS = [name for name in SHIPPED if name]
+CLASSIFIERS = {"last_state", "mean", "dot", "scaled_dot", "general", "concat", "location", "local_m", "local_p"}
+
+
+def test_every_mechanism_has_a_recipe():
+    kinds = CLASSIFIERS | {"one_hop", "hops"}
+    models = {"lstm", "projected_lstm", "ngram", "attention", "key_value", "key_value_predict"}
+    assert {name: set(SHIPPED[name].names()) for name in SETS} == {
+        "imdb": kinds | {"han"}, "sst2": kinds, "trec6": kinds, "ptb": models,
+    }  # fmt: skip
+
+
+def test_a_mechanism_is_the_same_on_all_data():
+    """Copies must not drift apart; only windows and positions follow the length of the texts."""
+    for name in CLASSIFIERS | {"one_hop", "hops"}:
+        found = [SHIPPED[kind].path(name).read_text(encoding="utf-8") for kind in ("trec6", "sst2", "imdb")]
+        assert found[0] == found[1], name
+        if name not in ("location", "local_m", "local_p"):
+            assert found[0] == found[2], name
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_recipes_build_models_of_equal_size(kind):
+    """Language models within half a percent; classifiers of short texts within a tenth of the mean."""
+    recipes, counts = SHIPPED[kind], {}
+    for name in recipes.names():
+        recipes.check_model(name)
+        part = recipes.part(name, "model")
+        with torch.device("meta"):
+            counts[name] = sum(p.numel() for p in load_class(part["class_path"])(**part["init_args"]).parameters())
+    median = statistics.median(counts.values())
+    most = 0.005 if kind == "ptb" else 0.1
+    assert all(abs(count / median - 1) < most for count in counts.values()), counts
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_the_search_is_equal_for_all(kind):
+    recipes = SHIPPED[kind]
+    space = Space.read(recipes)
+    assert space.trials == 5
+    for name in recipes.names():
+        space.start(recipes, name)
+    monitor = recipes.base["trainer"]["callbacks"][0]["init_args"]
+    assert monitor["monitor"] == f"val/{recipes.task.score.key}"
+    assert (monitor["mode"] == "min") == recipes.task.score.falls
+
+
+def test_published_results_are_found_by_their_data(tmp_path, monkeypatch):
+    """A newcomer's copy of base.yaml finds the shipped results of the same data set, no others."""
+    for name, data in (("comparison", "Multi30k"), ("comparison_a", "TREC6"), ("comparison_b", "SST")):
+        (tmp_path / name / "results").mkdir(parents=True)
+        (tmp_path / name / "base.yaml").write_text(f"model: {{}}\ndata: {{class_path: zoo.data.{data}}}\n")
+    monkeypatch.setattr("zoo.comparison.recipes.RECIPES", tmp_path / "comparison")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "base.yaml").write_text((tmp_path / "comparison_b" / "base.yaml").read_text())
+    assert [folder.parent.name for folder in Recipes(mine).published] == ["comparison_b"]
+
+
+@pytest.mark.slow  # thirty models of real size
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in SETS for name in SHIPPED[kind].names()])
+def test_one_step(place, kind, name, monkeypatch):
+    """The recipe on top of base.yaml, as LightningCLI merges them."""
+    monkeypatch.chdir(place)
+    if kind == "ptb":
+        for split in ("train", "valid", "test"):
+            (place / "data" / f"ptb.{split}.txt").write_text("the dog runs in the snow\n" * 400)
+    else:
+        data = SHIPPED[kind].base["data"]
+        invent(load_class(data["class_path"]), data["init_args"], place / "data")
+    recipes = [part for file in ("base", name) for part in ("--config", str(SHIPPED[kind].path(file)))]
+    quiet = ["--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
+    assert main(["fit", *recipes, *quiet, "--data.root", str(place / "data"), "--data.batch_size", "2"]) == 0
