@@ -16,7 +16,7 @@ from zoo.comparison.budgets import common_seconds
 from zoo.comparison.data import data_settings, load_data
 from zoo.comparison.files import BASE, CHOICE
 from zoo.comparison.outputs import output_counts
-from zoo.comparison.recipes import Recipes
+from zoo.comparison.recipes import Recipes, shipped_folders
 from zoo.comparison.results import FEEDING, NONE, Results, Row, distinct, read_results
 from zoo.comparison.search import read_choice
 from zoo.comparison.significance import SAMPLES, Bootstrap, bootstrap
@@ -105,6 +105,16 @@ class Study:
     @property
     def seconds(self) -> float | None:
         return common_seconds(self.rows) if self.minutes is None else 60 * self.minutes
+
+
+def _elsewhere(study: Study) -> str:
+    """A line with the pages of the other shipped comparisons, on the page of a shipped one."""
+    folders = {folder.resolve(): folder for folder in shipped_folders()}
+    if not study.linked or folders.pop(study.recipes.folder.resolve(), None) is None:
+        return ""
+    pages = [folder for folder in folders.values() if (folder / PAGE).is_file()]
+    links = [f"[{_data(Recipes(folder))}](../{folder.name}/{PAGE})" for folder in pages]
+    return f"The same on other data: {', '.join(links)}.\n" if links else ""
 
 
 def _budget(study: Study) -> str:
@@ -264,6 +274,7 @@ def text(study: Study) -> str:
     parts = [
         TITLE,
         study.task.head.format(data=_data(study.recipes), base=base),
+        _elsewhere(study),
         _budget(study),
         tables.main_table(study.rows, study.names(study.rows), study.found),
         _published(study),

@@ -4,12 +4,13 @@ import argparse
 
 SUMMARY = (
     "train several attention mechanisms by the same rules, and write a page of tables and plots (default: all for translation, "
-    "on Multi30k)"
+    "on Multi30k; classifiers and language models with --recipes)"
 )
 EXAMPLE = (
     "zoo compare --out runs/comparison --data.root DATA --search\n"
     "  zoo compare --out runs/comparison --seeds 1 2 3 --jobs 4      # resumes where it stopped\n"
-    "  zoo compare --out runs/comparison --report                    # only the page"
+    "  zoo compare --out runs/comparison --report                    # only the page\n"
+    "  zoo compare --recipes recipes/comparison_trec6 --out runs/comparison_trec6 --data.root DATA"
 )
 
 
@@ -71,13 +72,15 @@ def add(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--device", choices=("cpu", "cuda"), help="(default: cuda where there is a GPU)")
     command.add_argument(
-        "--recipes", metavar="FOLDER", help="folder of other recipes: base.yaml and one file per mechanism"
+        "--recipes",
+        metavar="FOLDER",
+        help="folder of other recipes, of translators, classifiers or language models: base.yaml and one file per mechanism",
     )
     command.add_argument("--report", action="store_true", help="train nothing; write the page of the existing results")
     command.add_argument(
         "--publish",
         metavar="FOLDER",
-        help="copy results, translations, curves, settings and logs there, without checkpoints",
+        help="copy results, outputs, curves, settings and logs there, without checkpoints",
     )
     command.add_argument(
         "--page", metavar="FOLDER", help="folder for README.md and its plots (default: the results folder)"
