@@ -303,6 +303,13 @@ def test_lower_is_better():
     assert found.difference("a", "b")[0] == pytest.approx(82.5 - 88.25), "by how much it is higher"
 
 
+def test_equal_scores_share_their_ranks():
+    """Accuracies are often equal; the order of the names must not decide."""
+    found = Bootstrap(["a", "b", "c"], np.array([80.0, 80.0, 70.0]), np.tile([80.0, 80.0, 70.0], (1000, 1)))
+    ranks = found.ranks()
+    assert ranks[:2, :2] == pytest.approx(np.full((2, 2), 0.5), abs=0.05) and ranks[2].tolist() == [0.0, 0.0, 1.0]
+
+
 def test_colours_of_a_falling_score(tmp_path, monkeypatch):
     """Green is better, whichever direction that is."""
     colours = {}

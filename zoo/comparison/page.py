@@ -49,7 +49,7 @@ All differences with interval and p: [`{pairs}`]({pairs}); the probability of ea
 TIME = """\
 ## With equal training time
 
-The best validation {score} that each mechanism has reached after {minutes:.1f} minutes of training, {why}.{shared}
+The best validation {score}{while_training} that each mechanism has reached after {minutes:.1f} minutes of training, {why}.{shared}
 
 {table}
 ![Validation {score} against training time]({picture})
@@ -198,6 +198,7 @@ def _time(study: Study) -> str:
     return TIME.format(
         minutes=study.seconds / 60,
         score=study.score,
+        while_training=study.task.while_training,
         why="when the fastest one had stopped" if study.minutes is None else "the chosen budget",
         shared=f" Up to {shared} trainings ran at a time." if shared > 1 else "",
         table=tables.time_table(rows, study.names(rows), study.seconds),
@@ -245,10 +246,14 @@ def _about(study: Study) -> str:
 def _again(study: Study) -> str:
     rows, first = study.rows, study.rows[0].results[0]
     seeds = sorted({result["seed"] for row in rows for result in row.results})
-    which = "" if study.recipes.are_shipped else " --recipes FOLDER"
+    which, name = "", "comparison"
+    if not study.recipes.are_shipped:
+        shipped = {folder.resolve(): folder.name for folder in shipped_folders()}
+        name = shipped.get(study.recipes.folder.resolve(), name)
+        which = " --recipes FOLDER" if name == "comparison" else f" --recipes recipes/{name}"
     search = " --search" if study.choices else ""
     command = (
-        f"    zoo compare --out runs/comparison --data.root DATA{which}{search} --epochs {first['settings']['epochs']} "
+        f"    zoo compare --out runs/{name} --data.root DATA{which}{search} --epochs {first['settings']['epochs']} "
         f"--seeds {' '.join(map(str, seeds))}\n"
     )
     minutes = [row.minutes * len(row.results) for row in rows if row.minutes]

@@ -74,8 +74,9 @@ class Bootstrap:
         return (int(larger.sum()) + 1) / (len(chance) + 1)
 
     def ranks(self) -> np.ndarray:
-        """(M, M) probability that mechanism m has rank r, from 0 for the best."""
-        order = np.argsort(self.samples if self.falls else -self.samples, axis=1, kind="stable")
+        """(M, M) probability that mechanism m has rank r, from 0 for the best; of equal scores the dice decide."""
+        dice = np.random.default_rng(0).random(self.samples.shape)
+        order = np.lexsort((dice, self.samples if self.falls else -self.samples), axis=1)
         places = np.argsort(order, axis=1, kind="stable")  # (B, M): the rank of each mechanism
         count = len(self.names)
         return np.stack([np.bincount(places[:, m], minlength=count) for m in range(count)]) / len(self.samples)

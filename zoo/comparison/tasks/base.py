@@ -57,6 +57,7 @@ class ComparedTask(ABC):
         module: their base class.
         score: see `Score`.
         shape: of what results have besides the common parts, see `check_shape` of zoo/comparison/files.py.
+        while_training: how validation in training differs from the evaluation, e.g. " (greedy)".
         has_feeding: some mechanisms are others with input feeding.
         counted: what `tokens` counts.
         unit: what the bootstrap draws.
@@ -73,6 +74,7 @@ class ComparedTask(ABC):
     module: ClassVar[type]
     score: ClassVar[Score]
     shape: ClassVar[Mapping[str, Any]]
+    while_training: ClassVar[str] = ""
     has_feeding: ClassVar[bool] = False
     counted: ClassVar[str]
     unit: ClassVar[str]

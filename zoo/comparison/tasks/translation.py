@@ -30,6 +30,7 @@ class TranslationTask(ComparedTask):
         "length_penalty": NUMBER,
         "signature": str,
     }
+    while_training = " (greedy)"
     has_feeding = True
     counted, unit = "target tokens", "test sentences"
     attention = (
