@@ -191,7 +191,7 @@ def test_accuracy_in_a_naive_bootstrap():
     assert found.means.tolist() == pytest.approx([sum(own) / 2 for own in whole.values()])
 
 
-def test_documents_next_to_texts(place, within):
+def test_documents_next_to_texts(place, within, capsys):
     """HAN reads the sentences of a review, the others its words; labels and order are the same."""
     invent(IMDB, {}, place / "data")
     recipes = small(place, "imdb", ["mean", "han"], vocab_size=500, embedding_size=8, hidden_size=8)
@@ -201,6 +201,10 @@ def test_documents_next_to_texts(place, within):
     assert splits == [False, True] and all(len(read_outputs(folder / "test.txt.gz")) == 80 for folder in folders)
     assert 0 < read(folders[1] / "result.json")["validation"]["attention"]["relative_entropy"] <= 1
     assert data_settings(recipes, "DATA")["init_args"]["root"] == "DATA"
+    other = recipes.path("han").read_text().replace("split_sentences: true", "val_fraction: 0.3")
+    (place / "recipes" / "other.yaml").write_text(other)
+    line, _ = fails(capsys, *options(place, "--epochs", "1", "--only", "other"))
+    assert line.endswith("other.yaml: `data:` must give the validation and test examples of base.yaml")
 
 
 def test_what_cannot_be_compared(questions, capsys):

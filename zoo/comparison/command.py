@@ -116,7 +116,7 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
         for name in names:
             space.start(recipes, name)
     if options.pairs or any(not job.end.is_file() for job in jobs):  # what is missing is missed before the trainings
-        plan = _with_data(plan, options.pairs)
+        plan = _with_data(plan, names, options.pairs)
     for file in sorted(plan.out.glob(f"{SEEDS}/{JOB}")):  # also of jobs not selected now: all appear in one table
         name, seed = file.parent.parent.name, file.parent.name.removeprefix("seed")
         if seed.isdecimal() and recipes.path(name).is_file():
@@ -128,12 +128,24 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
     return plan
 
 
-def _with_data(plan: Plan, sizes: Sequence[int] | None) -> Plan:
-    """Looks at the data; with sizes it counts the training pairs."""
-    task = plan.recipes.task
-    data = load_data(data_settings(plan.recipes, plan.root), task)
-    for split in ("val", "test"):
-        task.examples(data, split)
+def _with_data(plan: Plan, names: Sequence[str], sizes: Sequence[int] | None) -> Plan:
+    """Looks at the data, also where a mechanism reads them otherwise; with sizes it counts the training pairs.
+
+    Raises:
+        ValueError: data of a mechanism have other references than those of base.yaml.
+    """
+    task, seen = plan.recipes.task, []
+    data = load_data(base := data_settings(plan.recipes, plan.root), task)
+    references = [task.examples(data, split)[1] for split in ("val", "test")]
+    for name in names:
+        settings = data_settings(plan.recipes, plan.root, name)
+        if settings != base and settings not in seen:
+            seen.append(settings)
+            own = load_data(settings, task)
+            if [task.examples(own, split)[1] for split in ("val", "test")] != references:
+                raise ValueError(
+                    f"{plan.recipes.path(name)}: `data:` must give the validation and test examples of base.yaml"
+                )
     if not sizes:
         return plan
     if "train_size" not in inspect.signature(type(data)).parameters:
