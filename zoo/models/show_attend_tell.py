@@ -31,10 +31,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from zoo.layers.activations import tanh
 from zoo.layers.attention import replaced
 from zoo.layers.dropout import Dropout
 from zoo.layers.hard_attention import draw, one_hot
 from zoo.layers.kernels import wide
+from zoo.layers.losses import output_logits
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
 from zoo.tasks.hard_attention import Choose, HardAttentionModule, Look, for_each
@@ -211,7 +213,7 @@ class ShowAttendTell(HardAttentionModule[ImageMemory]):
     def read(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """Deep output, Eq. 7: tanh(W_h h_t + W_z z_t + b + E y_{t-1}), (..., E)."""
         joined = torch.cat([self.dropout(hidden), context.to(hidden.dtype)], dim=-1).to(embedded.dtype)
-        return self.dropout(torch.tanh(self.deep_output(joined) + embedded))
+        return self.dropout(tanh(self.deep_output(joined) + embedded))
 
     def steps(self, embedded: Tensor, memory: ImageMemory, state: State, choose: Choose | None) -> Look:
         """Teacher forcing of the embedded inputs (N, K, T, E) from the state (N, K, H)."""
@@ -247,7 +249,7 @@ class ShowAttendTell(HardAttentionModule[ImageMemory]):
     ) -> tuple[Tensor, Look]:
         embedded = self.embedding(tokens)
         found = self.decoder(embedded, state, memory, choose, given)
-        return self.output(self.read(found.hidden, found.context, embedded)), found
+        return output_logits(self.output, self.read(found.hidden, found.context, embedded)), found
 
     def chooser(self) -> Choose | None:
         """How a context is chosen after training; None: by the weights themselves."""
