@@ -69,9 +69,10 @@ def constant_weights() -> Iterator[None]:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`functional.linear`; inside `constant_weights` a large weight is packed, if several rows at a time meet it."""
-    uses, rows = _uses.get(), x.numel() // x.size(-1)
-    dtype = product_dtype(weight)
-    if uses is None or rows < 2 or not worth_packing(weight, dtype) or not usable("products", x, weight, bias):
+    if (uses := _uses.get()) is None:
+        return functional.linear(x, weight, bias)
+    rows, dtype = x.numel() // x.size(-1), product_dtype(weight)
+    if rows < 2 or not worth_packing(weight, dtype) or not usable("products", x, weight, bias):
         return functional.linear(x, weight, bias)
     use = uses.setdefault((id(weight), dtype), _Use(weight))
     use.rows += rows
