@@ -18,7 +18,6 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from zoo.layers import kernels
-from zoo.layers.activations import tanh
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import recurrence, wide
 from zoo.layers.kernels.function import wants_gradient
@@ -68,8 +67,8 @@ class LSTMCell(nn.Module):
     def update(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
         """Input half and hidden half of the gates (..., G), state -> new state."""
         i, f, g, o = wide(gates + hidden_gates).chunk(4, dim=-1)
-        cell = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * tanh(g)  # c' = f c + i g
-        return torch.sigmoid(o) * tanh(cell), cell  # h' = o tanh(c')
+        cell = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(g)  # c' = f c + i g
+        return torch.sigmoid(o) * torch.tanh(cell), cell  # h' = o tanh(c')
 
 
 class GRUCell(LSTMCell):
@@ -88,7 +87,7 @@ class GRUCell(LSTMCell):
     def update(gates: Tensor, hidden_gates: Tensor, state: State) -> State:
         (r, z, n), (hidden_r, hidden_z, hidden_n) = (wide(x).chunk(3, dim=-1) for x in (gates, hidden_gates))
         z = torch.sigmoid(z + hidden_z)
-        n = tanh(n + torch.sigmoid(r + hidden_r) * hidden_n)  # the reset gate acts after the product
+        n = torch.tanh(n + torch.sigmoid(r + hidden_r) * hidden_n)  # the reset gate acts after the product
         return ((1 - z) * n + z * state[0],)  # h' = (1 - z) n + z h
 
 

@@ -11,7 +11,6 @@ size.
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.activations import tanh
 from zoo.layers.kernels import wide
 
 
@@ -62,7 +61,7 @@ class GeneralScore(nn.Module):
 
 def additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """v^T tanh(query + key), in fp32 at least: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S)."""
-    hidden = tanh(wide(query).unsqueeze(2) + wide(keys).unsqueeze(1))  # (B, T, S, K)
+    hidden = torch.tanh(wide(query).unsqueeze(2) + wide(keys).unsqueeze(1))  # (B, T, S, K)
     with torch.autocast(hidden.device.type, enabled=False):
         return torch.matmul(hidden, wide(v))
 

@@ -9,7 +9,6 @@ Shapes: T queries, B batch, L window, K size of the scores, V size of the values
 import torch
 from torch import Tensor
 
-from zoo.layers.activations import tanh
 from zoo.layers.kernels import wide
 
 
@@ -24,7 +23,7 @@ def window_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     Returns:
         (T, B, L) scores, the nearest step first.
     """
-    hidden = tanh(wide(query).unsqueeze(2) + _windows(keys, len(keys) - len(query) + 1))  # (T, B, L, K)
+    hidden = torch.tanh(wide(query).unsqueeze(2) + _windows(keys, len(keys) - len(query) + 1))  # (T, B, L, K)
     with torch.autocast(hidden.device.type, enabled=False):
         return torch.matmul(hidden, wide(v)).flip(-1)
 

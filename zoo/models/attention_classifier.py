@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 
 from zoo.batches.classification import TextBatch
-from zoo.layers.activations import tanh
 from zoo.layers.attention import make_attention
 from zoo.layers.dropout import Dropout
 from zoo.layers.masking import lengths_to_mask
@@ -107,5 +106,5 @@ class AttentionClassifier(TextClassifier):
         query = self.dropout(finals[-1][0]).unsqueeze(1)  # (B, 1, H)
         context, weights = self.attention(query, memory, mask.size(1))  # local-m: clamped to the last word
         # h~ = tanh(W_c [c; h])  Eq. 5
-        hidden = tanh(self.w_c(torch.cat([context.to(query.dtype), query], dim=-1))).squeeze(1)
+        hidden = torch.tanh(self.w_c(torch.cat([context.to(query.dtype), query], dim=-1))).squeeze(1)
         return self.classifier(self.dropout(hidden)), [weights]

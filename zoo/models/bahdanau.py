@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.activations import tanh
 from zoo.layers.attention import AttentionMemory, GlobalAttention
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
@@ -106,7 +105,7 @@ class ConditionalDecoder(GRUDecoder):
         return new, context, new, weights
 
     def read(self, s: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
-        return tanh(self.readout(torch.cat([s, embedded.to(s.dtype), context.to(s.dtype)], dim=-1)))
+        return torch.tanh(self.readout(torch.cat([s, embedded.to(s.dtype), context.to(s.dtype)], dim=-1)))
 
 
 DECODERS = {"gru": GRUDecoder, "conditional_gru": ConditionalDecoder}

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from zoo.batches.classification import DocumentBatch
-from zoo.layers.activations import tanh
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.packed import segment_softmax, segment_sum
@@ -46,7 +45,7 @@ class ContextAttention(nn.Module):
 
     def forward(self, items: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """items (P, D), lengths (N,) -> sums (N, D), zeros for an empty sequence; weights (P,)."""
-        u = wide(tanh(self.project(items)))  # Eq. 5, 8
+        u = wide(torch.tanh(self.project(items)))  # Eq. 5, 8
         weights = segment_softmax(torch.mv(u, wide(self.context)), lengths)  # Eq. 6, 9
         return segment_sum(items, weights, lengths), weights  # Eq. 7, 10
 

@@ -25,7 +25,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.activations import tanh
 from zoo.layers.dropout import Dropout, LockedDropout
 from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.module_list import ModuleList
@@ -63,7 +62,7 @@ class _NGram(nn.Module):
         steps = len(outputs) - self.length
         slices = outputs.split(self.size, dim=-1)  # outputs that do not exist are 0
         shifted = [part[self.length - n : self.length - n + steps] for n, part in enumerate(slices)]
-        return tanh(self.w_n(torch.cat(shifted, dim=-1))), None
+        return torch.tanh(self.w_n(torch.cat(shifted, dim=-1))), None
 
 
 class _Attention(nn.Module):
@@ -88,7 +87,7 @@ class _Attention(nn.Module):
         scores = window_score(self.w_h(key[now:]), self.w_y(key[:-1]), self.w)  # w^T tanh(W_Y k_i + W_h k_t)  (T, B, L)
         weights = masked_softmax(scores, window_mask(known, len(scores), self.length))  # a_t
         context = window_sum(weights, value[:-1])  # r_t = sum_i a_ti v_i
-        return tanh(self.w_r(context) + self.w_x(predict[now:])), weights  # h*_t = tanh(W_r r_t + W_x p_t)
+        return torch.tanh(self.w_r(context) + self.w_x(predict[now:])), weights  # h*_t = tanh(W_r r_t + W_x p_t)
 
 
 class _KeyValue(_Attention):

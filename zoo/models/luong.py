@@ -20,7 +20,6 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.activations import tanh
 from zoo.layers.attention import AttentionMemory, make_attention
 from zoo.layers.dropout import Dropout
 from zoo.layers.masking import lengths_to_mask
@@ -163,5 +162,5 @@ class LuongNMT(TranslationModule[AttentionMemory]):
         context, weights = self.attention(hidden, memory, position, given)  # c_t, a_t: Eq. 7-10
         readout = torch.cat([context.to(hidden.dtype), hidden], dim=-1)
         if self.w_c is not None:
-            readout = tanh(self.w_c(readout))  # h~_t = tanh(W_c [c_t; h_t])  Eq. 5
+            readout = torch.tanh(self.w_c(readout))  # h~_t = tanh(W_c [c_t; h_t])  Eq. 5
         return self.dropout(readout), weights

@@ -31,7 +31,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.activations import tanh
 from zoo.layers.attention import replaced
 from zoo.layers.dropout import Dropout
 from zoo.layers.hard_attention import draw, one_hot
@@ -213,7 +212,7 @@ class ShowAttendTell(HardAttentionModule[ImageMemory]):
     def read(self, hidden: Tensor, context: Tensor, embedded: Tensor) -> Tensor:
         """Deep output, Eq. 7: tanh(W_h h_t + W_z z_t + b + E y_{t-1}), (..., E)."""
         joined = torch.cat([self.dropout(hidden), context.to(hidden.dtype)], dim=-1).to(embedded.dtype)
-        return self.dropout(tanh(self.deep_output(joined) + embedded))
+        return self.dropout(torch.tanh(self.deep_output(joined) + embedded))
 
     def steps(self, embedded: Tensor, memory: ImageMemory, state: State, choose: Choose | None) -> Look:
         """Teacher forcing of the embedded inputs (N, K, T, E) from the state (N, K, H)."""

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from zoo.batches.classification import TextBatch, collate_texts
-from zoo.layers.activations import tanh
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
 from zoo.layers.masking import lengths_to_mask, masked_softmax
@@ -53,7 +52,7 @@ class HopAttention(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """states (P, D) of the real words, mask (B, S) of their positions -> M (B, r, D), A (B, r, S)."""
-        scores = self.w_s2(tanh(self.w_s1(self.dropout(states))))  # (P, r)
+        scores = self.w_s2(torch.tanh(self.w_s1(self.dropout(states))))  # (P, r)
         weights = masked_softmax(to_padded(scores, mask).transpose(1, 2), mask.unsqueeze(1))
         return torch.bmm(weights.to(states.dtype), to_padded(states, mask)), weights
 

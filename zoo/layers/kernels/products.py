@@ -19,7 +19,7 @@ from torch.nn import functional
 from zoo.layers.kernels import product_dtype, usable
 
 _LARGE = 2**18  # elements of a weight; with a smaller one calling oneDNN costs more than it saves
-_ROWS = 8  # that a search has multiplied by a weight when packing it starts to pay
+_ROWS = {torch.float32: 8, torch.bfloat16: 64}  # that a search has multiplied by a weight when packing starts to pay
 
 
 def worth_packing(weight: Tensor, dtype: torch.dtype) -> bool:
@@ -76,7 +76,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return functional.linear(x, weight, bias)
     use = uses.setdefault((id(weight), dtype), _Use(weight))
     use.rows += rows
-    if use.rows < _ROWS:
+    if use.rows < _ROWS[dtype]:
         return functional.linear(x, weight, bias)
     if use.packed is None:
         use.packed = pack(weight.detach().to(dtype))

@@ -31,17 +31,12 @@ def _blocks(x: Tensor, counts: list[int], directions: int) -> list[Tensor]:
 def _products(weight: Tensor, dtype: torch.dtype, steps: int) -> Callable[[Tensor], Tensor]:
     """The function x (D, n, K) -> x weight^T (D, n, N) for weight (D, N, K), in precision `dtype`.
 
-    A large weight is packed, see products.py.
+    The large weight of a single direction is packed, see products.py.
     """
     weight = weight.to(dtype)
-    if steps > 3 and worth_packing(weight[0], dtype):
-        packed = [pack(part) for part in weight]
-
-        def product(x: Tensor) -> Tensor:
-            found = [multiply_packed(rows, part) for rows, part in zip(x.to(dtype), packed, strict=True)]
-            return torch.stack(found) if len(found) > 1 else found[0].unsqueeze(0)
-
-        return product
+    if len(weight) == 1 and steps > 3 and worth_packing(weight[0], dtype):
+        packed = pack(weight[0])
+        return lambda x: multiply_packed(x.to(dtype), packed)
     transposed = weight.transpose(1, 2).contiguous()
     return lambda x: torch.bmm(x.to(dtype), transposed)
 
