@@ -3,6 +3,7 @@ in.
 """
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from zoo.layers import kernels, recurrent
 from zoo.layers.dropout import Dropout
-from zoo.layers.kernels import cross_entropy, recurrence
+from zoo.layers.kernels import cross_entropy, products, recurrence
 from zoo.layers.losses import output_loss
 from zoo.layers.packed import pack, step_major
 from zoo.layers.recurrent import CELLS, GRUCell, LSTMCell, RecurrentEncoder, run_layer
@@ -20,6 +21,7 @@ from zoo.layers.recurrent import CELLS, GRUCell, LSTMCell, RecurrentEncoder, run
 DOUBLE = {"dtype": torch.float64, "requires_grad": True}
 COUNTS = [3, 3, 2, 1]
 LABELS = torch.tensor([0, 4, 1, 1])
+PACK = products.pack
 
 
 def _lstm_case(directions=2):
@@ -212,28 +214,112 @@ def elements(function):
     return made.total
 
 
-def test_without_a_gradient_nothing_is_kept_for_one():
-    start = (torch.zeros(1, 3, 4),)
-    gates, weight = torch.randn(sum(COUNTS), 12), nn.Parameter(torch.randn(1, 12, 4))
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("name", CELLS)
+def test_without_a_gradient_a_layer_gives_the_same_and_keeps_nothing_for_one(name, directions):
+    torch.manual_seed(5)
+    cells = RecurrentEncoder(name, 3, 2, bidirectional=directions == 2).double().layers[0]
+    x, rows = torch.randn(4, 3, dtype=torch.float64), torch.randint(4, (11,))
+    state = tuple(torch.randn(4, 2 * directions, dtype=torch.float64) for _ in range(CELLS[name].state_size))
+    given = (*cells.parameters(), *state, x)
+    before = [x.detach().clone() for x in given]
+    for lengths, arguments in (([3, 0, 6, 2], (rows, None)), ([3, 0, 0, 1], (None, state))):
+        run = partial(run_layer, cells, x, pack(torch.tensor(lengths), directions), *arguments)
+        want, wanted = run()
+        with torch.no_grad():
+            got, found = run()
+            made = elements(run)
+        torch.testing.assert_close((got, *found), (want, *wanted), rtol=1e-12, atol=1e-12)
+        assert elements(run) - made >= sum(lengths) * directions * 2
+    assert all(map(torch.equal, given, before))
 
-    def run():
-        recurrence.steps(GRUCell.update, gates, weight, start, COUNTS)
 
-    with torch.no_grad():
-        without = elements(run)
-    assert elements(run) - without >= sum(COUNTS) * 4
+@pytest.mark.parametrize("name", ["lstm_one_way", "gru"])
+def test_without_a_gradient_gates_may_lie_step_after_step(name):
+    torch.manual_seed(5)
+    gates, weight, *start = (x.detach() for x in CASES[name][2]())
+    want = CASES[name][0](gates, weight, *start)
+    got, finals = recurrence.steps_without_gradient(gates.clone(), None, weight, tuple(start), COUNTS)
+    torch.testing.assert_close(got, want[0] if isinstance(want, tuple) else want, rtol=1e-12, atol=1e-12)
+    assert len(finals) == len(start)
+
+
+@pytest.fixture
+def packed(monkeypatch):
+    """The weights that are packed, of any size."""
+    found = []
+    monkeypatch.setattr(products, "_LARGE", 0)
+    for module in (products, recurrence):
+        monkeypatch.setattr(module, "pack", lambda weight: found.append(weight) or PACK(weight))
+    return found
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("steps", [1, 9])
-def test_a_packed_product_equals_the_plain_one(dtype, steps):
+def test_a_packed_product_equals_the_plain_one(dtype, directions, steps, packed):
     torch.manual_seed(8)
-    weight, x = torch.randn(1, 24, 40), torch.randn(1, 5, 40)
+    weight, x = torch.randn(directions, 24, 40), torch.randn(directions, 5, 40)
     for given in (weight, weight.transpose(1, 2).contiguous().transpose(1, 2)):
         got = recurrence._products(given, dtype, steps)(x)
-        assert got.dtype == dtype and got.shape == (1, 5, 24)
+        assert got.dtype == dtype and got.shape == (directions, 5, 24)
         want = x.to(dtype).double() @ weight.to(dtype).double().transpose(1, 2)
         torch.testing.assert_close(got.double(), want, rtol=2**-7 if dtype == torch.bfloat16 else 1e-5, atol=1e-4)
+    assert len(packed) == (2 if steps == 9 and directions == 1 and dtype in products._packable() else 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_search_packs_a_weight_once_when_enough_rows_meet_it(dtype, packed):
+    torch.manual_seed(8)
+    weight, bias, x = torch.randn(24, 40), torch.randn(24), torch.randn(5, 1, 40)
+    can_pack, enough = dtype in products._packable(), products._ROWS[dtype]
+    with torch.no_grad(), torch.autocast("cpu", dtype, enabled=dtype == torch.bfloat16):
+        want = nn.functional.linear(x, weight, bias)
+        for _ in range(3):  # searches: each packs again, because a weight may have changed
+            packed.clear()
+            with products.constant_weights():
+                found = [products.linear(x, weight, bias) for _ in range((enough - 1) // 5)]
+                assert not packed
+                found += [products.linear(x, weight, bias) for _ in range(4)]
+            assert len(packed) == can_pack
+            for got in found:
+                assert got.dtype == want.dtype
+                torch.testing.assert_close(got, want, rtol=2**-7 if dtype == torch.bfloat16 else 1e-5, atol=1e-4)
+            weight += 1
+            want = nn.functional.linear(x, weight, bias)
+        packed.clear()
+        products.linear(x, weight, bias)
+        with products.constant_weights():
+            for _ in range(enough):
+                products.linear(x[:1], weight, bias)  # a single row gains too little
+            with kernels.plain("products"):
+                products.linear(x.repeat(enough, 1, 1), weight, bias)
+    assert not packed
+
+
+def test_small_weights_are_not_packed(packed, monkeypatch):
+    monkeypatch.setattr(products, "_LARGE", 1000)
+    x = torch.randn(16, 40)
+    with torch.no_grad(), products.constant_weights():
+        products.linear(x, torch.randn(24, 40))
+        assert not packed
+        products.linear(x, torch.randn(25, 40))  # 1,000 elements
+    assert len(packed) == bool(products._packable())
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_single_step_calls_the_cell(name, monkeypatch):
+    """Preparing the weights for a whole sequence would take longer than the step."""
+    torch.manual_seed(6)
+    cell, x = CELLS[name](3, 2).double(), torch.randn(4, 3, **DOUBLE)
+    start = tuple(torch.randn(4, 2, **DOUBLE) for _ in range(CELLS[name].state_size))
+    weight = torch.randn_like(cell.weight_hidden)
+    want = [run_layer([cell], x, pack(torch.ones(4, dtype=torch.int64), 1), None, start, w) for w in (None, [weight])]
+    for way in ("_fused", "_by_kernel", "_by_steps"):
+        monkeypatch.setattr(recurrent, way, None)
+    got = [run_layer([cell], x, step_major(1, 4, x.device), None, start, w) for w in (None, [weight])]
+    torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+    monkeypatch.undo()
 
 
 def test_when_a_kernel_may_stand_in():

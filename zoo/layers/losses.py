@@ -1,4 +1,4 @@
-"""Losses over large vocabularies."""
+"""Output layers over large vocabularies, and their losses."""
 
 import math
 from typing import TypeGuard
@@ -10,6 +10,12 @@ from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 from zoo.layers import kernels
 from zoo.layers.kernels import wide
 from zoo.layers.kernels.cross_entropy import linear_cross_entropy, suits
+from zoo.layers.kernels.products import linear
+
+
+def output_logits(layer: nn.Module, x: Tensor) -> Tensor:
+    """layer(x): (..., D) -> (..., V). A search packs the weight (zoo/layers/kernels/products.py)."""
+    return linear(x, layer.weight, layer.bias) if _is_plain(layer) else layer(x)
 
 
 def output_loss(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:

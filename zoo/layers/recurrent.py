@@ -2,8 +2,8 @@
 
 A layer runs over whole sequences in one of three ways that give the same numbers: the loop over its cells below,
 torch's fused `torch.lstm` and `torch.gru` (cuDNN's on a GPU), or the kernel in zoo/layers/kernels/recurrence.py on a
-CPU. The loop is the reference; it runs if a cell has hooks or was replaced, and under the transforms of torch.func,
-which the others do not support.
+CPU. The loop is the reference; it runs if a cell has hooks or was replaced, under the transforms of torch.func, which
+the others do not support, and on a CPU for a single step.
 
 Shapes: B batch, S or T steps, N sequences, P items of all of them, D directions, I input size, H hidden size, G = 4 H
 (LSTM) or 3 H (GRU).
@@ -20,6 +20,8 @@ from torch.nn import functional
 from zoo.layers import kernels
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import recurrence, wide
+from zoo.layers.kernels.function import wants_gradient
+from zoo.layers.kernels.products import linear
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.module_list import ModuleList
 from zoo.layers.packed import Packing, pack, step_major, to_padded
@@ -57,8 +59,8 @@ class LSTMCell(nn.Module):
 
     def forward(self, inputs: Tensor, state: State) -> State:
         """inputs (..., I), state (..., H) -> new state."""
-        gates = functional.linear(inputs, self.weight_input, self.bias)
-        hidden_gates = functional.linear(state[0].to(inputs.dtype), self.weight_hidden)
+        gates = linear(inputs, self.weight_input, self.bias)
+        hidden_gates = linear(state[0].to(inputs.dtype), self.weight_hidden)
         return self.update(gates, hidden_gates, state)
 
     @staticmethod
@@ -128,6 +130,10 @@ def run_layer(
         start = tuple(zeros for _ in range(kind.state_size))
     if not packing.counts:  # only empty sequences
         return start[0].new_zeros(0, directions * size), start
+    if len(packing.counts) == 1 and packing.order is None and inputs.device.type == "cpu":
+        # one step of all sequences: the cell alone is the fastest way
+        final = _call(cells[0], inputs if rows is None else inputs[rows], start, hidden_weights and hidden_weights[0])
+        return final[0], final
     first = tuple(x.unflatten(-1, (directions, size)).transpose(0, 1)[:, packing.ranks] for x in start)  # (D, N, H)
     if kernels.is_transformed() or any(type(cell) is not kind or kernels.is_hooked(cell) for cell in cells):
         outputs, finals = _by_steps(cells, inputs if rows is None else inputs[rows], packing, first, hidden_weights)
@@ -160,6 +166,13 @@ def _ends(states: Sequence[Tensor], first: Tensor, packing: Packing) -> Tensor:
     )
 
 
+def _call(cell: nn.Module, inputs: Tensor, state: State, hidden_weight: Tensor | None) -> State:
+    """cell(inputs, state), with another `weight_hidden` if one is given."""
+    if hidden_weight is None:
+        return cell(inputs, state)
+    return functional_call(cell, {"weight_hidden": hidden_weight}, (inputs, state))
+
+
 def _by_steps(
     cells: Cells, inputs: Tensor, packing: Packing, first: State, hidden_weights: Sequence[Tensor] | None
 ) -> tuple[Tensor, State]:
@@ -170,10 +183,7 @@ def _by_steps(
         state, found = tuple(x[d] for x in first), []
         for x in ordered.split(packing.counts):
             state = tuple(y[: len(x)] for y in state)
-            if hidden_weights is None:
-                state = cell(x, state)
-            else:
-                state = functional_call(cell, {"weight_hidden": hidden_weights[d]}, (x, state))
+            state = _call(cell, x, state, hidden_weights and hidden_weights[d])
             found.append(state)
         states = tuple(torch.cat(x) for x in zip(*found, strict=True))  # (P, H) each
         outputs.append(states[0] if packing.places is None else states[0][packing.places[d]])
@@ -218,7 +228,10 @@ def _by_kernel(
     gates = functional.linear(
         inputs, torch.cat([cell.weight_input for cell in cells]), torch.cat([cell.bias for cell in cells])
     )
+    learning = wants_gradient(gates, *weights, *first)
     if packing.order is None or packing.places is None:
+        if not learning:
+            return recurrence.steps_without_gradient(gates, None, weights[0].unsqueeze(0), first, packing.counts)
         states = recurrence.steps(cells[0].update, gates, weights[0].unsqueeze(0), first, packing.counts)
         return states[0], tuple(_ends([x], old, packing) for x, old in zip(states, first, strict=True))
     counts = torch.tensor(packing.counts, device=inputs.device)
@@ -229,9 +242,14 @@ def _by_kernel(
     blocks = torch.arange(len(step), device=inputs.device) + before + direction * counts[step]  # (D, P)
     row = packing.order if rows is None else rows[packing.order]
     index = torch.empty_like(row.flatten()).scatter_(0, blocks.flatten(), (row * directions + direction).flatten())
-    gates = functional.embedding(index, gates.reshape(len(gates) * directions, -1))  # (P * D, G)
+    gates, back = gates.reshape(len(gates) * directions, -1), blocks.gather(1, packing.places).t()
+    if not learning:
+        weight = torch.stack([*weights])
+        outputs, finals = recurrence.steps_without_gradient(gates, index, weight, first, packing.counts)
+        return functional.embedding(back, outputs).flatten(1), finals
+    gates = functional.embedding(index, gates)  # (P * D, G)
     states = recurrence.steps(cells[0].update, gates, torch.stack([*weights]), first, packing.counts)
-    outputs = functional.embedding(blocks.gather(1, packing.places).t(), states[0]).flatten(1)
+    outputs = functional.embedding(back, states[0]).flatten(1)
     finals = tuple(_ends([x[block] for block in blocks], old, packing) for x, old in zip(states, first, strict=True))
     return outputs, finals
 

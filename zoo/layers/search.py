@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zoo.layers.kernels.products import constant_weights
 from zoo.utils.search_options import NOT_A_NUMBER, check_beam, check_rules, check_sampling, check_search, length_norm
 
 Step = Callable[[Tensor, Any, Any, int], tuple[Tensor, Any, Tensor | None]]
@@ -66,6 +67,7 @@ class SearchResult:
 
 
 @torch.no_grad()
+@constant_weights()
 def greedy_search(
     step: Step,
     state: Any,
@@ -109,6 +111,7 @@ def greedy_search(
 
 
 @torch.no_grad()
+@constant_weights()
 def sample(
     step: Step,
     state: Any,
@@ -163,6 +166,7 @@ def sample(
 
 
 @torch.no_grad()
+@constant_weights()
 def beam_search(
     step: Step,
     state: Any,

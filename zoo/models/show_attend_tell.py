@@ -35,6 +35,7 @@ from zoo.layers.attention import replaced
 from zoo.layers.dropout import Dropout
 from zoo.layers.hard_attention import draw, one_hot
 from zoo.layers.kernels import wide
+from zoo.layers.losses import output_logits
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
 from zoo.tasks.hard_attention import Choose, HardAttentionModule, Look, for_each
@@ -251,7 +252,7 @@ class ShowAttendTell(HardAttentionModule[ImageMemory]):
     ) -> tuple[Tensor, Look]:
         embedded = self.embedding(tokens)
         found = self.decoder(embedded, state, memory, choose, given)
-        return self.output(self.read(found.hidden, found.context, embedded)), found
+        return output_logits(self.output, self.read(found.hidden, found.context, embedded)), found
 
     def chooser(self) -> Choose | None:
         """How a context is chosen after training; None: by the weights themselves."""

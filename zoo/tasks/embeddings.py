@@ -5,7 +5,7 @@ Shapes: E embedding, D readout, V target vocabulary.
 
 from torch import Tensor, nn
 
-from zoo.layers.losses import output_loss
+from zoo.layers.losses import output_logits, output_loss
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import PAD
 
@@ -79,7 +79,7 @@ class Embeddings(nn.Module):
 
     def logits(self, readouts: Tensor) -> Tensor:
         """Readouts (..., D) -> (..., V)."""
-        return self.output(self.bridge(readouts))
+        return output_logits(self.output, self.bridge(readouts))
 
     def loss(self, readouts: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
         """Summed cross-entropy of readouts (N, D) and labels (N,)."""

@@ -5,7 +5,7 @@ import math
 from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout
-from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
+from zoo.layers.losses import output_logits, output_loss, output_losses, sampled_output_loss
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import PAD
 
@@ -80,7 +80,7 @@ class Words(nn.Module):
 
     def logits(self, readouts: Tensor) -> Tensor:
         """Readouts (..., D) -> (..., V)."""
-        return self.output(self._bridged(readouts))
+        return output_logits(self.output, self._bridged(readouts))
 
     def loss(self, readouts: Tensor, labels: Tensor) -> Tensor:
         """Summed cross-entropy of readouts (N, D) and labels (N,); an estimate in training if words are sampled."""

@@ -23,7 +23,7 @@ from torch.nn.modules import module as global_hooks
 _off: ContextVar[frozenset[str]] = ContextVar("switched_off", default=frozenset())
 
 # Kernel names, as arguments of `plain`.
-KERNELS = ("recurrence", "dropout", "cross_entropy")
+KERNELS = ("recurrence", "dropout", "cross_entropy", "products")
 
 
 @contextmanager

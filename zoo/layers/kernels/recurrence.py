@@ -8,7 +8,6 @@ Shapes: T steps, N sequences, n of them at a step, D directions, H hidden size, 
 rows of all blocks.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,8 @@ import torch
 from torch import Tensor
 
 from zoo.layers.kernels import product_dtype, wide
-from zoo.layers.kernels.function import gradients_of_plain, is_differentiated_again, wants_gradient
+from zoo.layers.kernels.function import gradients_of_plain, is_differentiated_again
+from zoo.layers.kernels.products import multiply_packed, pack, worth_packing
 
 State = tuple[Tensor, ...]
 Update = Callable[[Tensor, Tensor, State], State]  # one step: both halves of the gates, state -> new state
@@ -31,23 +31,14 @@ def _blocks(x: Tensor, counts: list[int], directions: int) -> list[Tensor]:
 def _products(weight: Tensor, dtype: torch.dtype, steps: int) -> Callable[[Tensor], Tensor]:
     """The function x (D, n, K) -> x weight^T (D, n, N) for weight (D, N, K), in precision `dtype`.
 
-    A product of few rows spends up to half of its time rearranging the weight for the processor. Here oneDNN does that
-    once.
+    The large weight of a single direction is packed, see products.py.
     """
     weight = weight.to(dtype)
-    if len(weight) == 1 and steps > 3 and dtype in _packable():
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight[0])
-        return lambda x: torch.ops.mkldnn._linear_pointwise(x.to(dtype), packed, None, "none", [], "")
+    if len(weight) == 1 and steps > 3 and worth_packing(weight[0], dtype):
+        packed = pack(weight[0])
+        return lambda x: multiply_packed(x.to(dtype), packed)
     transposed = weight.transpose(1, 2).contiguous()
     return lambda x: torch.bmm(x.to(dtype), transposed)
-
-
-@functools.cache
-def _packable() -> tuple[torch.dtype, ...]:
-    """Weight dtypes that oneDNN packs on this processor."""
-    if not (torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()):  # the second: x86
-        return ()
-    return (torch.float32, torch.bfloat16) if torch.ops.mkldnn._is_mkldnn_bf16_supported() else (torch.float32,)
 
 
 def plain_steps(update: Update, gates: Tensor, weight: Tensor, start: State, counts: list[int]) -> State:
@@ -79,11 +70,11 @@ def _weight_gradient(
 
 class _LSTM(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates, weight, hidden, cell, update, counts, dtype, train):
+    def forward(ctx, gates, weight, hidden, cell, update, counts, dtype):
         size, directions = weight.size(-1), len(weight)
         acts = gates.to(torch.promote_types(gates.dtype, torch.float32), copy=True)  # becomes i, f, g, o
         states, cells, squashed = (acts.new_empty(len(acts), size) for _ in range(3))
-        product, minus_one = _products(weight, dtype, len(counts) if train else 0), acts.new_tensor(-1.0)
+        product, minus_one = _products(weight, dtype, len(counts)), acts.new_tensor(-1.0)
         h, c = hidden, cell
         for part, state, after, s in zip(
             *(_blocks(x, counts, directions) for x in (acts, states, cells, squashed)), strict=True
@@ -100,10 +91,9 @@ class _LSTM(torch.autograd.Function):
             torch.add(minus_one, s, alpha=2, out=s)
             torch.mul(o, s, out=state)
             h, c = state, after
-        if train:
-            ctx.save_for_backward(gates, weight, hidden, cell, acts, states, cells, squashed)
-            ctx.update, ctx.counts, ctx.dtype = update, counts, dtype
-            ctx.set_materialize_grads(False)
+        ctx.save_for_backward(gates, weight, hidden, cell, acts, states, cells, squashed)
+        ctx.update, ctx.counts, ctx.dtype = update, counts, dtype
+        ctx.set_materialize_grads(False)
         return states, cells
 
     @staticmethod
@@ -111,7 +101,7 @@ class _LSTM(torch.autograd.Function):
         gates, weight, hidden, cell, acts, states, cells, squashed = ctx.saved_tensors
         if is_differentiated_again():
             found = gradients_of_plain(_plain(ctx), (gates, weight, hidden, cell), (grad_states, grad_cells))
-            return *found, None, None, None, None
+            return *found, None, None, None
         size, directions, counts = weight.size(-1), len(weight), ctx.counts
         product = _products(weight.transpose(1, 2), ctx.dtype, len(counts))
         d_gates = torch.empty_like(acts)
@@ -146,20 +136,18 @@ class _LSTM(torch.autograd.Function):
                 carry[:, :n] = product(out)
         d_weight = _weight_gradient(outs, hiddens, hidden, weight, ctx.dtype)
         of_state = (carry, cell_carry) if of_start else (None, None)
-        return d_gates.to(gates.dtype), d_weight, *of_state, None, None, None, None
+        return d_gates.to(gates.dtype), d_weight, *of_state, None, None, None
 
 
 class _GRU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gates, weight, hidden, update, counts, dtype, train):
+    def forward(ctx, gates, weight, hidden, update, counts, dtype):
         size, directions = weight.size(-1), len(weight)
         acts = gates.to(torch.promote_types(gates.dtype, torch.float32), copy=True)  # becomes r, z, n
-        states = acts.new_empty(len(acts), size)
-        inner = torch.empty_like(states) if train else None  # U_n h, for the backward pass
-        product, minus_one = _products(weight, dtype, len(counts) if train else 0), acts.new_tensor(-1.0)
-        kept = [None] * len(counts) if inner is None else _blocks(inner, counts, directions)
+        states, inner = (acts.new_empty(len(acts), size) for _ in range(2))  # the second: U_n h, for the backward pass
+        product, minus_one = _products(weight, dtype, len(counts)), acts.new_tensor(-1.0)
         h = hidden
-        for part, state, u in zip(*(_blocks(x, counts, directions) for x in (acts, states)), kept, strict=True):
+        for part, state, u in zip(*(_blocks(x, counts, directions) for x in (acts, states, inner)), strict=True):
             h = h[:, : part.size(1)]
             of_gates, of_candidate = product(h).split((2 * size, size), dim=-1)
             gate, candidate = part.split((2 * size, size), dim=-1)
@@ -167,12 +155,10 @@ class _GRU(torch.autograd.Function):
             candidate.addcmul_(r, wide(of_candidate)).mul_(2).sigmoid_()
             torch.add(minus_one, candidate, alpha=2, out=candidate)  # tanh(x) = 2 sigmoid(2x) - 1
             torch.lerp(candidate, h, z, out=state)
-            if u is not None:
-                u.copy_(of_candidate)
+            u.copy_(of_candidate)
             h = state
-        if train:
-            ctx.save_for_backward(gates, weight, hidden, acts, inner, states)
-            ctx.update, ctx.counts, ctx.dtype = update, counts, dtype
+        ctx.save_for_backward(gates, weight, hidden, acts, inner, states)
+        ctx.update, ctx.counts, ctx.dtype = update, counts, dtype
         return states
 
     @staticmethod
@@ -180,7 +166,7 @@ class _GRU(torch.autograd.Function):
         gates, weight, hidden, acts, inner, states = ctx.saved_tensors
         if is_differentiated_again():
             found = gradients_of_plain(_plain(ctx), (gates, weight, hidden), (grad_states,))
-            return *found, None, None, None, None
+            return *found, None, None, None
         size, directions, counts = weight.size(-1), len(weight), ctx.counts
         product = _products(weight.transpose(1, 2), ctx.dtype, len(counts))
         d_gates, d_hidden_gates = torch.empty_like(acts), torch.empty_like(acts)
@@ -207,7 +193,7 @@ class _GRU(torch.autograd.Function):
             if t or of_start:
                 kept.add_(product(whole))
         d_weight = _weight_gradient(hidden_outs, hiddens, hidden, weight, ctx.dtype)
-        return d_gates.to(gates.dtype), d_weight, carry if of_start else None, None, None, None, None
+        return d_gates.to(gates.dtype), d_weight, carry if of_start else None, None, None, None
 
 
 def steps(update: Update, gates: Tensor, weight: Tensor, start: State, counts: list[int]) -> State:
@@ -224,8 +210,69 @@ def steps(update: Update, gates: Tensor, weight: Tensor, start: State, counts: l
         h (and c) after each step, (P, H) each, in fp32 at least.
     """
     start = tuple(x.to(wide(gates[:0]).dtype) for x in start)
-    dtype, train = product_dtype(weight), wants_gradient(gates, weight, *start)
-    kernel = _LSTM if len(start) == 2 else _GRU
+    kernel, dtype = _LSTM if len(start) == 2 else _GRU, product_dtype(weight)
     with torch.autocast(gates.device.type, enabled=False):  # the precision is already chosen
-        found = kernel.apply(gates, weight, *start, update, counts, dtype, train)
+        found = kernel.apply(gates, weight, *start, update, counts, dtype)
     return found if isinstance(found, tuple) else (found,)
+
+
+def steps_without_gradient(
+    gates: Tensor, rows: Tensor | None, weight: Tensor, start: State, counts: list[int]
+) -> tuple[Tensor, State]:
+    """As `steps`, but nothing is kept for a backward pass, and the gates of a step are looked up when it comes.
+
+    So they stay in the processor's cache, which the gates of all steps together are too large for.
+
+    Args:
+        gates: (R, G) as in `steps`; overwritten.
+        rows: (P,) the row of each place; without it R = P.
+        weight: As in `steps`.
+        start: As in `steps`.
+        counts: As in `steps`.
+
+    Returns:
+        h after each step, (P, H), and h (and c) at the end of each sequence, (D, N, H) each.
+    """
+    dtype, size, directions = product_dtype(weight), weight.size(-1), len(weight)
+    gates, last = wide(gates), tuple(x.to(wide(gates[:0]).dtype, copy=True) for x in start)
+    candidate = slice(2 * size, 3 * size)  # g or n: tanh(x) = 2 sigmoid(2x) - 1, so both halves are doubled here
+    gates[:, candidate] *= 2
+    weight = torch.cat([weight[:, : 2 * size], weight[:, candidate] * 2, weight[:, 3 * size :]], 1)
+    advance = _advance_lstm if len(last) == 2 else _advance_gru
+    outputs = gates.new_empty(sum(counts) * directions, size)
+    with torch.autocast(gates.device.type, enabled=False):  # the precision is already chosen
+        product, minus_one = _products(weight, dtype, len(counts)), gates.new_tensor(-1.0)
+        blocks = (gates if rows is None else rows).split([directions * n for n in counts])
+        h = last[0]
+        for n, block, output in zip(counts, blocks, _blocks(outputs, counts, directions), strict=True):
+            part = (block if rows is None else gates.index_select(0, block)).view(directions, n, -1)
+            advance(part, product(h[:, :n]), h[:, :n], [x[:, :n] for x in last[1:]], minus_one, output)
+            h = output
+            last[0][:, :n] = output
+    return outputs, last
+
+
+def _advance_lstm(
+    part: Tensor, hidden_gates: Tensor, h: Tensor, cells: list[Tensor], minus_one: Tensor, output: Tensor
+) -> None:
+    """One step: overwrites gates (D, n, G) and c (D, n, H) and writes the new h to `output`."""
+    size, cell = output.size(-1), cells[0]
+    i, f, g, o = part.add_(hidden_gates).sigmoid_().split(size, dim=-1)
+    torch.add(minus_one, g, alpha=2, out=g)
+    cell.mul_(f).addcmul_(i, g)
+    squashed = torch.mul(cell, 2).sigmoid_()
+    torch.add(minus_one, squashed, alpha=2, out=squashed)
+    torch.mul(o, squashed, out=output)
+
+
+def _advance_gru(
+    part: Tensor, hidden_gates: Tensor, h: Tensor, cells: list[Tensor], minus_one: Tensor, output: Tensor
+) -> None:
+    """As `_advance_lstm`."""
+    size = output.size(-1)
+    gate, candidate = part.split((2 * size, size), dim=-1)
+    of_gate, of_candidate = hidden_gates.split((2 * size, size), dim=-1)
+    r, z = gate.add_(of_gate).sigmoid_().split(size, dim=-1)
+    candidate.addcmul_(r, wide(of_candidate)).sigmoid_()
+    torch.add(minus_one, candidate, alpha=2, out=candidate)
+    torch.lerp(candidate, h, z, out=output)
