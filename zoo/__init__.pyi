@@ -63,6 +63,7 @@ def load(name: Literal["key_value_predict.ptb"], overrides: dict[str, Any] | Non
 def load(
     name: Literal[
         "luong_dot.dates",
+        "luong_dot_no_feed.multi30k_en_de",
         "luong_general.multi30k_de_en",
         "luong_general.multi30k_en_de",
         "luong_general.tatoeba_de_en",

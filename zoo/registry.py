@@ -66,6 +66,7 @@ TABLE: dict[str, Entry] = _table(
     Entry("key_value.multi30k_en_de", "3bb8ff6e3efae3f6c8af27542b0f4615d1aa4deccc23521dbd042e9285dfd137"),
     Entry("key_value_predict.ptb", "38335c4e5d2e524480d3d496c5b4cdadf4c21687bff283f11040ec30c3eb6a93"),
     Entry("luong_dot.dates", "a8e11c2d5ad1c7b31ddb011883bc519fbfb5f6bb584310fc7be010b743898182"),
+    Entry("luong_dot_no_feed.multi30k_en_de", "b6b51f6f172e709f1786804a1d47d29d0e038e226a1b0aabe66049724301e6a8"),
     Entry("luong_general.multi30k_de_en", "b2d43f745e9a8a02f350a373b8a38ea9d039ead9e0df1ae23e5504c6553307e1"),
     Entry("luong_general.multi30k_en_de", "73d101a55a5a2e84d6d60f6c879668d7e02063aa9796c7b0b6cb928ffd7f9ce6"),
     Entry("luong_general.tatoeba_de_en", "dca56141cd32f033f93b0f1265c300c0279ee7d9e500fa9b1ff99104e6a5caee"),

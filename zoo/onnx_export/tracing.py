@@ -193,7 +193,7 @@ def traceable(model: ZooModule) -> Any:
         module.__class__ = _TRACEABLE.get(type(module), type(module))
     if isinstance(model, language_models.KeyValuePredictLM):
         model.set_submodule("cells", Recurrence([cell] for cell in model.cells))
-    for name, module in [*model.named_modules()]:
-        if type(module) is recurrent.LSTMCell:
-            model.set_submodule(name, _LSTMStep(module))
+    for decoder in [module for module in model.modules() if isinstance(module, recurrent.RecurrentDecoder)]:
+        for n, cell in enumerate(decoder.cells):
+            decoder.cells[n] = _LSTMStep(cell) if type(cell) is recurrent.LSTMCell else cell
     return model
