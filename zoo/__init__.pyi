@@ -15,6 +15,7 @@ from zoo.models.han import HAN
 from zoo.models.key_value_nmt import KeyValueNMT
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
+from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.models.transformer import TransformerNMT
@@ -71,6 +72,8 @@ def load(
     ],
     overrides: dict[str, Any] | None = None,
 ) -> LuongNMT: ...
+@overload
+def load(name: Literal["seq2seq.multi30k_en_de"], overrides: dict[str, Any] | None = None) -> Seq2SeqNMT: ...
 @overload
 def load(
     name: Literal["show_attend_tell_hard.flickr8k", "show_attend_tell_soft.flickr8k"],

@@ -71,6 +71,7 @@ TABLE: dict[str, Entry] = _table(
     Entry("luong_general.multi30k_en_de", "73d101a55a5a2e84d6d60f6c879668d7e02063aa9796c7b0b6cb928ffd7f9ce6"),
     Entry("luong_general.tatoeba_de_en", "dca56141cd32f033f93b0f1265c300c0279ee7d9e500fa9b1ff99104e6a5caee"),
     Entry("luong_textbook.dates", "ce7b9a8fcc688aa4e2b250404ba88faa975c7cd7d1b1442f05b589ecea87b006"),
+    Entry("seq2seq.multi30k_en_de", "b5e415ffe42db32d722fafd65c0054b8567cdce8e30412ac041aaa93ff353d64"),
     Entry("show_attend_tell_hard.flickr8k", "3cf6992fc4ccedb73d8313a904ec7dfea5772ac45c267584b0e49cee515fa7b9"),
     Entry("show_attend_tell_soft.flickr8k", "91c90738068849af2c20d1e2d8a9286da07690a95fc385563c7a1942bbf1dbcd"),
     Entry("structured_self_attention.imdb", "b9e4026fc665c549202a28d03f114543e54afa8e58a8afa7380ec1fa5dafe9cc"),
