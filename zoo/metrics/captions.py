@@ -267,8 +267,8 @@ def meteor(captions: Sequence[str], references: Sequence[Sequence[str]]) -> floa
             "METEOR needs Java, and there is no program `java`; install a Java runtime, or use the other scores"
         )
     require("meteor", "METEOR")
-    found, truth = map(caption_tokens, captions), ([*map(caption_tokens, texts)] for texts in references)
-    return 100 * _meteor(list(found), list(truth))
+    truth = [[*map(caption_tokens, texts)] for texts in references]
+    return 100 * _meteor([*map(caption_tokens, captions)], truth)
 
 
 def has_meteor() -> bool:
