@@ -53,7 +53,7 @@ def draw(certificates: list[Certificate]) -> None:
             label = order if number == 0 else None
             axes.barh(place, mean, 0.19, xerr=[[mean - low], [high - mean]], color=color, ecolor="#555555", label=label)
     axes.set_yticks(range(len(certificates)), [found.name for found in reversed(certificates)])
-    axes.set_xlabel("probability lost when the first words or regions are erased (comprehensiveness)")
+    axes.set_xlabel("comprehensiveness: probability lost by erasing")
     axes.set_ylim(-0.6, len(certificates) - 0.4)
     axes.axvline(0, color="#555555", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)
