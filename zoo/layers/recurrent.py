@@ -132,7 +132,8 @@ def run_layer(
         return start[0].new_zeros(0, directions * size), start
     if len(packing.counts) == 1 and packing.order is None and inputs.device.type == "cpu":
         # one step of all sequences: the cell alone is the fastest way
-        final = _call(cells[0], inputs if rows is None else inputs[rows], start, hidden_weights and hidden_weights[0])
+        hidden_weight = None if hidden_weights is None else hidden_weights[0]
+        final = _call(cells[0], inputs if rows is None else inputs[rows], start, hidden_weight)
         return final[0], final
     first = tuple(x.unflatten(-1, (directions, size)).transpose(0, 1)[:, packing.ranks] for x in start)  # (D, N, H)
     if kernels.is_transformed() or any(type(cell) is not kind or kernels.is_hooked(cell) for cell in cells):
@@ -181,9 +182,10 @@ def _by_steps(
     for d, cell in enumerate(cells):
         ordered = inputs if packing.order is None else inputs[packing.order[d]]
         state, found = tuple(x[d] for x in first), []
+        hidden_weight = None if hidden_weights is None else hidden_weights[d]
         for x in ordered.split(packing.counts):
             state = tuple(y[: len(x)] for y in state)
-            state = _call(cell, x, state, hidden_weights and hidden_weights[d])
+            state = _call(cell, x, state, hidden_weight)
             found.append(state)
         states = tuple(torch.cat(x) for x in zip(*found, strict=True))  # (P, H) each
         outputs.append(states[0] if packing.places is None else states[0][packing.places[d]])
