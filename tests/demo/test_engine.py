@@ -239,6 +239,30 @@ def test_scores_stand_beside_the_weights_that_are_made_of_them(engine, translato
     assert first["attention"] == given and first["scores"] == own["scores"]
 
 
+def test_classifiers_and_language_models_give_scores_too(engine, document_classifier, pair_classifier, language_model):
+    def agree(weights, scores):
+        assert np.allclose(weights, _softmax(np.array(scores)), atol=1e-5)
+
+    parts = engine.ask("classify", model=str(document_classifier[1]), text=TEXTS[1])["parts"]
+    agree([part["weight"] for part in parts], [part["score"] for part in parts])
+    for part in parts:
+        agree(part["hops"][0], part["scores"][0])
+    parts = engine.ask("classify", model=str(pair_classifier[1]), text=TEXTS[0], second=TEXTS[1])["parts"]
+    for weights, scores in [pair for part in parts for pair in zip(part["hops"], part["scores"], strict=True)]:
+        agree(weights, scores)
+    assert len(parts) == 2 and len(parts[1]["scores"]) > 1 and np.ptp(parts[1]["hops"][0]) > 1e-3
+    asked = {"model": str(language_model[1]), "text": TEXTS[0]}
+    for options in ({}, {"window": 2}):
+        seen = engine.ask("score", **asked, options=options)["words"]
+        rows = [(word["attention"], word["scores"]) for word in seen]
+        found = engine.ask("complete", **asked, options={"maxWords": 3, **options})
+        rows += [(step["attention"], step["scores"]) for step in found["hypotheses"][0]["steps"]]
+        window = options.get("window", 3)
+        for weights, scores in rows[window:]:
+            agree(weights[:window], scores[:window])
+        assert len(found["scores"]) == len(found["attention"]) and found["scores"][-1] == seen[-2]["scores"]
+
+
 @pytest.mark.parametrize("kind", ["translator", "transformer", "plain_translator"])
 def test_translations_are_those_of_python(engine, kind, request):
     _, folder = request.getfixturevalue(kind)

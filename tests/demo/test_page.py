@@ -383,6 +383,28 @@ def test_the_equation_of_a_head_has_its_scores(open_page, mechanisms, engine, tr
         assert f"={in_minus(step['headScores'][head][best])}" in shown
 
 
+def test_equations_of_documents_and_language_models_have_their_scores(
+    open_page, small, engine, document_classifier, language_model
+):
+    page = open_page(f"{small}#/documents", width=390)
+    page.wait_for_selector(".equations")
+    asked = {"model": str(document_classifier[1]), "text": page.input_value("#text")}
+    parts = engine.ask("classify", **asked)["parts"]
+    part = max(parts, key=lambda part: part["weight"])
+    best = max(range(len(part["words"])), key=part["hops"][0].__getitem__)
+    shown = page.locator(".equations").evaluate("element => element.textContent")
+    assert f"={in_minus(part['score'])}" in shown and f"={in_minus(part['scores'][0][best])}" in shown
+    page = open_page(f"{small}#/language", width=390)
+    page.click(".words button >> nth=4")
+    asked = {"model": str(language_model[1]), "text": page.input_value("#text")}
+    word = engine.ask("score", **asked)["words"][4]
+    shown = page.locator(".equations").evaluate("element => element.textContent")
+    assert all(f"={in_minus(score)}" in shown for score in word["scores"])
+    page.click(".words button >> nth=0")  # which has no word before it
+    shown = page.locator(".equations").evaluate("element => element.textContent")
+    assert "r1=0" in shown and "e1" not in shown
+
+
 def test_a_translator_without_attention_says_so(open_page, mechanisms, plain_translator):
     page = open_page(f"{mechanisms}#/translate/seq2seq.multi30k_en_de")
     page.wait_for_selector(".result .text")

@@ -49,6 +49,7 @@ def _labelled(names: list[str]) -> dict[str, str]:
 
 def _export(folder: str, models: dict[str, str]) -> None:
     check_target(folder)  # fails before any work
+    require("demo", "`zoo demo --export`")
     ready = {label: _prepare(name) for label, name in models.items()}
     sizes = write_folder(folder, [(shown, ready[shown.name]) for shown in _listed(models, ready)])
     for name, size in {**sizes, "total": sum(sizes.values())}.items():

@@ -26,7 +26,7 @@ PARTS = {  # by file: functions, classes and methods that equations of the page 
     "zoo/models/attention_over_attention.py": ("attend_both_ways",),
     "zoo/models/han.py": ("ContextAttention",),
     "zoo/models/key_value_nmt.py": ("KeyValueNMT.split",),
-    "zoo/models/key_value_predict_lm.py": ("_Attention.forward",),
+    "zoo/models/key_value_predict_lm.py": ("WindowAttention",),
     "zoo/models/show_attend_tell.py": ("AttendingLSTM.attend",),
     "zoo/models/structured_self_attention.py": ("HopAttention",),
     "zoo/models/tutorial_attention.py": ("TutorialAttentionNMT.decoder_step",),

@@ -65,7 +65,7 @@ class _NGram(nn.Module):
         return torch.tanh(self.w_n(torch.cat(shifted, dim=-1))), None
 
 
-class _Attention(nn.Module):
+class WindowAttention(nn.Module):
     """Attention over the last L outputs, which are keys and values at once."""
 
     parts = 1
@@ -84,19 +84,23 @@ class _Attention(nn.Module):
         parts = outputs.split(self.size, dim=-1)
         key, value, predict = parts[0], parts[min(1, len(parts) - 1)], parts[-1]  # (L + T, B, K) each
         now = self.length
-        scores = window_score(self.w_h(key[now:]), self.w_y(key[:-1]), self.w)  # w^T tanh(W_Y k_i + W_h k_t)  (T, B, L)
+        scores = self.scores(key[now:], key[:-1])
         weights = masked_softmax(scores, window_mask(known, len(scores), self.length))  # a_t
         context = window_sum(weights, value[:-1])  # r_t = sum_i a_ti v_i
         return torch.tanh(self.w_r(context) + self.w_x(predict[now:])), weights  # h*_t = tanh(W_r r_t + W_x p_t)
 
+    def scores(self, key: Tensor, before: Tensor) -> Tensor:
+        """Keys of the steps (T, B, K) and of those before them (L + T - 1, B, K) -> (T, B, L), the nearest first."""
+        return window_score(self.w_h(key), self.w_y(before), self.w)  # w^T tanh(W_Y k_i + W_h k_t)
 
-class _KeyValue(_Attention):
+
+class _KeyValue(WindowAttention):
     """h = [k; v]; the value also predicts."""
 
     parts = 2
 
 
-class _KeyValuePredict(_Attention):
+class _KeyValuePredict(WindowAttention):
     """h = [k; v; p]."""
 
     parts = 3
@@ -105,7 +109,7 @@ class _KeyValuePredict(_Attention):
 READERS = {
     "none": _Plain,
     "ngram": _NGram,
-    "attention": _Attention,
+    "attention": WindowAttention,
     "key_value": _KeyValue,
     "key_value_predict": _KeyValuePredict,
 }

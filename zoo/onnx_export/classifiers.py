@@ -38,34 +38,40 @@ def _read_with_query(model: AttentionClassifier, tokens: Tensor, lengths: Tensor
 def _read_hops(model: StructuredSelfAttention, tokens: Tensor, lengths: Tensor, **second: Tensor) -> tuple[Tensor, ...]:
     """tokens (B, S), lengths (B,), for pairs tokens2, lengths2 -> logits (B, C), weights (B, hops, S) of each text.
 
-    A model that predicts it also gives the relatedness (B,).
+    A model that predicts it also gives the relatedness (B,). The scores (B, hops, S) of each text come last.
     """
-    model.embed_text = partial(_embed_padded, model)
+    scores: list[Tensor] = []
+    model.embed_text = partial(_embed_padded, model, scores)
     logits, weights, related = model.read_related(TextBatch(tokens, lengths, None, **second))
-    return logits, *weights, *([] if related is None else [related])
+    return logits, *weights, *([] if related is None else [related]), *scores
 
 
-def _embed_padded(model: StructuredSelfAttention, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def _embed_padded(
+    model: StructuredSelfAttention, scores: list[Tensor], tokens: Tensor, lengths: Tensor
+) -> tuple[Tensor, Tensor]:
+    """M and the weights of padded texts, whose scores are added to the list."""
     states, _ = model.encoder(model.embedding(tokens), lengths)
-    hops = model.attention.w_s2(torch.tanh(model.attention.w_s1(states)))  # (B, S, hops)
-    weights = masked_softmax(hops.transpose(1, 2), lengths_to_mask(lengths, tokens.size(1)).unsqueeze(1))
+    scores.append(model.attention.w_s2(torch.tanh(model.attention.w_s1(states))).transpose(1, 2))  # (B, hops, S)
+    weights = masked_softmax(scores[-1], lengths_to_mask(lengths, tokens.size(1)).unsqueeze(1))
     return torch.bmm(weights, states), weights
 
 
-def _read_documents(model: HAN, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """tokens (B, N, W), lengths (B, N) -> logits (B, C), weights of words (B, N, W) and of sentences (B, N)."""
+def _read_documents(model: HAN, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
+    """tokens (B, N, W), lengths (B, N) -> logits (B, C), weights of words (B, N, W) and of sentences (B, N), scores."""
     shape, words, sentences = tokens.shape, lengths.flatten(), (lengths > 0).sum(1)
     states, _ = model.word_encoder(model.embedding(tokens.flatten(0, 1)), words)  # (B N, W, H)
-    vectors, word_weights = _attend(model.word_attention, states, lengths_to_mask(words, shape[2]))
+    vectors, word_weights, word_scores = _attend(model.word_attention, states, lengths_to_mask(words, shape[2]))
     states, _ = model.sentence_encoder(vectors.unflatten(0, shape[:2]), sentences)  # (B, N, H)
-    documents, weights = _attend(model.sentence_attention, states, lengths_to_mask(sentences, shape[1]))
-    return model.classifier(documents), word_weights.unflatten(0, shape[:2]), weights
+    documents, weights, scores = _attend(model.sentence_attention, states, lengths_to_mask(sentences, shape[1]))
+    word_weights, word_scores = (x.unflatten(0, shape[:2]) for x in (word_weights, word_scores))
+    return model.classifier(documents), word_weights, weights, word_scores, scores
 
 
-def _attend(attention: ContextAttention, items: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """items (B, S, H), mask (B, S) -> sums (B, H), weights (B, S)."""
-    weights = masked_softmax(torch.matmul(torch.tanh(attention.project(items)), attention.context), mask)
-    return torch.matmul(weights.unsqueeze(1), items).squeeze(1), weights
+def _attend(attention: ContextAttention, items: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """items (B, S, H), mask (B, S) -> sums (B, H), weights (B, S) and their scores."""
+    scores = torch.matmul(torch.tanh(attention.project(items)), attention.context)
+    weights = masked_softmax(scores, mask)
+    return torch.matmul(weights.unsqueeze(1), items).squeeze(1), weights, scores
 
 
 def padded_documents(batch: DocumentBatch) -> Tensors:
@@ -88,13 +94,15 @@ def write_classifier(model: Any, traced: Any, folder: Path) -> dict[str, Any]:
 
     (inputs, _), (others, expected) = example(6), example(4)
     if isinstance(model, HAN):
-        outputs = ["logits", "word_attention", "sentence_attention"]
+        outputs = ["logits", "word_attention", "sentence_attention", "word_scores", "sentence_scores"]
         axes = {"tokens": ("batch", "sentences", "words"), "lengths": ("batch", "sentences")}
     else:
         outputs = ["logits", *["attention", "attention2"][: 1 + ("tokens2" in inputs)]]
         outputs += ["relatedness"] * (len(expected) > len(outputs))
         if isinstance(model, AttentionClassifier):
             outputs += [SCORES, *[POSITION] * isinstance(model.attention, LocalPredictiveAttention)]
+        else:
+            outputs += [SCORES, f"{SCORES}2"][: 1 + ("tokens2" in inputs)]
         axes = {
             "tokens": ("batch", "length"),
             "lengths": ("batch",),

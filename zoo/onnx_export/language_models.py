@@ -12,6 +12,7 @@ from torch import Tensor
 from zoo.layers.masking import lengths_to_mask
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.onnx_export.graphs import Graph, Tensors, check_graph, meaning, write_graph
+from zoo.onnx_export.watching import SCORES, watching
 from zoo.text import BOS, EOS, PAD, UNK
 
 
@@ -27,7 +28,7 @@ def _read(model: Any, tokens: Tensor, lengths: Tensor, **state: Tensor) -> tuple
 
     Returns:
             log-probabilities (B, T, V) of the next words, 0 after the lengths; the state after the real words; with
-            attention the weights (B, T, L) on the words 1, 2, ... L steps back.
+            attention the weights (B, T, L) on the words 1, 2, ... L steps back, and their scores.
     """
     layers = tuple(x for name, x in state.items() if name.startswith(("hidden", "cell")))
     x, finals = model.cells(model.words(tokens), lengths, layers)  # (B, T, O)
@@ -39,11 +40,12 @@ def _read(model: Any, tokens: Tensor, lengths: Tensor, **state: Tensor) -> tuple
         after.append(x.gather(1, last.unsqueeze(-1).expand(-1, -1, x.size(-1))))
         if known is not None:
             after.append((known + lengths).clamp(max=window))
-    readouts, weights = model.reader(x.transpose(0, 1), known)
+    with watching(model) as before_weights:
+        readouts, weights = model.reader(x.transpose(0, 1), known)
     log_probs, shown = _as_outputs(
         model, readouts.transpose(0, 1), weights if weights is None else weights.transpose(0, 1), lengths
     )
-    return log_probs, *after, *shown
+    return log_probs, *after, *shown, *(scores.transpose(0, 1) for scores in before_weights.values())
 
 
 def _as_outputs(
@@ -86,6 +88,7 @@ def write_language_model(model: KeyValuePredictLM, traced: Any, folder: Path) ->
     }
     after = {name: f"next_{name}" for name in first}
     outputs = ["log_probs", *after.values(), "attention"][: len(expected)]
+    outputs += [SCORES] * ("attention" in outputs)
     graph = write_graph(folder / "step.onnx", Graph(traced, _read), inputs, axes, outputs)
     check_graph(folder / "step.onnx", others, wanted)
 
@@ -101,6 +104,7 @@ def write_language_model(model: KeyValuePredictLM, traced: Any, folder: Path) ->
             lengths="number of real words in each row, possibly 0; padding follows them",
             log_probs="of the next word at each position; 0 after the lengths",
             attention="weights on the words 1, 2, ... steps back; 0 where there are none, and after the lengths",
+            scores="of these words, before the softmax; anything where there are none",
         ),
         "state": after,
         "first_state": {

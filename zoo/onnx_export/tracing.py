@@ -158,19 +158,24 @@ class _NGram(language_models._NGram):
         return torch.tanh(self.w_n(torch.cat(shifted, dim=-1))), None
 
 
-class _Attention(language_models._Attention):
+class _WindowAttention(language_models.WindowAttention):
     """Copies each window instead of using views (zoo/layers/window.py)."""
 
     def forward(self, outputs: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         parts, window = outputs.split(self.size, dim=-1), self.length
         key, value, predict = parts[0], parts[min(1, len(parts) - 1)], parts[-1]
         steps = outputs.size(0) - window
-        seen = torch.arange(steps).unsqueeze(1) + torch.arange(window - 1, -1, -1)  # (T, L), the nearest step first
-        hidden = torch.tanh(self.w_h(key[window:]).unsqueeze(1) + self.w_y(key)[seen])  # (T, L, B, K)
-        # (T, B, L)
-        weights = masked_softmax(torch.matmul(hidden, self.w).transpose(1, 2), window_mask(known, steps, window))
-        context = (weights.transpose(1, 2).unsqueeze(-1) * value[seen]).sum(1)
+        weights = masked_softmax(self.scores(key[window:], key[:-1]), window_mask(known, steps, window))
+        context = (weights.transpose(1, 2).unsqueeze(-1) * value[self._seen(steps)]).sum(1)
         return torch.tanh(self.w_r(context) + self.w_x(predict[window:])), weights
+
+    def scores(self, key: Tensor, before: Tensor) -> Tensor:
+        hidden = torch.tanh(self.w_h(key).unsqueeze(1) + self.w_y(before)[self._seen(key.size(0))])  # (T, L, B, K)
+        return torch.matmul(hidden, self.w).transpose(1, 2)
+
+    def _seen(self, steps: int) -> Tensor:
+        """Steps in each window (T, L), the nearest first."""
+        return torch.arange(steps).unsqueeze(1) + torch.arange(self.length - 1, -1, -1)
 
 
 _TRACEABLE = {
@@ -179,7 +184,7 @@ _TRACEABLE = {
     LocalPredictiveStarAttention: _LocalPredictiveStarAttention,
     language_models._NGram: _NGram,
     **dict.fromkeys(
-        (language_models._Attention, language_models._KeyValue, language_models._KeyValuePredict), _Attention
+        (language_models.WindowAttention, language_models._KeyValue, language_models._KeyValuePredict), _WindowAttention
     ),
 }
 

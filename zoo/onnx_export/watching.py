@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.attention import GlobalAttention, LocalPredictiveAttention
+from zoo.models.key_value_predict_lm import WindowAttention
 from zoo.models.show_attend_tell import AttendingLSTM
 from zoo.models.transformer import DecoderLayer
 from zoo.onnx_export.graphs import Tensors
@@ -20,10 +21,11 @@ WATCHED = SCORES, HEAD_SCORES, POSITION = "scores", "head_scores", "aligned_posi
 
 @contextmanager
 def watching(model: nn.Module) -> Iterator[Tensors]:
-    """Fills, within the block, what the attention of a decoder step computes before its weights.
+    """Fills, within the block, what the attention of a decoder step or of a language model computes before its weights.
 
     Yields:
-        By name, as far as the model has it: SCORES (B, K, S) before the softmax or sparsemax and its mask; HEAD_SCORES
+        By name, as far as the model has it: SCORES (B, K, S), of a language model (T, B, L), before the softmax or
+        sparsemax and its mask; HEAD_SCORES
         (B, K, layers * heads, S) of a Transformer, the heads of the first decoder layer first; POSITION (B, K), the p_t
         of local-p.
     """
@@ -41,7 +43,7 @@ def watching(model: nn.Module) -> Iterator[Tensors]:
                 watched.callback(hook.remove)
             if isinstance(module, LocalPredictiveAttention):
                 watched.enter_context(_heard(module, "aligned_position", lambda p: found.update({POSITION: p})))
-            if isinstance(module, AttendingLSTM):
+            if isinstance(module, AttendingLSTM | WindowAttention):
                 watched.enter_context(_heard(module, "scores", lambda scores: found.update({SCORES: scores})))
             if isinstance(module, DecoderLayer):
                 watched.enter_context(_heard(module.cross_attention, "scores", of_layer))

@@ -7,6 +7,7 @@ EXTRAS = {  # as in pyproject.toml; each package is imported by its own name
     "tables": ("pandas>=2.0",),
     "scores": ("sacrebleu>=2.4", "sacremoses>=0.1"),
     "onnx": ("onnx>=1.19", "onnxscript>=0.5.4", "onnxruntime>=1.22"),
+    "demo": ("onnx>=1.19", "onnxscript>=0.5.4", "onnxruntime>=1.22", "zopfli>=0.2"),
     "runtime": ("onnxruntime>=1.22",),
     "ctranslate2": ("ctranslate2>=4.5",),
     "serve": ("uvicorn>=0.30",),

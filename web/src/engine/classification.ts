@@ -15,10 +15,12 @@ export interface Weighed {
   words: string[];
   /** Weights of the words; a document has one hop. */
   hops: Float32Array[];
-  /** Weight of the sentence in its document; null for texts. */
+  /** Scores of the words before the softmax, of each hop; missing in graphs of earlier versions. */
+  scores?: Float32Array[];
+  /** Weight of the sentence in its document, null for texts, and its score. */
   weight: number | null;
-  /** Of a model with one query: the scores before the softmax, and p_t of local-p, counted from 0. */
-  scores?: Float32Array;
+  score?: number;
+  /** p_t of local-p, counted from 0. */
   alignedPosition?: number;
 }
 
@@ -163,31 +165,39 @@ function documentInputs(many: readonly number[][][]): Tensors {
 
 function weighedTexts({ ids, words }: Encoded, found: Tensors): Weighed[] {
   return ids.map((row, n) => {
-    const weights = found[n ? "attention2" : "attention"]; // (1, hops, words)
-    const [, hops, width] = weights?.dims ?? [1, 0, 0];
-    const lines = Array.from({ length: hops }, (_, hop) =>
-      floats(weights).slice(hop * width, hop * width + row.length),
-    );
-    const { scores, aligned_position: position } = found;
+    const suffix = n ? "2" : "";
+    const { aligned_position: position } = found;
+    const [weights, scores] = [found[`attention${suffix}`], found[`scores${suffix}`]];
     return {
       ids: row,
       words: words[n],
-      hops: lines,
+      hops: weights ? ofHops(weights, row.length) : [],
       weight: null,
-      ...(scores && { scores: floats(scores).slice(0, row.length) }),
+      ...(scores && { scores: ofHops(scores, row.length) }),
       ...(position && { alignedPosition: floats(position)[0] }),
     };
   });
 }
 
+/** (1, hops, words) -> the first words of each hop. */
+function ofHops(tensor: Tensors[string], words: number): Float32Array[] {
+  const [, hops, width] = tensor.dims;
+  return Array.from({ length: hops }, (_, hop) => floats(tensor).slice(hop * width, hop * width + words));
+}
+
 function weighedSentences({ ids, words }: Encoded, found: Tensors): Weighed[] {
-  const width = found.word_attention.dims[2];
-  const ofWords = floats(found.word_attention);
-  const ofSentences = floats(found.sentence_attention);
-  return ids.map((row, n) => {
-    const line = ofWords.slice(n * width, n * width + row.length);
-    return { ids: row, words: words[n], hops: [line], weight: ofSentences[n] };
-  });
+  const { word_attention: ofWords, sentence_attention: ofSentences, word_scores: wordScores } = found;
+  const line = (tensor: Tensors[string], n: number) => {
+    const width = tensor.dims[2];
+    return [floats(tensor).slice(n * width, n * width + ids[n].length)];
+  };
+  return ids.map((row, n) => ({
+    ids: row,
+    words: words[n],
+    hops: line(ofWords, n),
+    weight: floats(ofSentences)[n],
+    ...(wordScores && { scores: line(wordScores, n), score: floats(found.sentence_scores)[n] }),
+  }));
 }
 
 function softmax(logits: Float32Array): number[] {

@@ -19,6 +19,8 @@ export interface Read {
   word: string;
   logProb: number;
   attention: Float32Array | null;
+  /** Their scores before the softmax; null without attention. */
+  scores: Float32Array | null;
 }
 
 export interface Scored extends Warnings {
@@ -51,6 +53,7 @@ export interface Completion extends Warnings {
   given: number;
   /** Of each given token; those of the others are in the steps of the first hypothesis. */
   attention: (Float32Array | null)[];
+  scores: (Float32Array | null)[];
   hypotheses: Hypothesis[];
   tree: BeamNode[];
   milliseconds: number;
@@ -59,7 +62,7 @@ export interface Completion extends Warnings {
 /** What was read so far. */
 interface Reading {
   state: Tensors;
-  words: { logProbs: Float32Array; attention: Float32Array | null }[];
+  words: { logProbs: Float32Array; attention: Float32Array | null; scores: Float32Array | null }[];
 }
 
 export class LanguageModel {
@@ -97,6 +100,7 @@ export class LanguageModel {
       word: this.tokenizer.token(id),
       logProb: words[n].logProbs[id],
       attention: words[n].attention,
+      scores: words[n].scores,
     }));
     const loss = -found.reduce((sum, { logProb }) => sum + logProb, 0) / ids.length;
     return {
@@ -139,6 +143,7 @@ export class LanguageModel {
       tokens: this.tokenizer.tokens([...ids, ...added]),
       given: ids.length,
       attention: words.map(({ attention }) => attention),
+      scores: words.map(({ scores }) => scores),
       hypotheses,
       tree: found.tree,
       milliseconds: performance.now() - start,
@@ -259,8 +264,13 @@ export class LanguageModel {
         ...narrowed(Object.fromEntries(flat), window),
       });
       const after = Object.entries(this.next(found)).map(([name, x]) => [name, withDimension(x)]);
-      const attention = found.attention ? floats(found.attention) : null;
-      return { logProbs: floats(found.log_probs), state: Object.fromEntries(after), attention };
+      const output = (name: string) => (found[name] ? floats(found[name]) : null);
+      return {
+        logProbs: floats(found.log_probs),
+        state: Object.fromEntries(after),
+        attention: output("attention"),
+        scores: output("scores"),
+      };
     };
   }
 
@@ -333,10 +343,11 @@ function stacked(states: readonly Tensors[]): Tensors {
 }
 
 /** What was seen at each of several words, which are steps of one row, or rows of one step. */
-function seenAt({ log_probs: logProbs, attention }: Tensors, count: number, wantsScores: boolean): Reading["words"] {
+function seenAt({ log_probs: logProbs, attention, scores }: Tensors, count: number, wantsScores: boolean): Reading["words"] {
   return Array.from({ length: count }, (_, n) => ({
     logProbs: wantsScores ? row(logProbs, n) : new Float32Array(),
     attention: attention ? row(attention, n) : null,
+    scores: scores ? row(scores, n) : null,
   }));
 }
 

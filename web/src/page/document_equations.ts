@@ -1,12 +1,12 @@
 // The equations of a classifier with the numbers of the text that is shown.
-import type { Classification, Classifier, Weighed } from "../engine/index.ts";
+import type { Classification, Classifier } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { computedBy } from "./code.ts";
 import { h, panel } from "./dom.ts";
 import { formula } from "./formula.ts";
-import { type Mechanism, mechanismOf } from "./mechanisms.ts";
+import { EVERYWHERE, mechanismOf, type Rule } from "./mechanisms.ts";
 import { decimals, sum, top } from "./numbers.ts";
-import { differenceLine, scoreLine, weightLines } from "./step_numbers.ts";
+import { type Computed, scoreLine, weightLines } from "./step_numbers.ts";
 
 const TERMS = 3; // of a sum
 
@@ -51,10 +51,11 @@ function ofModel(
     weighted("m", "h", row(part.hops), part.words, now.parts.length > 1 ? n + 1 : 0),
   );
   if (mechanism) {
-    const numbers = first && ofQuery(mechanism, first);
+    const { scores, hops, words, alignedPosition } = first;
+    const found = numbers(scores?.[0], hops[0], words, { rule: mechanism.rule, alignedPosition });
     const lines = [
-      { name: "Scores", formulas: [withoutSteps(mechanism.score), ...(numbers?.scores ?? [])] },
-      { name: "Weights", formulas: [withoutSteps(mechanism.weights), ...(numbers?.weights ?? [])] },
+      { name: "Scores", formulas: [withoutSteps(mechanism.score), ...(found?.scores ?? [])] },
+      { name: "Weights", formulas: [withoutSteps(mechanism.weights), ...(found?.weights ?? [])] },
       { name: "Context", formulas: weights.map((one) => one.replace("m", "c")) },
     ];
     return [lines, mechanism.file, mechanism.symbol];
@@ -65,9 +66,9 @@ function ofModel(
       formulas: [
         "A = softmax(W_2 tanh(W_1 H^⊤))",
         `"a row for each of ${first?.hops.length ?? 0} hops"`,
-        ...now.parts.flatMap(({ hops, words }) => {
-          const shown = row(hops);
-          return hops.includes(shown) ? difference(shown, words) : []; // a mean of hops is of no scores
+        ...now.parts.flatMap(({ hops, scores, words }) => {
+          const hop = hops.indexOf(row(hops)); // -1 for a mean of hops, which is of no scores
+          return together(numbers(scores?.[hop], row(hops), words));
         }),
       ],
     },
@@ -78,7 +79,8 @@ function ofModel(
 
 /** HAN: the heaviest sentence as a sum of its words, and the document as a sum of its sentences. */
 function ofSentences(now: Classification, multiLabel: boolean): Line[] {
-  const shares = now.parts.map(({ weight }) => weight ?? 0);
+  const shares = Float32Array.from(now.parts, ({ weight }) => weight ?? 0);
+  const scores = Float32Array.from(now.parts, ({ score }) => score ?? NaN); // NaN with graphs of an earlier version
   const [first] = top(shares, 1);
   const part = now.parts[first];
   if (!part) {
@@ -90,7 +92,7 @@ function ofSentences(now: Classification, multiLabel: boolean): Line[] {
       name: "Words",
       formulas: [
         "α_{it} = softmax_t(e_{it}) \"  with  \" e_{it} = u_w^⊤ tanh(W_w h_{it} + b_w)",
-        ...difference(part.hops[0], part.words, first + 1),
+        ...together(numbers(part.scores?.[0], part.hops[0], part.words, { step: first + 1 })),
         weighted("s", "h", part.hops[0], part.words, first + 1),
       ],
     },
@@ -98,30 +100,32 @@ function ofSentences(now: Classification, multiLabel: boolean): Line[] {
       name: "Sentences",
       formulas: [
         'α_i = softmax_i(e_i) "  with  " e_i = u_s^⊤ tanh(W_s h_i + b_s)',
-        ...difference(Float32Array.from(shares), names),
-        weighted("v", "h", Float32Array.from(shares), names, 0),
+        ...together(numbers(part.scores && scores, shares, names)),
+        weighted("v", "h", shares, names, 0),
       ],
     },
     { name: "Label", formulas: [multiLabel ? "p = σ(W_c v + b_c)" : "p = softmax(W_c v + b_c)", ...label(now)] },
   ];
 }
 
-/** The numbers of a model with one query. */
-function ofQuery({ rule }: Mechanism, { words, hops, scores, alignedPosition }: Weighed) {
-  const [weights] = hops;
-  if (!scores || !words.length) {
-    return null; // graphs of an earlier version give none out
+/** Scores of the heaviest items, and how they become weights; null where the graphs, of an earlier version, give none. */
+function numbers(
+  scores: Float32Array | undefined,
+  weights: Float32Array,
+  names: readonly string[],
+  { step = null, rule = EVERYWHERE, alignedPosition }: Partial<Computed & { rule: Rule }> = {},
+): { scores: string[]; weights: string[] } | null {
+  if (!scores?.length) {
+    return null;
   }
-  const names = words.map(quoted);
-  const computed = { step: null, position: words.length - 1, scores, weights, alignedPosition, names };
+  const position = names.length - 1; // the query stands at the end
+  const computed = { step, position, scores, weights, alignedPosition, names: names.map(quoted) };
   const places = top(weights, TERMS).filter((place) => weights[place] > 0);
   return { scores: [scoreLine(computed, places)], weights: weightLines(rule, computed, places) };
 }
 
-/** What the two largest weights of a softmax say of their scores; `step` numbers them. */
-function difference(weights: Float32Array, words: readonly string[], step: number | null = null): string[] {
-  const line = differenceLine({ step, position: 0, weights, names: words.map(quoted) }, top(weights, 2));
-  return line ? [line] : [];
+function together(found: ReturnType<typeof numbers>): string[] {
+  return found ? [...found.scores, ...found.weights] : [];
 }
 
 /** An equation of a step, of which a text has only one. */

@@ -8,7 +8,7 @@ import { label } from "./lines.ts";
 import { type Mechanism, mechanismOf } from "./mechanisms.ts";
 import { decimals, entropyOf, top } from "./numbers.ts";
 import { NO_ATTENTION } from "./parts.ts";
-import { type Computed, differenceLine, scoreLine, weightLines } from "./step_numbers.ts";
+import { type Computed, scoreLine, weightLines } from "./step_numbers.ts";
 
 const TERMS = 3; // of a sum
 const ONE_HEAD = "These weights are a mean over heads, each with its own scores: choose one head to see them.";
@@ -54,7 +54,7 @@ export function equations(context: Context, name: string, facts: StepFacts): HTM
     h(
       "dl",
       { class: "equations" },
-      row("Scores", formula(mechanism.score), ...scores(mechanism, facts, weights, places)),
+      row("Scores", formula(mechanism.score), ...scores(facts, weights, places)),
       row(
         isGiven ? "Weights: yours, instead of" : "Weights",
         formula(mechanism.weights),
@@ -77,13 +77,10 @@ export function equations(context: Context, name: string, facts: StepFacts): HTM
 }
 
 /** The scores of the words with the largest weights; where the weights are the user's, the model's largest scores. */
-function scores({ rule }: Mechanism, facts: StepFacts, weights: Float32Array, places: number[]): (Element | null)[] {
+function scores(facts: StepFacts, weights: Float32Array, places: number[]): (Element | null)[] {
   const { step, isGiven } = facts;
   if (!step.scores) {
-    const isSoftmax = rule.positions === "global" && rule.normalize === "softmax";
-    const found = computed(facts, weights, weights);
-    const line = isGiven || !isSoftmax ? null : differenceLine(found, places, rule.temperature);
-    return [step.heads ? note(ONE_HEAD) : line === null ? null : formula(line)];
+    return [step.heads ? note(ONE_HEAD) : null];
   }
   const found = computed(facts, step.scores, weights);
   if (!isGiven) {

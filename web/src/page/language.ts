@@ -6,17 +6,20 @@ import { button, field, fill, h, panel, styled, tableOf } from "./dom.ts";
 import { BEGINNINGS } from "./examples.ts";
 import { formula } from "./formula.ts";
 import { decimals, percent, top } from "./numbers.ts";
+import { EVERYWHERE } from "./mechanisms.ts";
 import { sentenceForm } from "./parts.ts";
-import { differenceLine } from "./step_numbers.ts";
+import { scoreLine, weightLines } from "./step_numbers.ts";
 import { trust } from "./trust.ts";
 
+const TERMS = 3; // of a sum
 const LEAST = Math.log(1e-3); // log-probability that is drawn as none
 
-/** A word, its log-probability, and its weights on 1, 2, ... steps back. */
+/** A word, its log-probability, and the weights and scores of the words 1, 2, ... steps back. */
 interface Word {
   word: string;
   logProb: number | null;
   attention: Float32Array | null;
+  scores: Float32Array | null;
 }
 
 export function languageView(model: LanguageModel, context: Context): HTMLElement {
@@ -144,13 +147,20 @@ class Desk {
     const options = { maxWords: Number(this.most.value), temperature, beamSize: temperature ? undefined : 5 };
     const found = await this.model.complete(text, { ...options, window, seed });
     const steps = found.hypotheses[0].steps;
-    const before = found.attention.map((attention, n) => ({ word: found.tokens[n], logProb: null, attention }));
     const scored = await this.model.score(found.tokens.slice(0, found.given).join(" "), { window });
-    before.forEach((word, n) => Object.assign(word, { logProb: scored.words[n]?.logProb ?? null }));
-    this.take(
-      [...before, ...steps.map(({ piece, logProb, attention }) => ({ word: piece, logProb, attention }))],
-      found.given,
-    );
+    const before = found.attention.map((attention, n) => ({
+      word: found.tokens[n],
+      logProb: scored.words[n]?.logProb ?? null,
+      attention,
+      scores: found.scores[n],
+    }));
+    const after = steps.map(({ piece, logProb, attention, scores = null }) => ({
+      word: piece,
+      logProb,
+      attention,
+      scores,
+    }));
+    this.take([...before, ...after], found.given);
     this.draw(this.continued(found));
     this.context.announce(`Continued: ${found.continuation}`);
   }
@@ -265,7 +275,7 @@ class Desk {
           h("p", { class: "muted" }, `The attention sees ${window} of the ${this.model.reach} steps that it learnt with.`),
         h("ul", { class: "bars" }, bars),
         n !== null && this.equation(n, window),
-        n !== null && computedBy(this.context, this.model.name, "zoo/models/key_value_predict_lm.py", "_Attention.forward"),
+        n !== null && computedBy(this.context, this.model.name, "zoo/models/key_value_predict_lm.py", "WindowAttention"),
       ),
       tableOf("All weights as a table", heads, lines),
     );
@@ -286,11 +296,14 @@ class Desk {
   }
 
   private equation(n: number, window: number): HTMLElement {
-    const weights = this.words[n].attention!.slice(0, window);
-    const [at, next] = top(weights, 2);
+    const { logProb, word, attention, scores } = this.words[n];
+    const weights = attention!.slice(0, Math.min(window, n)); // the first word has no other before it
+    const places = top(weights, TERMS);
     const names = Array.from(weights, (_, back) => String(back + 1));
-    const scores = differenceLine({ step: n + 1, position: 0, weights, names }, [at, next]);
-    const { logProb, word } = this.words[n];
+    const found = scores && { step: n + 1, position: 0, scores: scores.slice(0, weights.length), weights, names };
+    const lines = found && n > 0 ? [scoreLine(found, places), ...weightLines(EVERYWHERE, found, places)] : [];
+    const terms = places.map((back) => `${decimals(weights[back], 3)} v_{${n + 1}−${back + 1}}`);
+    const rest = weights.length > places.length ? ` + … "(${weights.length - places.length} more)"` : "";
     const chance = logProb === null ? "" : `p(w_{${n + 1}} = "${shown(word)}") = ${decimals(Math.exp(logProb), 3)}`;
     return h(
       "dl",
@@ -303,7 +316,7 @@ class Desk {
           "dd",
           { class: "scrolls" },
           formula(`α_t = softmax(e_t) "  with  " e_t = w^⊤ tanh(W_Y [k_{t−${window}} … k_{t−1}] + W_h k_t)`),
-          scores && formula(scores),
+          lines.map(formula),
         ),
       ),
       h(
@@ -314,7 +327,7 @@ class Desk {
           "dd",
           { class: "scrolls" },
           formula("r_t = ∑_j α_{tj} v_{t−j}"),
-          formula(`α_{${n + 1},${at + 1}} = ${decimals(weights[at], 3)}`),
+          formula(`r_{${n + 1}} = ${terms.join(" + ") || "0"}${rest}`),
         ),
       ),
       chance && h("div", {}, h("dt", {}, "Output"), h("dd", { class: "scrolls" }, formula(chance))),

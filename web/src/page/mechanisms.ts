@@ -27,7 +27,8 @@ export interface Rule {
   temperature: number;
 }
 
-const EVERYWHERE: Rule = {
+/** A softmax over all positions. */
+export const EVERYWHERE: Rule = {
   positions: "global",
   normalize: "softmax",
   window: 0,

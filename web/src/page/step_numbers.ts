@@ -22,21 +22,6 @@ export function scoreLine(computed: Computed, places: readonly number[]): string
   return places.map((n) => `e_${at(computed, names[n])} = ${decimals(scores[n], 3)}`).join(' "  ,  " ');
 }
 
-/** What two weights of a softmax say of their scores, where these are not known. */
-export function differenceLine(
-  computed: Omit<Computed, "scores">,
-  [first, second]: readonly number[],
-  temperature = 1,
-): string | null {
-  const { weights, names } = computed;
-  if (second === undefined || weights[second] < 1e-6) {
-    return null;
-  }
-  const [one, other] = [first, second].map((n) => at(computed, names[n]));
-  const ratio = Math.log(weights[first] / weights[second]) / temperature;
-  return `e_${one} − e_${other} = ln frac{α_${one}}{α_${other}} = ${decimals(ratio)}`;
-}
-
 /** How the scores of a step become the weights of some positions, a formula a line. */
 export function weightLines(rule: Rule, computed: Computed, places: readonly number[]): string[] {
   const { scores, weights, names } = computed;
