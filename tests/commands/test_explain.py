@@ -69,13 +69,16 @@ def test_mistakes(capsys, tmp_path):
     (tmp_path / "pairs").write_text("only one text\n", encoding="utf-8")
     pairs = "structured_self_attention.sick", "--certificate", "--inputs", tmp_path / "pairs"
     assert _fails(capsys, *pairs) == "each line must have two texts separated by a tab; got 'only one text'"
-    for name, task in (
-        ("key_value_predict.ptb", "language modelling"),
-        ("attention_over_attention.cbtlike_ne", "reading"),
+    for name, why in (
+        ("key_value_predict.ptb", "its attention reaches only the last 5 outputs"),
+        ("attention_over_attention.cbtlike_ne", "the attention is the answer"),
+        ("seq2seq.multi30k_en_de", "it has no attention: "),
     ):
-        none = f"there is no certificate for {task}, its card says why; there is one for classification, translation, captioning"
-        assert _fails(capsys, name, "--certificate", "--data.root", tmp_path) == none
-        assert _fails(capsys, name) == none
+        said = _fails(capsys, name)
+        assert said.startswith(f"{name} has no certificate, because {why}") and not said.endswith((",", "with"))
+        assert _fails(capsys, name, "--certificate", "--data.root", tmp_path) == said
+    with pytest.raises(ValueError, match=r"^there is no certificate for reading; there is one for classification, "):
+        explain.test_inputs("attention_over_attention.cbtlike_ne", str(tmp_path))
 
 
 def test_pictures_mention_it(tmp_path, monkeypatch):

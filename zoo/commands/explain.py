@@ -4,6 +4,7 @@ import argparse
 import importlib
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,9 @@ from zoo.utils import strict_json
 from zoo.utils.allocator import keep_freed_memory
 
 
+_NONE = re.compile(r"^It has (no certificate, because .+?)\.\s", re.MULTILINE | re.DOTALL)  # of a card
+
+
 def run(options: argparse.Namespace) -> None:
     """Prints a certificate as a table or as JSON.
 
@@ -25,12 +29,14 @@ def run(options: argparse.Namespace) -> None:
         options: name, certificate, inputs, limit, seed, root, json.
 
     Raises:
-        ValueError: an option is wrong, nothing was measured for the weight, or its task has no certificate.
+        ValueError: an option is wrong, nothing was measured for the weight, or it has no certificate.
     """
     if options.limit < 1:
         raise ValueError(f"--limit must be at least 1; got {options.limit}")
     if not options.certificate and options.inputs:
         raise ValueError("--inputs is for measuring: add --certificate")
+    if options.name in registry.TABLE and (reason := _NONE.search(read_card(options.name)[1])):
+        raise ValueError(f"{options.name} has {' '.join(reason[1].split())}")
     found = _measured(options) if options.certificate else _stored(options.name)
     print(json.dumps(found.to_dict(), indent=1, ensure_ascii=False) if options.json else found.table())
 
@@ -40,7 +46,6 @@ def _stored(name: str) -> Any:
 
     if name.partition(":")[0] not in ("local-dir", "hf-hub"):
         registry.entry(name)  # an unknown name raises with the nearest names
-        _check_task(read_card(name)[0]["task"])
     file = registry.certificate_file(name)
     if not file.is_file():
         raise ValueError(f"nothing was measured for {name} yet: zoo explain {name} --certificate measures it")
@@ -85,13 +90,9 @@ def test_inputs(name: str, root: str | None) -> list[Any]:
     recipe = yaml.safe_load(find(name).read_text(encoding="utf-8"))["data"]
     module, _, cls = recipe["class_path"].rpartition(".")
     data = getattr(importlib.import_module(module), cls)(**recipe.get("init_args", {}), root=root)
-    _check_task(data.task)
+    if data.task not in INPUTS:
+        raise ValueError(f"there is no certificate for {data.task}; there is one for {', '.join(INPUTS)}")
     return list(INPUTS[data.task](data))
-
-
-def _check_task(task: str) -> None:
-    if task not in INPUTS:
-        raise ValueError(f"there is no certificate for {task}, its card says why; there is one for {', '.join(INPUTS)}")
 
 
 def _texts(data: Any) -> Iterator[str | tuple[str, str]]:
