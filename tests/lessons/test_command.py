@@ -9,7 +9,7 @@ import pytest
 from lessons import solutions
 
 from zoo import registry
-from zoo.bundles import hub, pins
+from zoo.bundles import pins
 from zoo.cli import main
 from zoo.lessons import LESSONS, exercises_of
 
@@ -115,7 +115,7 @@ def wheel(tmp_path, monkeypatch):
 def test_a_lesson_says_how_to_get_a_weight_that_the_wheel_lacks(wheel, tmp_path, capsys, monkeypatch):
     assert wheel == {2, 4, 7}  # as docs/lessons/index.md says
     pins.write(registry.PINS, {LESSONS[n].weights[0]: pins.Pin("me/x", f"{n}" * 40) for n in (2, 4)})
-    monkeypatch.setattr(hub, "is_cached", lambda repo_id, revision: revision == "4" * 40)
+    monkeypatch.setattr("zoo.commands.lesson.is_cached", lambda repo_id, revision: revision == "4" * 40)
     said = {}
     for lesson in LESSONS:
         assert main(["lesson", "open", str(lesson), str(tmp_path)]) == 0

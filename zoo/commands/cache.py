@@ -4,7 +4,7 @@ import argparse
 import shutil
 
 from zoo import registry
-from zoo.bundles import hub
+from zoo.bundles.cache import Cached, cache_folder, cached_bundles, remove_cached
 from zoo.commands import graphs
 
 
@@ -24,12 +24,12 @@ def run(options: argparse.Namespace) -> None:
     names = {(pin.repo_id, pin.revision): name for name, pin in pins.items()}
     cached = {
         names.get((bundle.repo_id, bundle.revision), f"hf-hub:{bundle.repo_id}@{bundle.revision}"): bundle
-        for bundle in hub.cached_bundles({pin.repo_id for pin in pins.values()})
+        for bundle in cached_bundles({pin.repo_id for pin in pins.values()})
     }
     if options.action == "clear":
         _clear(cached, options.name)
         return
-    print(hub.cache_folder())
+    print(cache_folder())
     if cached:
         files = {file: size for bundle in cached.values() for file, size in bundle.sizes.items()}
         rows = [*((name, bundle.size) for name, bundle in cached.items()), ("total", sum(files.values()))]
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> None:
         print(_table([(name, graphs.size(path)) for name, path in found.items()]))
 
 
-def _clear(cached: dict[str, hub.Cached], names: list[str]) -> None:
+def _clear(cached: dict[str, Cached], names: list[str]) -> None:
     of_graphs = {name: path for name, path in graphs.cached_graphs().items() if not names or name in names}
     of_weights = [name for name in names if name not in of_graphs]
     for name in of_weights:
@@ -58,11 +58,11 @@ def _clear(cached: dict[str, hub.Cached], names: list[str]) -> None:
     for name in names:
         if name not in cached:
             print(f"{name} is not in the cache")
-    freed = hub.remove_cached(chosen.values())
+    freed = remove_cached(chosen.values())
     if chosen:
         print(_table([*((f"removed {name}", bundle.size) for name, bundle in chosen.items()), ("freed", freed)]))
     elif not names and not of_graphs:
-        print(f"{hub.cache_folder()} holds no weights of attention-zoo; nothing was removed")
+        print(f"{cache_folder()} holds no weights of attention-zoo; nothing was removed")
 
 
 def _table(rows: list[tuple[str, int]]) -> str:

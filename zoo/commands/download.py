@@ -5,6 +5,7 @@ import sys
 
 from zoo import registry
 from zoo.bundles import hub
+from zoo.bundles.cache import is_cached
 from zoo.bundles.files import GOLDEN, Bundle, BundleError
 
 
@@ -50,9 +51,9 @@ def run(options: argparse.Namespace) -> None:
 def _fetched(name: str) -> str:
     """Fetches a weight; returns its size, where it was, and its folder."""
     if name.startswith("hf-hub:"):
-        was_here = hub.is_cached(*hub.split_source(name.removeprefix("hf-hub:")))
+        was_here = is_cached(*hub.split_source(name.removeprefix("hf-hub:")))
     else:
-        was_here = registry.is_bundled(name) or hub.is_cached(*registry.pin(name))
+        was_here = registry.is_bundled(name) or is_cached(*registry.pin(name))
     bundle = registry.open_bundle(name)
     return f"{_size(bundle) / 1e6:5.1f} MB  {'already here' if was_here else 'fetched':12}  {bundle.folder}"
 

@@ -18,7 +18,6 @@ from zoo.commands.recipes import find
 from zoo.utils import strict_json
 from zoo.utils.allocator import keep_freed_memory
 
-
 _NONE = re.compile(r"^It has (no certificate, because .+?)\.\s", re.MULTILINE | re.DOTALL)  # of a card
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from zoo import registry
-from zoo.bundles import hub
+from zoo.bundles.cache import is_cached
 from zoo.lessons import LESSONS
 from zoo.lessons.notebooks import copy, judged
 
@@ -41,7 +41,7 @@ def _tell_what_to_fetch(lesson: int) -> None:
     lacks, pins = [name for name in LESSONS[lesson].weights if not registry.is_bundled(name)], registry.all_pins()
     if unpublished := [name for name in lacks if name not in pins]:
         print(f"zoo: lesson {lesson} needs a weight: {registry.nowhere(unpublished)}", file=sys.stderr)
-    elif absent := [name for name in lacks if not hub.is_cached(*pins[name])]:
+    elif absent := [name for name in lacks if not is_cached(*pins[name])]:
         names = " ".join(absent)
         print(
             f"zoo: lesson {lesson} needs a weight that is not here; fetch it with: zoo download {names}",
