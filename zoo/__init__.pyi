@@ -63,11 +63,13 @@ def load(name: Literal["key_value_predict.ptb"], overrides: dict[str, Any] | Non
 @overload
 def load(
     name: Literal[
+        "luong_concat_no_feed.multi30k_en_de",
         "luong_dot.dates",
         "luong_dot_no_feed.multi30k_en_de",
         "luong_general.multi30k_de_en",
         "luong_general.multi30k_en_de",
         "luong_general.tatoeba_de_en",
+        "luong_local_m_no_feed.multi30k_en_de",
         "luong_textbook.dates",
     ],
     overrides: dict[str, Any] | None = None,
