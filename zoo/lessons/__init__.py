@@ -34,7 +34,7 @@ LESSONS = {
     2: Lesson(
         "02_additive_attention",
         "How does a decoder find the word it needs?",
-        ("bahdanau.multi30k_en_de",),
+        ("luong_concat_no_feed.multi30k_en_de",),
     ),
     3: Lesson(
         "03_scores_and_scaling",
