@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 import statistics
 
 import numpy as np
@@ -407,3 +408,15 @@ def test_one_step(place, kind, name, monkeypatch):
     recipes = [part for file in ("base", name) for part in ("--config", str(SHIPPED[kind].path(file)))]
     quiet = ["--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
     assert main(["fit", *recipes, *quiet, "--data.root", str(place / "data"), "--data.batch_size", "2"]) == 0
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, recipes in SHIPPED.items() if (recipes.folder / "README.md").is_file()]
+)
+def test_a_shipped_page_names_every_mechanism(name):
+    recipes = SHIPPED[name]
+    page = (recipes.folder / "README.md").read_text(encoding="utf-8")
+    trained = {path.parent.parent.name for path in recipes.folder.glob("results/*/*/result.json")}
+    assert trained and {mechanism for mechanism in recipes.names() if f"\n| [`{mechanism}`](" in page} == trained
+    (missing,) = re.findall(r"^\*\*Not complete:\*\* not trained yet are (.*)\.$", page, re.MULTILINE) or [""]
+    assert set(re.findall(r"\[`(\w+)`\]", missing)) == set(recipes.names()) - trained

@@ -117,6 +117,15 @@ def _elsewhere(study: Study) -> str:
     return f"The same on other data: {', '.join(links)}.\n" if links else ""
 
 
+def _missing(study: Study) -> str:
+    """A line with the mechanisms of a shipped comparison that its page has no results of."""
+    if not study.linked or study.recipes.folder.resolve() not in {folder.resolve() for folder in shipped_folders()}:
+        return ""
+    trained = {row.name for row in study.rows}
+    names = [f"[`{name}`]({name}.yaml)" for name in study.recipes.names() if name not in trained]
+    return f"**Not complete:** not trained yet are {', '.join(names)}.\n" if names else ""
+
+
 def _budget(study: Study) -> str:
     """How long the trainings were, and by which rule they ended."""
     first = study.rows[0].results[0]
@@ -280,6 +289,7 @@ def text(study: Study) -> str:
         TITLE,
         study.task.head.format(data=_data(study.recipes), base=base),
         _elsewhere(study),
+        _missing(study),
         _budget(study),
         tables.main_table(study.rows, study.names(study.rows), study.found),
         _published(study),
