@@ -107,19 +107,23 @@ class Study:
         return common_seconds(self.rows) if self.minutes is None else 60 * self.minutes
 
 
+def _is_shipped_page(study: Study) -> bool:
+    return study.linked and study.recipes.folder.resolve() in {folder.resolve() for folder in shipped_folders()}
+
+
 def _elsewhere(study: Study) -> str:
     """A line with the pages of the other shipped comparisons, on the page of a shipped one."""
-    folders = {folder.resolve(): folder for folder in shipped_folders()}
-    if not study.linked or folders.pop(study.recipes.folder.resolve(), None) is None:
+    if not _is_shipped_page(study):
         return ""
-    pages = [folder for folder in folders.values() if (folder / PAGE).is_file()]
+    others = [folder for folder in shipped_folders() if folder.resolve() != study.recipes.folder.resolve()]
+    pages = [folder for folder in others if (folder / PAGE).is_file()]
     links = [f"[{_data(Recipes(folder))}](../{folder.name}/{PAGE})" for folder in pages]
     return f"The same on other data: {', '.join(links)}.\n" if links else ""
 
 
 def _missing(study: Study) -> str:
     """A line with the mechanisms of a shipped comparison that its page has no results of."""
-    if not study.linked or study.recipes.folder.resolve() not in {folder.resolve() for folder in shipped_folders()}:
+    if not _is_shipped_page(study):
         return ""
     trained = {row.name for row in study.rows}
     names = [f"[`{name}`]({name}.yaml)" for name in study.recipes.names() if name not in trained]

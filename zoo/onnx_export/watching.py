@@ -25,9 +25,8 @@ def watching(model: nn.Module) -> Iterator[Tensors]:
 
     Yields:
         By name, as far as the model has it: SCORES (B, K, S), of a language model (T, B, L), before the softmax or
-        sparsemax and its mask; HEAD_SCORES
-        (B, K, layers * heads, S) of a Transformer, the heads of the first decoder layer first; POSITION (B, K), the p_t
-        of local-p.
+        sparsemax and its mask; HEAD_SCORES (B, K, layers * heads, S) of a Transformer, the heads of the first decoder
+        layer first; POSITION (B, K), the p_t of local-p.
     """
     found: Tensors = {}
     heads: list[Tensor] = []  # (B, heads, K, S) of each layer
