@@ -45,9 +45,12 @@ class ContextAttention(nn.Module):
 
     def forward(self, items: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """items (P, D), lengths (N,) -> sums (N, D), zeros for an empty sequence; weights (P,)."""
-        u = wide(torch.tanh(self.project(items)))  # Eq. 5, 8
-        weights = segment_softmax(torch.mv(u, wide(self.context)), lengths)  # Eq. 6, 9
+        weights = segment_softmax(self.scores(items), lengths)  # Eq. 6, 9
         return segment_sum(items, weights, lengths), weights  # Eq. 7, 10
+
+    def scores(self, items: Tensor) -> Tensor:
+        """items (..., D) -> scores before the softmax (...)."""
+        return torch.matmul(wide(torch.tanh(self.project(items))), wide(self.context))  # Eq. 5, 8
 
 
 class HAN(DocumentClassifier):

@@ -52,9 +52,12 @@ class HopAttention(nn.Module):
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """states (P, D) of the real words, mask (B, S) of their positions -> M (B, r, D), A (B, r, S)."""
-        scores = self.w_s2(torch.tanh(self.w_s1(self.dropout(states))))  # (P, r)
-        weights = masked_softmax(to_padded(scores, mask).transpose(1, 2), mask.unsqueeze(1))
+        weights = masked_softmax(to_padded(self.scores(self.dropout(states)), mask).transpose(1, 2), mask.unsqueeze(1))
         return torch.bmm(weights.to(states.dtype), to_padded(states, mask)), weights
+
+    def scores(self, states: Tensor) -> Tensor:
+        """states (..., D) -> scores before the softmax (..., r)."""
+        return self.w_s2(torch.tanh(self.w_s1(states)))
 
 
 class PrunedMLP(nn.Module):

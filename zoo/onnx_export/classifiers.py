@@ -51,7 +51,7 @@ def _embed_padded(
 ) -> tuple[Tensor, Tensor]:
     """M and the weights of padded texts, whose scores are added to the list."""
     states, _ = model.encoder(model.embedding(tokens), lengths)
-    scores.append(model.attention.w_s2(torch.tanh(model.attention.w_s1(states))).transpose(1, 2))  # (B, hops, S)
+    scores.append(model.attention.scores(states).transpose(1, 2))  # (B, hops, S)
     weights = masked_softmax(scores[-1], lengths_to_mask(lengths, tokens.size(1)).unsqueeze(1))
     return torch.bmm(weights, states), weights
 
@@ -69,7 +69,7 @@ def _read_documents(model: HAN, tokens: Tensor, lengths: Tensor) -> tuple[Tensor
 
 def _attend(attention: ContextAttention, items: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """items (B, S, H), mask (B, S) -> sums (B, H), weights (B, S) and their scores."""
-    scores = torch.matmul(torch.tanh(attention.project(items)), attention.context)
+    scores = attention.scores(items)
     weights = masked_softmax(scores, mask)
     return torch.matmul(weights.unsqueeze(1), items).squeeze(1), weights, scores
 

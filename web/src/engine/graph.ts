@@ -45,6 +45,11 @@ export function floats(tensor: Tensor): Float32Array {
   return tensor.data as Float32Array;
 }
 
+/** The numbers of an output; null where a graph does not have it. */
+export function floatsOrNull(tensor: Tensor | undefined): Float32Array | null {
+  return tensor ? floats(tensor) : null;
+}
+
 /** Rows of ids -> (rows, longest) with 0 after the ends, and their lengths; at least one column. */
 export function padded(rows: readonly (readonly number[])[]): { tokens: Tensor; lengths: Tensor } {
   const longest = Math.max(1, ...rows.map((row) => row.length));

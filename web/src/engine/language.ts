@@ -3,7 +3,7 @@ import { words as wordsOf } from "./characters.ts";
 import { trusted, type Warnings } from "./confidence.ts";
 import { knownShare } from "./familiar.ts";
 import type { Exported } from "./folder.ts";
-import { floats, Graph, integers, Tensor, type Tensors } from "./graph.ts";
+import { floats, floatsOrNull, Graph, integers, Tensor, type Tensors } from "./graph.ts";
 import { type Facts, factsOf, tokenizerOf } from "./model.ts";
 import { type BeamNode, type Decoder, type Hypothesis, search, type SearchOptions, type Settings } from "./search.ts";
 import { EOS, type Tokenizer, UNK } from "./tokenizer.ts";
@@ -264,12 +264,11 @@ export class LanguageModel {
         ...narrowed(Object.fromEntries(flat), window),
       });
       const after = Object.entries(this.next(found)).map(([name, x]) => [name, withDimension(x)]);
-      const output = (name: string) => (found[name] ? floats(found[name]) : null);
       return {
         logProbs: floats(found.log_probs),
         state: Object.fromEntries(after),
-        attention: output("attention"),
-        scores: output("scores"),
+        attention: floatsOrNull(found.attention),
+        scores: floatsOrNull(found.scores),
       };
     };
   }

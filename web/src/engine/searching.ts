@@ -1,6 +1,6 @@
 // Models that search with an encoder, run once per input, and one decoder step: translators and captioners.
 import type { Exported } from "./folder.ts";
-import { floats, Graph, integers, Tensor, type Tensors } from "./graph.ts";
+import { floats, floatsOrNull, Graph, integers, Tensor, type Tensors } from "./graph.ts";
 import { type Decoder, type Found, search, type SearchOptions, type Settings } from "./search.ts";
 import { BOS, UNK } from "./tokenizer.ts";
 
@@ -74,15 +74,14 @@ export class EncoderDecoder {
         inputs.given_attention = givenAttention(tokens.length, positions, given);
       }
       const found = await this.step.run(inputs);
-      const output = (name: string) => (found[name] ? floats(found[name]) : null);
       return {
         logProbs: floats(found.log_probs),
         state: Object.fromEntries(Object.entries(this.after).map(([name, next]) => [name, found[next]])),
-        attention: output("attention"),
-        heads: output("heads"),
-        scores: output("scores"),
-        headScores: output("head_scores"),
-        alignedPosition: output("aligned_position"),
+        attention: floatsOrNull(found.attention),
+        heads: floatsOrNull(found.heads),
+        scores: floatsOrNull(found.scores),
+        headScores: floatsOrNull(found.head_scores),
+        alignedPosition: floatsOrNull(found.aligned_position),
       };
     };
   }

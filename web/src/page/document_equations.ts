@@ -5,10 +5,8 @@ import { computedBy } from "./code.ts";
 import { h, panel } from "./dom.ts";
 import { formula } from "./formula.ts";
 import { EVERYWHERE, mechanismOf, type Rule } from "./mechanisms.ts";
-import { decimals, sum, top } from "./numbers.ts";
-import { type Computed, scoreLine, weightLines } from "./step_numbers.ts";
-
-const TERMS = 3; // of a sum
+import { decimals } from "./numbers.ts";
+import { type Computed, heaviest, scoreLine, weightedSum, weightLines } from "./step_numbers.ts";
 
 interface Line {
   name: string;
@@ -80,8 +78,9 @@ function ofModel(
 /** HAN: the heaviest sentence as a sum of its words, and the document as a sum of its sentences. */
 function ofSentences(now: Classification, multiLabel: boolean): Line[] {
   const shares = Float32Array.from(now.parts, ({ weight }) => weight ?? 0);
-  const scores = Float32Array.from(now.parts, ({ score }) => score ?? NaN); // NaN with graphs of an earlier version
-  const [first] = top(shares, 1);
+  const found = now.parts.flatMap(({ score }) => score ?? []); // none with graphs of an earlier version
+  const scores = found.length === shares.length ? Float32Array.from(found) : undefined;
+  const [first] = heaviest(shares);
   const part = now.parts[first];
   if (!part) {
     return [];
@@ -100,7 +99,7 @@ function ofSentences(now: Classification, multiLabel: boolean): Line[] {
       name: "Sentences",
       formulas: [
         'α_i = softmax_i(e_i) "  with  " e_i = u_s^⊤ tanh(W_s h_i + b_s)',
-        ...together(numbers(part.scores && scores, shares, names)),
+        ...together(numbers(scores, shares, names)),
         weighted("v", "h", shares, names, 0),
       ],
     },
@@ -120,7 +119,7 @@ function numbers(
   }
   const position = names.length - 1; // the query stands at the end
   const computed = { step, position, scores, weights, alignedPosition, names: names.map(quoted) };
-  const places = top(weights, TERMS).filter((place) => weights[place] > 0);
+  const places = heaviest(weights);
   return { scores: [scoreLine(computed, places)], weights: weightLines(rule, computed, places) };
 }
 
@@ -144,11 +143,6 @@ function label({ labels, probabilities }: Classification): string[] {
 
 /** A weighted sum with its largest terms; `n` numbers it, 0 for none. */
 function weighted(name: string, values: string, weights: Float32Array, words: readonly string[], n: number): string {
-  const places = top(weights, TERMS).filter((place) => weights[place] > 0);
-  const terms = places.map(
-    (place) => `${decimals(weights[place], 3)} ${values}_{${quoted(words[place])}}`,
-  );
-  const isAll = sum(places.map((place) => weights[place])) > 0.9995;
-  const rest = isAll || weights.length <= places.length ? "" : ` + … "(${weights.length - places.length} more)"`;
-  return `${name}${n ? `_${n}` : ""} = ${terms.join(" + ") || "0"}${rest}`;
+  const found = weightedSum(weights, heaviest(weights), (place) => `${values}_{${quoted(words[place])}}`);
+  return `${name}${n ? `_${n}` : ""} = ${found}`;
 }

@@ -6,11 +6,10 @@ import { h } from "./dom.ts";
 import { formula } from "./formula.ts";
 import { label } from "./lines.ts";
 import { type Mechanism, mechanismOf } from "./mechanisms.ts";
-import { decimals, entropyOf, top } from "./numbers.ts";
+import { decimals, entropyOf } from "./numbers.ts";
 import { NO_ATTENTION } from "./parts.ts";
-import { type Computed, scoreLine, weightLines } from "./step_numbers.ts";
+import { type Computed, heaviest, scoreLine, weightedSum, weightLines } from "./step_numbers.ts";
 
-const TERMS = 3; // of a sum
 const ONE_HEAD = "These weights are a mean over heads, each with its own scores: choose one head to see them.";
 const LETTERS: Record<string, string> = {
   h: "s: state of the decoder, h: a word of the sentence as the encoder sees it",
@@ -41,10 +40,8 @@ export function equations(context: Context, name: string, facts: StepFacts): HTM
     return h("section", { class: "panel" }, h("h2", {}, `Step ${t + 1} in numbers`), h("p", {}, NO_ATTENTION), output);
   }
   const weights = step.attention;
-  const places = top(weights, TERMS).filter((n) => weights[n] > 0);
-  const isAll = places.reduce((total, n) => total + weights[n], 0) > 0.9995;
-  const rest = isAll ? 0 : weights.length - places.length;
-  const terms = places.map((n) => `${decimals(weights[n], 3)} ${mechanism.values}_{${quoted(names[n])}}`).join(" + ");
+  const places = heaviest(weights);
+  const terms = weightedSum(weights, places, (n) => `${mechanism.values}_{${quoted(names[n])}}`);
   const gate = mechanism.values === "a" ? ["β ( ", " )"] : ["", ""];
   const most = Math.log(weights.length);
   return h(
@@ -63,7 +60,7 @@ export function equations(context: Context, name: string, facts: StepFacts): HTM
       row(
         "Context",
         formula(mechanism.context),
-        formula(`c_{${t + 1}} = ${gate[0]}${terms}${rest > 0 ? ` + … "(${rest} more)"` : ""}${gate[1]}`),
+        formula(`c_{${t + 1}} = ${gate[0]}${terms}${gate[1]}`),
       ),
       row(
         "Entropy",
@@ -86,7 +83,7 @@ function scores(facts: StepFacts, weights: Float32Array, places: number[]): (Ele
   if (!isGiven) {
     return [formula(scoreLine(found, places))];
   }
-  return [formula(scoreLine(found, top(step.scores, TERMS))), note("The model’s own, which your weights replace.")];
+  return [formula(scoreLine(found, heaviest(step.scores, -Infinity))), note("The model’s own, which your weights replace.")];
 }
 
 /** How the shown weights come from the scores; only their values, where they do not. */

@@ -5,13 +5,12 @@ import { computedBy } from "./code.ts";
 import { button, field, fill, h, panel, styled, tableOf } from "./dom.ts";
 import { BEGINNINGS } from "./examples.ts";
 import { formula } from "./formula.ts";
-import { decimals, percent, top } from "./numbers.ts";
 import { EVERYWHERE } from "./mechanisms.ts";
+import { decimals, percent } from "./numbers.ts";
 import { sentenceForm } from "./parts.ts";
-import { scoreLine, weightLines } from "./step_numbers.ts";
+import { heaviest, scoreLine, weightedSum, weightLines } from "./step_numbers.ts";
 import { trust } from "./trust.ts";
 
-const TERMS = 3; // of a sum
 const LEAST = Math.log(1e-3); // log-probability that is drawn as none
 
 /** A word, its log-probability, and the weights and scores of the words 1, 2, ... steps back. */
@@ -298,12 +297,10 @@ class Desk {
   private equation(n: number, window: number): HTMLElement {
     const { logProb, word, attention, scores } = this.words[n];
     const weights = attention!.slice(0, Math.min(window, n)); // the first word has no other before it
-    const places = top(weights, TERMS);
+    const places = heaviest(weights);
     const names = Array.from(weights, (_, back) => String(back + 1));
     const found = scores && { step: n + 1, position: 0, scores: scores.slice(0, weights.length), weights, names };
     const lines = found && n > 0 ? [scoreLine(found, places), ...weightLines(EVERYWHERE, found, places)] : [];
-    const terms = places.map((back) => `${decimals(weights[back], 3)} v_{${n + 1}−${back + 1}}`);
-    const rest = weights.length > places.length ? ` + … "(${weights.length - places.length} more)"` : "";
     const chance = logProb === null ? "" : `p(w_{${n + 1}} = "${shown(word)}") = ${decimals(Math.exp(logProb), 3)}`;
     return h(
       "dl",
@@ -327,7 +324,7 @@ class Desk {
           "dd",
           { class: "scrolls" },
           formula("r_t = ∑_j α_{tj} v_{t−j}"),
-          formula(`r_{${n + 1}} = ${terms.join(" + ") || "0"}${rest}`),
+          formula(`r_{${n + 1}} = ${weightedSum(weights, places, (back) => `v_{${n + 1}−${back + 1}}`)}`),
         ),
       ),
       chance && h("div", {}, h("dt", {}, "Output"), h("dd", { class: "scrolls" }, formula(chance))),

@@ -1,6 +1,8 @@
 // The numbers of a step between its scores and its weights, as formulas.
 import type { Rule } from "./mechanisms.ts";
-import { decimals } from "./numbers.ts";
+import { decimals, top } from "./numbers.ts";
+
+const TERMS = 3; // of a sum
 
 /** What the attention of a step computed. */
 export interface Computed {
@@ -14,6 +16,19 @@ export interface Computed {
   alignedPosition?: number;
   /** Names of the source positions, quoted for a formula. */
   names: readonly string[];
+}
+
+/** The places of the largest numbers above `least`, as many as a sum shows. */
+export function heaviest(values: Float32Array, least = 0): number[] {
+  return top(values, TERMS).filter((n) => values[n] > least);
+}
+
+/** A weighted sum with its largest terms: 0.612 h_"dog" + 0.301 h_"a" + … "(7 more)". */
+export function weightedSum(weights: Float32Array, places: readonly number[], value: (n: number) => string): string {
+  const terms = places.map((n) => `${decimals(weights[n], 3)} ${value(n)}`);
+  const isAll = places.reduce((total, n) => total + weights[n], 0) > 0.9995;
+  const rest = isAll ? 0 : weights.length - places.length;
+  return `${terms.join(" + ") || "0"}${rest > 0 ? ` + … "(${rest} more)"` : ""}`;
 }
 
 /** Scores of some source positions: e_{3,"dog"} = 4.21. */
