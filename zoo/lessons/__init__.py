@@ -44,7 +44,7 @@ LESSONS = {
     4: Lesson(
         "04_local_attention",
         "Must we look everywhere?",
-        ("attention_classifier_local_p.imdb",),
+        ("luong_local_p_no_feed.multi30k_en_de",),
     ),
     5: Lesson(
         "05_looking_at_pictures",
