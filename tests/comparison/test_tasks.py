@@ -208,6 +208,39 @@ def test_documents_next_to_texts(place, within, capsys):
     assert line.endswith("other.yaml: `data:` must give the validation and test examples of base.yaml")
 
 
+def test_texts_of_several_labels(place, within):
+    """Micro-F1 is that of the stored labels by a naive loop, and that of validation in training."""
+    rng, rows = random.Random(0), []
+    for split, count in (("train", 90), ("test", 40)):
+        for _ in range(count):
+            topics = sorted(rng.sample(["corn", "oil", "ship"], rng.randint(1, 3)))
+            text = ". ".join(" ".join(rng.choices([*topics, *WORDS[:4]], k=5)) for _ in range(3))
+            rows.append({"split": split, "topics": topics, "title": " ".join(topics), "text": text})
+    (place / "data" / "reuters").mkdir()
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    (place / "data" / "reuters" / "reuters_modapte.jsonl").write_text(lines, encoding="utf-8")
+    small(place, "reuters", ["mean", "han"], vocab_size=300, num_classes=3, embedding_size=8, hidden_size=8)
+    assert main(["compare", *options(place)]) == 0
+    recipes = Recipes(place / "recipes")
+    data = load_data(data_settings(recipes, str(place / "data")), recipes.task)
+    wanted = {split: [set(example.labels) for example in data.examples_of(split)] for split in ("val", "test")}
+    assert max(map(len, wanted["test"])) > 1
+    for name in ("mean", "han"):
+        folder = place / "out" / name / "seed1"
+        result = read(folder / "result.json")
+        for part, split in (("validation", "val"), ("test", "test")):
+            right = given = there = 0
+            for line, labels in zip(read_outputs(folder / f"{part}.txt.gz"), wanted[split], strict=True):
+                found = [label for label in line.split("\t") if label]
+                right += sum(label in labels for label in found)
+                given, there = given + len(found), there + len(labels)
+            assert result[part]["micro_f1"] == pytest.approx(200 * right / (given + there), abs=0.01) and right
+        best = max(scores["micro_f1"] for scores in result["training"]["validation"])
+        assert result["validation"]["micro_f1"] == pytest.approx(best, abs=0.01)
+    page = (place / "out" / "README.md").read_text(encoding="utf-8")
+    assert "| validation micro-F1 | test micro-F1 |" in page and "accuracy" not in page
+
+
 def test_what_cannot_be_compared(questions, capsys):
     place = questions
     recipe = place / "recipes" / "base.yaml"
@@ -217,7 +250,17 @@ def test_what_cannot_be_compared(questions, capsys):
     assert line == "classifiers need data for classification, and zoo.data.Multi30k is none"
     recipe.write_text(yaml.safe_dump(base | {"data": {"class_path": "zoo.data.Reuters", "init_args": {}}}))
     line, _ = fails(capsys, *options(place))
-    assert line == "`zoo compare` compares classifiers by accuracy, and the texts of Reuters have several labels"
+    assert line.startswith("the texts of Reuters have several labels: base.yaml must have multi_label: true")
+    several = {**base["model"], "init_args": base["model"]["init_args"] | {"multi_label": True}}
+    recipe.write_text(yaml.safe_dump(base | {"model": several}))
+    line, _ = fails(capsys, *options(place))
+    assert line.startswith("the texts of TREC6 have one label each: base.yaml must not have multi_label: true")
+    recipe.write_text(yaml.safe_dump(base))
+    odd = {"class_path": base["model"]["class_path"], "init_args": {"multi_label": True}}
+    (place / "recipes" / "odd.yaml").write_text(yaml.safe_dump({"model": odd}))
+    line, _ = fails(capsys, *options(place))
+    assert "odd.yaml: base.yaml compares classifiers, and " in line and line.endswith("is none with multi_label: True")
+    (place / "recipes" / "odd.yaml").unlink()
     recipe.write_text(yaml.safe_dump(base))
     (place / "recipes" / "dot.yaml").write_text("model: {class_path: zoo.models.luong.LuongNMT}\n")
     line, _ = fails(capsys, *options(place))
@@ -343,15 +386,15 @@ def test_every_mechanism_has_a_recipe():
     kinds = CLASSIFIERS | {"one_hop", "hops"}
     models = {"lstm", "projected_lstm", "ngram", "attention", "key_value", "key_value_predict"}
     assert {name: set(SHIPPED[name].names()) for name in SETS} == {
-        "imdb": kinds | {"han"}, "sst2": kinds, "trec6": kinds, "ptb": models,
+        "imdb": kinds | {"han"}, "reuters": kinds | {"han"}, "sst2": kinds, "trec6": kinds, "ptb": models,
     }  # fmt: skip
 
 
 def test_a_mechanism_is_the_same_on_all_data():
     """Copies must not drift apart; only windows and positions follow the length of the texts."""
     for name in CLASSIFIERS | {"one_hop", "hops"}:
-        found = [SHIPPED[kind].path(name).read_text(encoding="utf-8") for kind in ("trec6", "sst2", "imdb")]
-        assert found[0] == found[1], name
+        found = [SHIPPED[kind].path(name).read_text(encoding="utf-8") for kind in ("trec6", "sst2", "imdb", "reuters")]
+        assert found[0] == found[1] and found[2] == found[3], name
         if name not in ("location", "local_m", "local_p"):
             assert found[0] == found[2], name
 

@@ -46,7 +46,7 @@ def evaluate(folder: str | Path) -> dict[str, Any]:
     best = folder / job["run"] / "checkpoints" / "best.ckpt"
     register(load_class(job["model"]))  # the recipe's class, which may be the user's
     model = model_of(best).to(job["device"])
-    task = task_of(type(model))
+    task = task_of(type(model), model.config)
     data = load_data(job["data"], task)
     inputs, references = task.examples(data, "val")
     test_inputs, test_references = task.examples(data, "test")

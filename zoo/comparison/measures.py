@@ -68,7 +68,7 @@ class TrainingMeter(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        tokens, now = task_of(type(pl_module)).tokens(batch), self._clock()
+        tokens, now = self._read(pl_module, batch), self._clock()
         self._steps += 1
         self.tokens += tokens
         if self._last is not None and self._steps > WARM_UP:
@@ -100,6 +100,9 @@ class TrainingMeter(Callback):
         }
         if trainer.is_global_zero and not is_fast_dev_run(trainer):
             write_atomically(Path(trainer.default_root_dir) / TRAINING, json.dumps(report, indent=2) + "\n")
+
+    def _read(self, model: Any, batch: Any) -> int:
+        return task_of(type(model), model.config).tokens(batch)
 
     def _elapsed(self) -> float:
         return self.seconds + self._clock() - self._started

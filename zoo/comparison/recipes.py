@@ -44,10 +44,11 @@ class Recipes:
         Raises:
             ValueError: base.yaml does not say which, or its models cannot be compared.
         """
-        path = self.base["model"].get("class_path")
+        model = self.base["model"]
+        path = model.get("class_path")
         if not path:
             raise ValueError(f"{self.path(BASE)}: `model:` must have a class_path, that of most mechanisms")
-        return task_of(load_class(path))
+        return task_of(load_class(path), model.get("init_args") or {})
 
     @property
     def published(self) -> list[Path]:
@@ -145,8 +146,11 @@ class Recipes:
         """Raises ValueError if the recipe's class is of another task, or does not take the recipe's arguments."""
         where, model = self.path(name), self.part(name, "model")
         cls = load_class(model["class_path"])
-        if not (isinstance(cls, type) and issubclass(cls, self.task.module)):
-            raise ValueError(f"{where}: base.yaml compares {self.task.kinds}, and {model['class_path']} is none")
+        if not self.task.compares(cls, model["init_args"]):
+            several = " with multi_label: True" if model["init_args"].get("multi_label") else ""
+            raise ValueError(
+                f"{where}: base.yaml compares {self.task.kinds}, and {model['class_path']} is none{several}"
+            )
         signature = inspect.signature(cls.__init__)
         check_arguments(cls, signature, cls.required)
         defaults = {key: parameter.default for key, parameter in signature.parameters.items()}

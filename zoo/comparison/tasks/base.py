@@ -85,6 +85,10 @@ class ComparedTask(ABC):
     legend: ClassVar[str]
     speed_note: ClassVar[str]
 
+    def compares(self, cls: Any, options: Mapping[str, Any]) -> bool:
+        """Whether models of a class, with these arguments, are of this task."""
+        return isinstance(cls, type) and issubclass(cls, self.module)
+
     # ---- data ----
 
     def prepare(self, data: Any) -> None:

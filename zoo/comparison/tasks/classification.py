@@ -1,4 +1,4 @@
-"""Classifiers of texts or documents with one label each: accuracy, the labels, the attention over the words."""
+"""Classifiers of texts or documents: accuracy, of several labels micro-F1; the labels, the attention over the words."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,8 +14,12 @@ from zoo.data.common.base import Split
 from zoo.results.classification import Classification, DocumentClassification
 from zoo.tasks.classification import ClassificationModule
 
+SEPARATOR = "\t"  # of the labels in a line
+
 
 class ClassificationTask(ComparedTask):
+    """Classifiers with one label for each text."""
+
     name, kinds, module = "classification", "classifiers", ClassificationModule
     score = Score("accuracy", "accuracy", digits=1)
     shape = {"texts_per_second": int | float}
@@ -38,18 +42,21 @@ same embeddings and encoder except where *What differs* says so ({base}); each o
     speed_note = """\
 * Tokens/s: words in training, median over steps, without validation. Texts/s: from raw text to label on the test set, attention returned."""
 
+    def compares(self, cls: Any, options: Mapping[str, Any]) -> bool:
+        return super().compares(cls, options) and not options.get("multi_label")
+
     def prepare(self, data: Any) -> None:
         if data.multi_label:
             raise ValueError(
-                f"`zoo compare` compares classifiers by accuracy, and the texts of {type(data).__name__} have "
-                "several labels"
+                f"the texts of {type(data).__name__} have several labels: base.yaml must have multi_label: true among the "
+                "init_args of its model"
             )
         data.fetch()
 
     def examples(self, data: Any, split: Split) -> tuple[list[Any], list[str]]:
         found = list(data.examples_of(split))
         inputs = [example.text if example.text2 is None else (example.text, example.text2) for example in found]
-        return inputs, [example.labels[0] for example in found]
+        return inputs, [SEPARATOR.join(sorted(example.labels)) for example in found]
 
     def training_size(self, data: Any) -> int:
         return sum(1 for _ in data.examples_of("train"))
@@ -63,10 +70,10 @@ same embeddings and encoder except where *What differs* says so ({base}); each o
         return model.classify(list(inputs))
 
     def line(self, answer: Classification | DocumentClassification) -> str:
-        return str(answer.label)
+        return SEPARATOR.join(sorted(answer.labels))
 
     def scores(self, lines: Sequence[str], references: Sequence[str], data: Any) -> dict[str, float]:
-        return {"accuracy": round(float(self.total(_counts(lines, references).sum(0))), 2)}
+        return {self.score.key: round(float(self.total(self.counts(lines, references).sum(0))), 2)}
 
     def attention_measures(
         self, answers: Sequence[Classification] | Sequence[DocumentClassification]
@@ -76,7 +83,12 @@ same embeddings and encoder except where *What differs* says so ({base}); each o
 
     def counter(self, data: Any) -> Callable[[Sequence[str]], Counts | None]:
         _, references = self.examples(data, "test")
-        return lambda lines: _counts(lines, references) if len(lines) == len(references) else None
+        return lambda lines: self.counts(lines, references) if len(lines) == len(references) else None
+
+    def counts(self, lines: Sequence[str], references: Sequence[str]) -> Counts:
+        """(N, 2): whether the label is right, and 1."""
+        right = [float(line == reference) for line, reference in zip(lines, references, strict=True)]
+        return np.stack([np.array(right), np.ones(len(right))], axis=1)
 
     def total(self, sums: Counts) -> np.ndarray:
         return 100 * sums[..., 0] / sums[..., 1]
@@ -86,10 +98,41 @@ same embeddings and encoder except where *What differs* says so ({base}); each o
 * Accuracy in percent, fp32, of the checkpoint with the best validation accuracy; the test set was evaluated once."""
 
 
-def _counts(lines: Sequence[str], references: Sequence[str]) -> Counts:
-    """(N, 2): whether the label is right, and 1."""
-    right = [float(line == reference) for line, reference in zip(lines, references, strict=True)]
-    return np.stack([np.array(right), np.ones(len(right))], axis=1)
+class MultiLabelTask(ClassificationTask):
+    """Classifiers with any number of labels for each text, by the F1 over all decisions."""
+
+    score = Score("micro_f1", "micro-F1", digits=1)
+
+    def compares(self, cls: Any, options: Mapping[str, Any]) -> bool:
+        return ComparedTask.compares(self, cls, options) and bool(options.get("multi_label"))
+
+    def prepare(self, data: Any) -> None:
+        if not data.multi_label:
+            raise ValueError(
+                f"the texts of {type(data).__name__} have one label each: base.yaml must not have multi_label: true among "
+                "the init_args of its model"
+            )
+        data.fetch()
+
+    def counts(self, lines: Sequence[str], references: Sequence[str]) -> Counts:
+        """(N, 2): twice the number of labels that are right, and the number of those given and of those wanted."""
+        rows = []
+        for line, reference in zip(lines, references, strict=True):
+            given, wanted = _labels(line), _labels(reference)
+            rows.append((2.0 * len(given & wanted), len(given) + len(wanted)))
+        return np.array(rows)
+
+    def total(self, sums: Counts) -> np.ndarray:
+        return 100 * sums[..., 0] / np.maximum(sums[..., 1], 1)
+
+    def scored(self, result: Mapping[str, Any]) -> str:
+        return """\
+* Micro-F1 in percent (over the decisions on all topics of all texts), fp32, of the checkpoint with the best validation micro-F1; the test set was
+  evaluated once."""
+
+
+def _labels(line: str) -> set[str]:
+    return set(line.split(SEPARATOR)) - {""}
 
 
 def _over_words(answer: Classification | DocumentClassification) -> list[Tensor]:
