@@ -71,6 +71,8 @@ def load(
         "luong_general.tatoeba_de_en",
         "luong_local_m_no_feed.multi30k_en_de",
         "luong_local_p_no_feed.multi30k_en_de",
+        "luong_location_no_feed.multi30k_en_de",
+        "luong_scaled_dot_no_feed.multi30k_en_de",
         "luong_textbook.dates",
     ],
     overrides: dict[str, Any] | None = None,
