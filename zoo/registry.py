@@ -74,7 +74,9 @@ TABLE: dict[str, Entry] = _table(
     Entry("luong_local_m_no_feed.multi30k_en_de", "b0a62518f73280a1ddd9ab83f9b77e2756bcab9c1ded0cbb072a4a2d3e382edc"),
     Entry("luong_local_p_no_feed.multi30k_en_de", "eb1c1ea8bad084cbb3f278343cb7a13d7e046ceb26b42d398968e278077a0467"),
     Entry("luong_location_no_feed.multi30k_en_de", "a7925478943088f80d4eefae3b28aea323f8a17506eb30528a5ffaf7f341d08c"),
-    Entry("luong_scaled_dot_no_feed.multi30k_en_de", "8ddea7ba07229ff23597f33c8584d876c5b252bf1d845fa5bb495deeaaf00523"),
+    Entry(
+        "luong_scaled_dot_no_feed.multi30k_en_de", "8ddea7ba07229ff23597f33c8584d876c5b252bf1d845fa5bb495deeaaf00523"
+    ),
     Entry("luong_textbook.dates", "ce7b9a8fcc688aa4e2b250404ba88faa975c7cd7d1b1442f05b589ecea87b006"),
     Entry("seq2seq.multi30k_en_de", "b5e415ffe42db32d722fafd65c0054b8567cdce8e30412ac041aaa93ff353d64"),
     Entry("show_attend_tell_hard.flickr8k", "3cf6992fc4ccedb73d8313a904ec7dfea5772ac45c267584b0e49cee515fa7b9"),

@@ -74,6 +74,7 @@ EXERCISES = {
         [
             ("a masked score that is set to 0 still gets weight: exp(0) = 1", lambda s, m: (s * m).softmax(-1)),
             ("the weights of the real positions must sum to 1 again", lambda s, m: s.softmax(-1) * m),
+            ("a row without a real position has only zeros", lambda s, m: s.masked_fill(~m, -1e9).softmax(-1)),
             (
                 "take the softmax over the positions, the last axis",
                 lambda s, m: s.masked_fill(~m, -1e300).softmax(0) * m,

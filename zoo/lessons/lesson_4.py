@@ -33,16 +33,38 @@ def _position_cases() -> list[tuple[Tensor, Tensor, Tensor, int]]:
     return [(normal(t, 4, seed=t), normal(4, 4, seed=2), normal(4, seed=3), length) for t, length in ((1, 7), (5, 20))]
 
 
+def _near(scores: Tensor, position: Tensor, window: int) -> Tensor:
+    return _window(len(scores), len(scores), float(position), window)
+
+
+def _gaussian(scores: Tensor, position: Tensor, window: int) -> Tensor:
+    return torch.exp(-2 * (torch.arange(len(scores)) - position) ** 2 / window**2)
+
+
 def _local_p(scores: Tensor, position: Tensor, window: int) -> Tensor:
-    places = torch.arange(len(scores))
-    near = _window(len(scores), len(scores), float(position), window)
-    weights = scores.masked_fill(~near, -torch.inf).softmax(-1)
-    return weights * torch.exp(-2 * (places - position) ** 2 / window**2)
+    weights = scores.masked_fill(~_near(scores, position, window), -torch.inf).softmax(-1)
+    return weights * _gaussian(scores, position, window)
 
 
 def _everywhere(scores: Tensor, position: Tensor, window: int) -> Tensor:
     """The softmax over all positions."""
-    return scores.softmax(-1) * torch.exp(-2 * (torch.arange(len(scores)) - position) ** 2 / window**2)
+    return scores.softmax(-1) * _gaussian(scores, position, window)
+
+
+def _unfloored(scores: Tensor, position: Tensor, window: int) -> Tensor:
+    """The window around the real position."""
+    near = (torch.arange(len(scores)) - position).abs() <= window
+    return scores.masked_fill(~near, -torch.inf).softmax(-1) * _gaussian(scores, position, window)
+
+
+def _gaussian_on_scores(scores: Tensor, position: Tensor, window: int) -> Tensor:
+    near = _near(scores, position, window)
+    return (scores * _gaussian(scores, position, window)).masked_fill(~near, -torch.inf).softmax(-1)
+
+
+def _zeros(scores: Tensor, position: Tensor, window: int) -> Tensor:
+    """Masked scores of 0 instead of -inf."""
+    return (scores * _near(scores, position, window)).softmax(-1) * _gaussian(scores, position, window)
 
 
 def _rounded(scores: Tensor, position: Tensor, window: int) -> Tensor:
@@ -77,6 +99,16 @@ EXERCISES = {
                 "the window is around the whole number at or below the centre",
                 lambda length, size, centre, window: _window(length, size, float(round(centre)), window),
             ),
+            (
+                "the window is around the whole number at or below the centre, not around the centre",
+                lambda length, size, centre, window: (
+                    ((torch.arange(size) - centre).abs() <= window) & (torch.arange(size) < length)
+                ),
+            ),
+            (
+                "positions count from 0: that of number `length` is padding",
+                lambda length, size, centre, window: _window(length + 1, size, centre, window),
+            ),
         ],
     ),
     "4.2": Exercise(
@@ -85,6 +117,7 @@ EXERCISES = {
         _position,
         [
             ("the sigmoid is a share: times the length it is a position", lambda h, w, v, n: _position(h, w, v, 1)),
+            ("W_p h of each row h is h @ w_p.T", lambda h, w, v, n: _position(h, w.T, v, n)),
             ("apply tanh to W_p h", lambda h, w, v, n: n * torch.sigmoid(h @ w.T @ v)),
             ("positions count from 0 up to the length", lambda h, w, v, n: _position(h, w, v, n) * (n - 1) / n),
         ],
@@ -95,6 +128,16 @@ EXERCISES = {
         _local_p,
         [
             ("take the softmax in the window only", _everywhere),
+            ("the window is around the whole number at or below the position", _unfloored),
+            ("the Gaussian is missing", lambda e, p, d: _local_p(e, p, d) / _gaussian(e, p, d)),
+            ("the Gaussian multiplies the weights, not the scores", _gaussian_on_scores),
+            ("a score outside the window is -inf; with 0 it still gets weight", _zeros),
+            (
+                "sigma is D / 2, and the Gaussian has its square",
+                lambda e, p, d: (
+                    _local_p(e, p, d) / _gaussian(e, p, d) * torch.exp(-((torch.arange(len(e)) - p) ** 2) / d)
+                ),
+            ),
             (
                 "after the Gaussian the weights are not divided by their sum again",
                 lambda e, p, d: _local_p(e, p, d) / _local_p(e, p, d).sum(),

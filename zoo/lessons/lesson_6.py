@@ -111,7 +111,11 @@ EXERCISES = {
         _weight_cases,
         _penalty,
         [
-            ("the norm is squared: no square root", lambda a: _penalty(a) ** 0.5),
+            ("the norm is squared: no square root, no absolute values", lambda a: _penalty(a) ** 0.5),
+            (
+                "the norm is squared: no square root, no absolute values",
+                lambda a: (a @ a.T - torch.eye(len(a), dtype=a.dtype)).abs().sum(),
+            ),
             ("subtract the identity from A A^T", lambda a: (a @ a.T).square().sum()),
             ("sum over the entries, do not take the mean", lambda a: _penalty(a) / len(a) ** 2),
             (

@@ -23,10 +23,24 @@ def _everywhere(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return dot_product_attention(queries, keys, values, None, 0.0, causal=False)
 
 
+def _scores(queries: Tensor, keys: Tensor) -> Tensor:
+    return queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5
+
+
 def _weights_cut(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """The mask after the softmax."""
-    scores = queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5
-    return scores.softmax(-1).tril() @ values
+    return _scores(queries, keys).softmax(-1).tril() @ values
+
+
+def _zeros(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Masked scores of 0 instead of -inf."""
+    return _scores(queries, keys).tril().softmax(-1) @ values
+
+
+def _backwards(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Each position attends to itself and to later ones."""
+    scores = _scores(queries, keys)
+    return scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).tril(-1), -torch.inf).softmax(-1) @ values
 
 
 def _head_cases() -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -35,6 +49,13 @@ def _head_cases() -> list[tuple[Tensor, Tensor, Tensor]]:
 
 def _alternating(count: int, size: int) -> Tensor:
     return positions(count, size).double()
+
+
+def _own_rates(count: int, size: int) -> Tensor:
+    """Each column has a rate of its own."""
+    places = torch.arange(size)
+    angles = torch.arange(count, dtype=torch.float64).unsqueeze(1) * 10000.0 ** (-places / size)
+    return torch.where(places % 2 == 0, angles.sin(), angles.cos())
 
 
 ANY = 1e9  # a tolerance that only looks at types and shapes
@@ -93,6 +114,8 @@ EXERCISES = {
         _causal,
         [
             ("no position may attend to later ones", _everywhere),
+            ("each position attends to itself and to the ones before it, not to those after it", _backwards),
+            ("a masked score is -inf; with 0 it still gets weight", _zeros),
             ("set the masked scores to -inf before the softmax, or the rest does not sum to 1", _weights_cut),
             ("divide by the square root of the size of a key", lambda q, k, v: _causal(q * k.size(-1) ** 0.5, k, v)),
         ],
@@ -106,6 +129,7 @@ EXERCISES = {
                 "sines and cosines alternate: PE(p, 2i) and PE(p, 2i + 1)",
                 lambda n, d: torch.cat([_alternating(n, d)[:, 0::2], _alternating(n, d)[:, 1::2]], dim=-1),
             ),
+            ("both numbers of a pair have the same rate, of the exponent 2 i / D", _own_rates),
             ("positions count from 0", lambda n, d: _alternating(n + 1, d)[1:]),
         ],
         tolerance=1e-4,

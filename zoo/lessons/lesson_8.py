@@ -95,6 +95,11 @@ EXERCISES = {
         lambda: [(normal(n, seed=n).softmax(-1), normal(n, seed=n + 9)) for n in (3, 8)],
         _gain,
         [
+            ("the drops keep their signs", lambda weights, drops: _gain(weights, drops.abs())),
+            (
+                "a random word may be the one with the most weight: the mean is over all words",
+                lambda weights, drops: _gain(weights, drops) * len(drops) / (len(drops) - 1),
+            ),
             ("subtract what a random word gives on average", lambda weights, drops: drops[weights.argmax()]),
             (
                 "the word is chosen by its weight, not by its drop",
