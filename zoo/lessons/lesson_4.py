@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from zoo.layers.attention import LocalPredictiveAttention
-from zoo.layers.masking import lengths_to_mask
+from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.lessons.exercises import Exercise, normal
 
 
@@ -42,8 +42,7 @@ def _gaussian(scores: Tensor, position: Tensor, window: int) -> Tensor:
 
 
 def _local_p(scores: Tensor, position: Tensor, window: int) -> Tensor:
-    weights = scores.masked_fill(~_near(scores, position, window), -torch.inf).softmax(-1)
-    return weights * _gaussian(scores, position, window)
+    return masked_softmax(scores, _near(scores, position, window)) * _gaussian(scores, position, window)
 
 
 def _everywhere(scores: Tensor, position: Tensor, window: int) -> Tensor:
@@ -54,12 +53,11 @@ def _everywhere(scores: Tensor, position: Tensor, window: int) -> Tensor:
 def _unfloored(scores: Tensor, position: Tensor, window: int) -> Tensor:
     """The window around the real position."""
     near = (torch.arange(len(scores)) - position).abs() <= window
-    return scores.masked_fill(~near, -torch.inf).softmax(-1) * _gaussian(scores, position, window)
+    return masked_softmax(scores, near) * _gaussian(scores, position, window)
 
 
 def _gaussian_on_scores(scores: Tensor, position: Tensor, window: int) -> Tensor:
-    near = _near(scores, position, window)
-    return (scores * _gaussian(scores, position, window)).masked_fill(~near, -torch.inf).softmax(-1)
+    return masked_softmax(scores * _gaussian(scores, position, window), _near(scores, position, window))
 
 
 def _zeros(scores: Tensor, position: Tensor, window: int) -> Tensor:
@@ -129,14 +127,12 @@ EXERCISES = {
         [
             ("take the softmax in the window only", _everywhere),
             ("the window is around the whole number at or below the position", _unfloored),
-            ("the Gaussian is missing", lambda e, p, d: _local_p(e, p, d) / _gaussian(e, p, d)),
+            ("the Gaussian is missing", lambda e, p, d: masked_softmax(e, _near(e, p, d))),
             ("the Gaussian multiplies the weights, not the scores", _gaussian_on_scores),
             ("a score outside the window is -inf; with 0 it still gets weight", _zeros),
             (
                 "sigma is D / 2, and the Gaussian has its square",
-                lambda e, p, d: (
-                    _local_p(e, p, d) / _gaussian(e, p, d) * torch.exp(-((torch.arange(len(e)) - p) ** 2) / d)
-                ),
+                lambda e, p, d: masked_softmax(e, _near(e, p, d)) * torch.exp(-((torch.arange(len(e)) - p) ** 2) / d),
             ),
             (
                 "after the Gaussian the weights are not divided by their sum again",

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from zoo.layers.attention import dot_product_attention
+from zoo.layers.masking import masked_softmax
 from zoo.layers.positions import positions
 from zoo.lessons.exercises import Exercise, difference, normal
 
@@ -40,7 +41,7 @@ def _zeros(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 def _backwards(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Each position attends to itself and to later ones."""
     scores = _scores(queries, keys)
-    return scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).tril(-1), -torch.inf).softmax(-1) @ values
+    return masked_softmax(scores, torch.ones_like(scores, dtype=torch.bool).triu()) @ values
 
 
 def _head_cases() -> list[tuple[Tensor, Tensor, Tensor]]:

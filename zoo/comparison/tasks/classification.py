@@ -1,7 +1,7 @@
 """Classifiers of texts or documents: accuracy, of several labels micro-F1; the labels, the attention over the words."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ SEPARATOR = "\t"  # of the labels in a line
 class ClassificationTask(ComparedTask):
     """Classifiers with one label for each text."""
 
+    multi_label: ClassVar[bool] = False
     name, kinds, module = "classification", "classifiers", ClassificationModule
     score = Score("accuracy", "accuracy", digits=1)
     shape = {"texts_per_second": int | float}
@@ -43,12 +44,13 @@ same embeddings and encoder except where *What differs* says so ({base}); each o
 * Tokens/s: words in training, median over steps, without validation. Texts/s: from raw text to label on the test set, attention returned."""
 
     def compares(self, cls: Any, options: Mapping[str, Any]) -> bool:
-        return super().compares(cls, options) and not options.get("multi_label")
+        return super().compares(cls, options) and bool(options.get("multi_label")) == self.multi_label
 
     def prepare(self, data: Any) -> None:
-        if data.multi_label:
+        if data.multi_label != self.multi_label:
+            have, must = ("several labels", "must") if data.multi_label else ("one label each", "must not")
             raise ValueError(
-                f"the texts of {type(data).__name__} have several labels: base.yaml must have multi_label: true among the "
+                f"the texts of {type(data).__name__} have {have}: base.yaml {must} have multi_label: true among the "
                 "init_args of its model"
             )
         data.fetch()
@@ -101,18 +103,8 @@ same embeddings and encoder except where *What differs* says so ({base}); each o
 class MultiLabelTask(ClassificationTask):
     """Classifiers with any number of labels for each text, by the F1 over all decisions."""
 
+    multi_label = True
     score = Score("micro_f1", "micro-F1", digits=1)
-
-    def compares(self, cls: Any, options: Mapping[str, Any]) -> bool:
-        return ComparedTask.compares(self, cls, options) and bool(options.get("multi_label"))
-
-    def prepare(self, data: Any) -> None:
-        if not data.multi_label:
-            raise ValueError(
-                f"the texts of {type(data).__name__} have one label each: base.yaml must not have multi_label: true among "
-                "the init_args of its model"
-            )
-        data.fetch()
 
     def counts(self, lines: Sequence[str], references: Sequence[str]) -> Counts:
         """(N, 2): twice the number of labels that are right, and the number of those given and of those wanted."""
