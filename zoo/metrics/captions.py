@@ -24,6 +24,7 @@ from contextlib import suppress
 from html import unescape
 from typing import Any
 
+import numpy as np
 from torchmetrics import Metric
 
 from zoo.metrics.gather import gathered
@@ -167,6 +168,43 @@ def right_words(candidate: Sequence[Hashable], references: Sequence[Sequence[Has
     return right / max(len(candidate), _closest_length(candidate, references), 1)
 
 
+def bleu_counts(candidate: list[str], references: Sequence[list[str]]) -> list[int]:
+    """What a caption adds to corpus BLEU.
+
+    Args:
+        candidate: Tokens of the caption, see `caption_tokens`.
+        references: Tokens of one or more references.
+
+    Returns:
+        Ten numbers: its n-grams that a reference has and all its n-grams, for n from 1 to 4 each; its length, and the
+        closest length of a reference.
+    """
+    right = [0] * len(ORDERS)
+    for ngram, count in (_ngrams(candidate) & _allowed(references, _ngrams)).items():
+        right[len(ngram) - 1] += count
+    guessed = [max(len(candidate) - n + 1, 0) for n in ORDERS]
+    return [*right, *guessed, len(candidate), _closest_length(candidate, references)]
+
+
+def bleu_of_counts(sums: np.ndarray) -> dict[str, np.ndarray]:
+    """Corpus BLEU from 0 to 1, with (`bleu_n`) and without (`bleu_n_no_bp`) brevity penalty.
+
+    Args:
+        sums: Summed `bleu_counts` of all captions, (..., 10).
+
+    Returns:
+        Eight scores, (...) each.
+    """
+    right, guessed = sums[..., : len(ORDERS)], sums[..., len(ORDERS) : 2 * len(ORDERS)]
+    length, closest = sums[..., -2], sums[..., -1]
+    penalty = np.exp(np.minimum(0, 1 - (closest + SMALL) / (length + TINY)))
+    products = np.cumprod((right + TINY) / (guessed + SMALL), axis=-1)
+    plain = {f"bleu_{n}": np.where(length > 0, products[..., n - 1] ** (1 / n), 0.0) for n in ORDERS}
+    return {name: penalty * score for name, score in plain.items()} | {
+        f"{name}_no_bp": score for name, score in plain.items()
+    }
+
+
 class CaptionScores(Metric):
     """BLEU with and without brevity penalty, CIDEr-D and ROUGE-L of captions; see the top of this file.
 
@@ -209,7 +247,8 @@ class CaptionScores(Metric):
         if not items:
             raise ValueError("there are no captions to score; call update(captions, references) first")
         candidates, references = (list(side) for side in zip(*items, strict=True))
-        scores = _bleu(candidates, references)
+        counts = np.array([*map(bleu_counts, candidates, references)], dtype=np.float64)
+        scores = {name: float(score) for name, score in bleu_of_counts(counts.sum(0)).items()}
         # fsum: the result does not depend on the order of the captions, which sharding changes
         scores["cider_d"] = math.fsum(CiderD(references).score(candidates, references)) / len(items)
         scores["rouge_l"] = math.fsum(map(_rouge_l, candidates, references)) / len(items)
@@ -322,27 +361,6 @@ def _allowed(references: Sequence[Sequence[Hashable]], counted: Callable[[Any], 
 def _closest_length(candidate: Sequence[Hashable], references: Sequence[Sequence[Hashable]]) -> int:
     """The reference length closest to the caption's, the shorter of two."""
     return min((abs(len(tokens) - len(candidate)), len(tokens)) for tokens in references)[1]
-
-
-def _bleu(candidates: Sequence[list[str]], references: Sequence[Sequence[list[str]]]) -> dict[str, float]:
-    """Corpus BLEU from 0 to 1, with (`bleu_n`) and without (`bleu_n_no_bp`) brevity penalty."""
-    right, guessed, length, closest = [0] * len(ORDERS), [0] * len(ORDERS), 0, 0
-    for candidate, captions in zip(candidates, references, strict=True):
-        for ngram, count in (_ngrams(candidate) & _allowed(captions, _ngrams)).items():
-            right[len(ngram) - 1] += count
-        for n in ORDERS:
-            guessed[n - 1] += max(len(candidate) - n + 1, 0)
-        length += len(candidate)
-        closest += _closest_length(candidate, captions)
-    ratio = (length + TINY) / (closest + SMALL)
-    penalty = math.exp(1 - 1 / ratio) if ratio < 1 else 1.0
-    plain, product = {}, 1.0
-    for n, hits, of in zip(ORDERS, right, guessed, strict=True):
-        product *= (hits + TINY) / (of + SMALL)
-        plain[f"bleu_{n}"] = product ** (1 / n) if length else 0.0
-    return {name: penalty * score for name, score in plain.items()} | {
-        f"{name}_no_bp": score for name, score in plain.items()
-    }
 
 
 def _rouge_l(candidate: list[str], references: Sequence[list[str]]) -> float:

@@ -74,7 +74,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--recipes",
         metavar="FOLDER",
-        help="folder of other recipes, of translators, classifiers or language models: base.yaml and one file per mechanism",
+        help="folder of other recipes, of any task: base.yaml and one file per mechanism",
     )
     command.add_argument("--report", action="store_true", help="train nothing; write the page of the existing results")
     command.add_argument(

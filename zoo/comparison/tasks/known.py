@@ -4,15 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.comparison.tasks.base import ComparedTask
+from zoo.comparison.tasks.captioning import CaptioningTask
 from zoo.comparison.tasks.classification import ClassificationTask, MultiLabelTask
 from zoo.comparison.tasks.language_modelling import LanguageModellingTask
+from zoo.comparison.tasks.reading import ReadingTask
 from zoo.comparison.tasks.translation import TranslationTask
 
 TASKS: tuple[ComparedTask, ...] = (
     TranslationTask(),
     ClassificationTask(),
     MultiLabelTask(),
+    CaptioningTask(),
     LanguageModellingTask(),
+    ReadingTask(),
 )
 
 

@@ -56,6 +56,9 @@ embeddings, encoder and decoder except where *What differs* says so ({base}); ea
 * Tokens/s: target tokens in training, median over steps, without validation. Sentences/s: beam search on the test set, batches of 64,
   attention returned."""
 
+    def prepare(self, data: Any) -> None:
+        data.fetch()
+
     def examples(self, data: Any, split: Split) -> tuple[list[str], list[str]]:
         pairs = data.val_pairs() if split == "val" else data.test_sets()[0]
         sources, references = zip(*pairs, strict=True)

@@ -206,7 +206,7 @@ class CaptionData(DataModule):
         for split in self._splits():
             encoding = CaptionEncoding(tokenizer, self.keep_punctuation, self._max_words(split))
             folder = self._folder(split, tokenizer)
-            CaptionArrays.build(folder, self._usable(split), encoding, self.source(split), split == "train")
+            CaptionArrays.build(folder, self.usable(split), encoding, self.source(split), split == "train")
         if self._of_model("tokenizer") is not None and "train" in self._splits():
             train = CaptionArrays(self._folder("train", tokenizer), None, 1)
             self._report_unknown(train.unknown(), train.tokens)
@@ -248,8 +248,8 @@ class CaptionData(DataModule):
     def _max_words(self, split: Split) -> int | None:
         return self.max_words if split == "train" else None
 
-    def _usable(self, split: Split) -> Iterator[Record]:
-        """The records whose image can be read, without empty captions."""
+    def usable(self, split: Split) -> Iterator[Record]:
+        """The records of a split whose image can be read, without empty captions."""
         unusable = self._unusable(split)
         left_out = {*unusable["uncaptioned"], *unusable["missing"], *unusable["damaged"]}
         for record in self.records(split):
@@ -320,7 +320,7 @@ class CaptionData(DataModule):
 
     def _captions(self) -> Iterator[str]:
         """All training captions, without punctuation marks unless they are words."""
-        captions = (caption for record in self._usable("train") for caption in record.captions)
+        captions = (caption for record in self.usable("train") for caption in record.captions)
         return captions if self.keep_punctuation else map(without_punctuation, captions)
 
     def _folder(self, split: Split, tokenizer: Tokenizer) -> Path:
