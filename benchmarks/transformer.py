@@ -11,6 +11,9 @@ in batches of 128 sorted by length, as the data modules make them. Greedy search
   it.
 * full: greedy decoding as it is usually written around nn.Transformer, which runs the whole prefix through the decoder
   at every step.
+* limit: the products by the weights alone, each timed alone for the real tokens (decoding: one step after the other):
+  nothing inside the attentions, no elementwise work, no optimiser.
+* share: of the limit, ours.
 """
 
 import argparse
@@ -87,6 +90,17 @@ class Plain(nn.Module):
         return words
 
 
+def limit(src: int, tgt: int, dtype: torch.dtype, backward: bool, device: torch.device) -> float:
+    """Seconds of the products by the weights for `src` source tokens, and for `tgt` target tokens at a time."""
+    both = [(D, D), (D, 2 * D), (D, D), (D, FF), (FF, D)]  # self-attention and feed-forward
+    shapes = [(src, *shape) for shape in [*both, (D, 2 * D)]]  # what is attended to by the decoder
+    shapes += [(tgt, *shape) for shape in [*both, (D, D), (D, D)]]
+    once = {shape: measuring.product_seconds(*shape, dtype, backward, device) for shape in {*shapes, (tgt, D, V)}}
+    steps = 1 if backward else STEPS
+    times = [once[shape] * (1 if shape[0] == src else steps) for shape in shapes]
+    return LAYERS * sum(times) + steps * once[tgt, D, V]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
@@ -148,13 +162,19 @@ def main() -> None:
         alternated = {name: measuring.cast(job, device, dtype) for name, job in jobs.items()}
         seconds = measuring.fastest(alternated, options.rounds, device)
         print(f"\n{str(dtype).removeprefix('torch.')}: {options.threads} threads")
-        print(f"{'':28}{'ours':>10}{'plain':>10}{'ratio':>8}")
-        for label, a, b, unit in [
-            ("training, target tokens/s", "train ours", "train plain", tokens),
-            ("greedy, cached, tokens/s", "decode ours", "decode cached", B * STEPS),
-            ("greedy, full, tokens/s", "decode ours", "decode full", B * STEPS),
+        print(f"{'':28}{'ours':>10}{'plain':>10}{'ratio':>8}{'limit':>10}{'share':>8}")
+        sources = sum(int(batch.src_lengths.sum()) for batch in batches)
+        training = limit(sources // len(batches), tokens // len(batches), dtype, True, device) * len(batches)
+        decoding = limit(int(batches[2].src_lengths.sum()), B, dtype, False, device)
+        for label, a, b, unit, least in [
+            ("training, target tokens/s", "train ours", "train plain", tokens, training),
+            ("greedy, cached, tokens/s", "decode ours", "decode cached", B * STEPS, decoding),
+            ("greedy, full, tokens/s", "decode ours", "decode full", B * STEPS, decoding),
         ]:
-            print(f"{label:28}{unit / seconds[a]:10.0f}{unit / seconds[b]:10.0f}{seconds[b] / seconds[a]:8.2f}")
+            print(
+                f"{label:28}{unit / seconds[a]:10.0f}{unit / seconds[b]:10.0f}{seconds[b] / seconds[a]:8.2f}"
+                f"{unit / least:10.0f}{least / seconds[a]:8.0%}"
+            )
 
 
 if __name__ == "__main__":
