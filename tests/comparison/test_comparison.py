@@ -26,7 +26,7 @@ from zoo.cli import main
 from zoo.comparison import measures, pictures, runner
 from zoo.comparison.attention import attention_measures, mean_attention_measures
 from zoo.comparison.jobs import Job, Plan
-from zoo.comparison.recipes import Recipes
+from zoo.comparison.recipes import Recipes, read_yaml
 from zoo.comparison.tasks.translation import length_bins
 
 ROOT = Path(__file__).parents[2]
@@ -179,7 +179,7 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     assert "base.yaml must have `data:` and, as the budget" in fails(capsys, *options(place))[0]
     assert "`model:` must have a class_path" in fails(capsys, *options(place, "--report"))[0]
     (place / "recipes" / "base.yaml").write_text(base.replace("zoo.models.luong.LuongNMT", "zoo.tasks.base.ZooModule"))
-    kinds = "`zoo compare` compares translators, classifiers, language models, and zoo.tasks.base.ZooModule is none"
+    kinds = "captioners, language models, readers, and zoo.tasks.base.ZooModule is none of them"
     assert kinds in fails(capsys, *options(place, "--report"))[0]
     (place / "recipes" / "base.yaml").write_text(base)
     damaged = place / "out" / "dot" / "seed1" / "result.json"
@@ -347,6 +347,20 @@ def test_page_of_several_seeds(tmp_path, capsys):
 def test_budgets_are_not_mixed(tmp_path, capsys):
     write(tmp_path, result("dot", 1, 30.0), result("none", 1, 20.0, epochs=3))
     assert "has results of 3 and 6 epochs" in fails(capsys, "--out", tmp_path, "--report")[0]
+
+
+def test_results_of_another_base(tmp_path, capsys):
+    """The page takes the rule for the end of the training from base.yaml: it must be that of the trainings."""
+    found = result("dot", 1, 30.0)
+    found["settings"]["base"] = "of other settings"
+    write(tmp_path, found)
+    line, _ = fails(capsys, "--out", tmp_path, "--report")
+    assert line.startswith(f"{tmp_path} has results of another ") and line.endswith("or train again elsewhere")
+
+
+def test_numbers_of_recipes_are_those_of_a_training(tmp_path):
+    (tmp_path / "x.yaml").write_text("a: 1e-3\nb: -2E5\nc: 1e\nd: 1.5e-2\ne: e5\n")
+    assert read_yaml(tmp_path / "x.yaml") == {"a": 1e-3, "b": -2e5, "c": "1e", "d": 1.5e-2, "e": "e5"}
 
 
 def test_names_of_the_plot_are_apart():

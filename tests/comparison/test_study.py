@@ -12,7 +12,7 @@ from comparison_fakes import fails, options
 
 from zoo.cli import main
 from zoo.comparison.files import read_outputs
-from zoo.comparison.jobs import Job, Plan
+from zoo.comparison.jobs import Job, Plan, Trial
 from zoo.comparison.publishing import _places, _without
 from zoo.comparison.recipes import Recipes
 from zoo.comparison.runner import Runner
@@ -69,6 +69,20 @@ def test_search(place, jobs, capsys):
     assert "is of another choice of the search (" in line and "choose another --out" in line
     (folder / "search.json").write_text("{")
     assert "search.json is damaged: delete it" in fails(capsys, *options(place, "--only", "dot"))[0]
+
+
+def test_a_trial_without_a_score(place, played, capsys):
+    """Such as one whose validations were all NaN: the others are compared, and the page has a dash."""
+    plan = Plan(Recipes(place / "recipes"), place / "out", None, 1, "cpu", 1, 0)
+    trial = Trial(plan, "dot", 1, {"optimizer.lr": 0.02, "model.dropout": 0.3})
+    trial.folder.mkdir(parents=True)
+    none = dict(epochs=1, steps=12, seconds=1.0, validation=[dict(step=12, seconds=1.0, bleu=None)])
+    trial.end.write_text(json.dumps(none))
+    assert main(["compare", *options(place, "--only", "dot", "--search")]) == 0
+    choice = read(place / "out" / "dot" / "search.json")
+    assert choice["options"]["optimizer.lr"] == 0.002
+    assert [trial["bleu"] for trial in choice["trials"] if trial["options"]["optimizer.lr"] == 0.02] == [None]
+    assert "lr 0.02, dropout 0.3: –" in (place / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_search_that_chooses_the_recipes_own_values_repeats_no_training(place, jobs):

@@ -5,6 +5,7 @@ import math
 import random
 import re
 import statistics
+import tarfile
 
 import captions_fakes
 import cloze_fakes
@@ -389,6 +390,18 @@ def test_captioners_from_training_to_the_page(place, within, capsys):
     assert "bootstrap over the 6 test photos" in page and "One captioner, Flickr8k" in page
 
 
+def test_photos_that_are_not_there_are_named(place, caplog):
+    """The test set must not become smaller without a word."""
+    photos = captions_fakes.sample()
+    captions_fakes.invent(Flickr8k, {}, place / "data", photos)
+    lost = next(iter(photos["test"]))
+    with tarfile.open(place / "data" / "test.tar") as archive:
+        left = [(member.name, archive.extractfile(member).read()) for member in archive if member.name != lost]
+    captions_fakes.archive(place / "data" / "test.tar", dict(left))
+    load_data({"class_path": "zoo.data.Flickr8k", "init_args": {"root": str(place / "data")}}, CaptioningTask())
+    assert f"1 test images have captions but do not exist: {lost}" in caplog.text
+
+
 def test_captions_are_drawn_with_their_references():
     """Summed counts of some photos give the corpus BLEU-4 of exactly these."""
     rng = random.Random(3)
@@ -444,7 +457,8 @@ def test_questions_that_cannot_be_answered_are_wrong():
     answers = task.answer(model, [absent, readable, open_end])
     assert answers[0] is None and task.line(answers[0]) == ""
     assert task.line(answers[1]) in ("cat", "dog") and task.line(answers[2]) in ("a", "cat", "sat")
-    assert task.answer(model, [absent]) == [None]
+    with pytest.raises(ValueError, match="none of the candidates is in the document"):  # not 0 % without a word
+        task.answer(model, [absent])
     assert task.scores(["", "cat"], ["bird", "cat"], None) == {"accuracy": 50.0}
 
 

@@ -15,9 +15,10 @@ import yaml
 from fakes import Cut
 from filelock import FileLock, Timeout
 from rebuild_cases import in_process, rebuild
+from safetensors.torch import load_file
 
 import zoo
-from zoo.bundles.files import Bundle
+from zoo.bundles.files import WEIGHTS, Bundle
 from zoo.models.luong import LuongNMT
 from zoo.rebuilding import consensus
 from zoo.rebuilding.processes import Processes
@@ -56,7 +57,7 @@ STAGES = [
         "export": {"beam_size": 3},
         "to": "second",
     },
-    {"average": ["first", "second"], "to": "mean"},
+    {"average": ["first", "second"], "int8": True, "to": "mean"},
 ]
 NAMES = ["lines", "first", "translated", "second", "mean"]
 
@@ -113,7 +114,12 @@ def test_every_stage_leaves_what_it_is_for(work, begun):
     assert second.config["beam_size"] == 3 and first.config["beam_size"] != 3
     for name, tensor in mean.state_dict().items():
         expected = (first.state_dict()[name] + second.state_dict()[name]) / 2
-        assert (tensor - expected).abs().max() < 1e-3  # of fp16
+        assert (tensor - expected).abs().max() < 1e-3 + expected.abs().max() / 254  # of fp16 and of 8 bits
+    stored = {name: load_file(work / name / "weights" / WEIGHTS) for name in ("mean", "first")}
+    assert {name: any(key.endswith(".scale") for key in found) for name, found in stored.items()} == {
+        "mean": True,
+        "first": False,
+    }
     config = yaml.safe_load((work / "second/own/version_0/config.yaml").read_text())
     assert config["data"]["init_args"]["train_src"] == str((begun / work / "translated/translated").absolute())
     assert config["model"]["init_args"]["name"] == "local-dir:runs/rebuild/own/first/weights"

@@ -3,8 +3,10 @@
 import pytest
 import yaml
 from rebuild_cases import rebuild
+from safetensors import safe_open
 
 from zoo import registry
+from zoo.bundles.files import WEIGHTS
 from zoo.commands.recipes import find
 from zoo.rebuilding.stages import filled, read_stages
 
@@ -69,11 +71,14 @@ LINES = {"prepare": "echo > lines", "to": ["lines"]}
 WRONG = {  # what the message says -> stages
     "`stages:` must be a list of stages": "fit",
     "`stages:` must be a list of stages, each": [],
-    "stage 2: 'form' is no key of a fit; allowed: fit, from, settings, checkpoint, export, to": [
+    "stage 2: 'form' is no key of a fit; allowed: fit, from, settings, checkpoint, export, int8, to": [
         FIRST,
         {"form": "first"},
     ],
-    "stage 1: 'by' is no key of an average; allowed: average, to": [{"average": ["x", "y"], "by": 1, "to": "z"}, FIRST],
+    "stage 1: 'by' is no key of an average; allowed: average, int8, to": [
+        {"average": ["x", "y"], "by": 1, "to": "z"},
+        FIRST,
+    ],
     "stage 1: it has no name; give to: NAME": [{"fit": "scratch"}, FIRST],
     "stage 1: a name has letters, digits": [{"fit": "scratch", "to": "../x"}],
     "stage 2: there are two stages named 'first'": [FIRST, FIRST],
@@ -101,6 +106,8 @@ WRONG = {  # what the message says -> stages
     ],
     "stage 1: checkpoint must be 'best' or 'last'; got 'first'": [{"checkpoint": "first"}],
     "stage 1: export must be like {beam_size: 2}; got 2": [{"export": 2}],
+    "stage 1: int8 must be true or false; got 8": [{"int8": 8}],
+    "stage 1: a stage has export or int8, not both": [{"int8": True, "export": {"beam_size": 2}}],
     "stage 2: average needs two weights or more": [FIRST, {"average": "first"}],
     "stage 1: prepare must be lines for bash": [{"prepare": ["ls"], "to": "x"}, FIRST],
     "stage 2: translate needs two models or more": [LINES, {"translate": "lines", "by": "luong_dot.dates", "to": "x"}],
@@ -142,7 +149,11 @@ def test_a_wrong_command_line_ends_with_one_line(arguments, said, tmp_path, caps
 
 @pytest.mark.parametrize("name", registry.list_models())
 def test_the_recipe_of_each_weight_has_right_stages(name):
-    assert read_stages(find(name))[-1].makes_weight
+    last = read_stages(find(name))[-1]
+    assert last.makes_weight
+    with safe_open(registry.BUNDLED / name / WEIGHTS, "pt") as file:
+        in_8_bits = any(key.endswith(".scale") for key in file.keys())  # noqa: SIM118
+    assert last.given.get("int8", False) == in_8_bits, "it is stored as the recipe says"
 
 
 def test_the_list(capsys, tmp_path):

@@ -117,6 +117,21 @@ def test_equals_torch(options, eos_bias):
     assert_equal(*both(decoder, **{"max_length": 9} | options))
 
 
+@pytest.mark.parametrize("name", ["greedy_search", "sample", "beam_search"])
+@pytest.mark.parametrize("engine", [torch_search, numpy_search], ids=["torch", "numpy"])
+def test_scores_that_are_no_numbers(name, engine):
+    decoder = Decoder()
+
+    def step(tokens, state, memory, t):
+        gains, state, weights = getattr(decoder, own)(tokens, state, memory, t)
+        return gains * math.nan, state, weights
+
+    own, start = ("step", decoder.start) if engine is torch_search else ("numpy_step", decoder.numpy_start)
+    options = {"beam_size": 2} if name == "beam_search" else {}
+    with pytest.raises(ValueError, match="the model computes NaN instead of probabilities"):
+        getattr(engine, name)(step, *start(3), max_length=4, **options)
+
+
 def test_beam_of_one_is_not_greedy_search():
     assert_equal(*both(Decoder(eos_bias=1.0), name="beam_search", beam_size=1, max_length=9))
 

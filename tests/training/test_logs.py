@@ -50,7 +50,7 @@ def _start(folder, number, *rows, config=""):
     place = folder / f"version_{number}"
     place.mkdir()
     (place / "config.yaml").write_text(f"seed_everything: 0\n{config}")
-    (place / "metrics.csv").write_text("\n".join(["epoch,step,train/loss,val/loss", *rows]))
+    (place / "metrics.csv").write_text("\n".join(["epoch,step,train/loss,val/loss", *rows, ""]))
     return place
 
 
@@ -124,6 +124,13 @@ def test_what_is_drawn(tmp_path, monkeypatch):
         draw(trainer, SimpleNamespace(monitor=monitor, mode=mode))
     name = tmp_path.name
     assert drawn == [(losses, accuracy, 8, name), (losses, accuracy, 12, name), (losses, {}, None, name)]
+
+
+def test_half_a_line_is_not_read(tmp_path):
+    """A process that was killed while it wrote; the last number may be cut, too."""
+    start = _start(tmp_path, 0, "0,1,4,2", "0,3,3,1.2")
+    (start / "metrics.csv").write_text((start / "metrics.csv").read_text().rstrip("\n")[:-1] + "e-")
+    assert [row["step"] for row in logs._rows(start)] == ["1"]
 
 
 # ---- lines ----

@@ -3,10 +3,12 @@ much.
 """
 
 import copy
+import ntpath
 import random
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import labeled_fakes
 import pytest
@@ -23,7 +25,7 @@ from zoo.text import Tokenizer
 from zoo.training.averaging import EMAWeights
 from zoo.training.checkpoints import ExactCheckpoints
 from zoo.training.endings import calibration_of
-from zoo.training.report import Report
+from zoo.training.report import Report, _is_better, _shown
 from zoo.training.stopping import StopInTime
 
 RUN = Path("runs/tiny/checkpoints")
@@ -361,3 +363,16 @@ def test_a_training_from_scratch_has_no_score_before(capsys):
     title, *scores, judged, best, _, _ = _without_curves(capsys)
     assert title == "Training: 1 epoch, 3 steps" and str(RUN) in best and "held-out" in judged
     assert len(scores) == 3 and not any("->" in line for line in scores)
+
+
+def test_a_score_after_one_that_is_no_number_is_better():
+    saving = SimpleNamespace(monitor="val/loss", mode="min")
+    assert _is_better(saving, {"val/loss": 9.0}, {"val/loss": float("nan")})
+    assert not _is_better(saving, {"val/loss": float("nan")}, {"val/loss": 9.0})
+    assert not _is_better(saving, {"val/loss": float("nan")}, {"val/loss": float("nan")})
+
+
+def test_a_run_on_another_drive_is_shown_whole(monkeypatch):
+    """As on Windows, where no relative path leads from one drive to another."""
+    monkeypatch.setattr("os.path.relpath", ntpath.relpath)
+    assert _shown("D:/runs/best.ckpt") == "D:/runs/best.ckpt"

@@ -43,6 +43,12 @@ def attention_measures(attention: Tensor) -> dict[str, float] | None:
     }
 
 
+def mean_entropy(attentions: Iterable[Tensor | None]) -> dict[str, float] | None:
+    """The entropies of `mean_attention_measures`, for attention without a diagonal."""
+    found = mean_attention_measures(attentions)
+    return found and {key: found[key] for key in ("entropy", "relative_entropy")}
+
+
 def mean_attention_measures(attentions: Iterable[Tensor | None]) -> dict[str, float] | None:
     """Means over texts of `attention_measures`, rounded; None for a model without attention."""
     found = [attention_measures(weights) for weights in attentions if weights is not None and weights.numel()]

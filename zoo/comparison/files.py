@@ -14,7 +14,7 @@ and in the folder of a training
     result.json                everything, once it is evaluated
     validation.txt.gz, test.txt.gz    its outputs, such as translations: a line for each example
 
-A folder written by `zoo compare --publish` is the same without checkpoints.
+A folder written by `zoo compare --publish` has the same files without job.json and checkpoints, and config.yaml.
 """
 
 import gzip
@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.data.common.cache import replace_file
-from zoo.data.common.files import read_lines, write_atomically
+from zoo.data.common.files import read_lines
+from zoo.utils.atomic import new_file, write_text
 from zoo.utils.shipped import shipped
 
 RECIPES = shipped("recipes") / "comparison"
@@ -66,13 +66,14 @@ def check_shape(value: Any, shape: Any) -> None:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Writes an object as JSON, atomically."""
-    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
 def write_outputs(path: Path, texts: Sequence[str]) -> None:
     """Writes a line for each text; equal texts give equal bytes."""
     lines = [re.sub("[\r\n]+", " ", text) for text in texts]
-    replace_file(path, gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
+    with new_file(path) as file:
+        file.write(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
 
 
 def read_outputs(path: Path) -> list[str]:

@@ -13,8 +13,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from zoo.comparison.files import TRAINING
 from zoo.comparison.tasks.known import task_of
-from zoo.data.common.files import write_atomically
 from zoo.training.checkpoints import is_fast_dev_run
+from zoo.utils.atomic import write_text
 from zoo.utils.memory import peak_memory
 
 WARM_UP = 20  # first steps of a process that are not timed
@@ -71,7 +71,7 @@ class TrainingMeter(Callback):
         tokens, now = self._read(pl_module, batch), self._clock()
         self._steps += 1
         self.tokens += tokens
-        if self._last is not None and self._steps > WARM_UP:
+        if self._last is not None and now > self._last and self._steps > WARM_UP:  # some clocks are coarse
             self.rates.append(tokens / (now - self._last))
         self.training_seconds += now - self._mark
         self._last = self._mark = now
@@ -99,7 +99,7 @@ class TrainingMeter(Callback):
             "validation": self.epochs,
         }
         if trainer.is_global_zero and not is_fast_dev_run(trainer):
-            write_atomically(Path(trainer.default_root_dir) / TRAINING, json.dumps(report, indent=2) + "\n")
+            write_text(Path(trainer.default_root_dir) / TRAINING, json.dumps(report, indent=2) + "\n")
 
     def _read(self, model: Any, batch: Any) -> int:
         return task_of(type(model), model.config).tokens(batch)

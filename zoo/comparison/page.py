@@ -21,7 +21,7 @@ from zoo.comparison.results import FEEDING, NONE, Results, Row, distinct, read_r
 from zoo.comparison.search import read_choice
 from zoo.comparison.significance import SAMPLES, Bootstrap, bootstrap
 from zoo.comparison.tasks.base import ComparedTask, Counts
-from zoo.data.common.files import write_atomically
+from zoo.utils.atomic import write_text
 from zoo.utils.extras import require
 
 PAGE, PAIRS, RANKS = "README.md", "pairs.csv", "ranks.csv"
@@ -327,7 +327,7 @@ def draw(study: Study, folder: Path) -> None:
 def check_page(folder: Path) -> None:
     """Raises ValueError if `write_page` would replace a README.md that it did not write."""
     page = folder / PAGE
-    if os.path.lexists(page) and not (page.is_file() and page.read_bytes().startswith(TITLE.encode())):
+    if os.path.lexists(page) and not (page.is_file() and page.read_bytes().startswith(TITLE.rstrip().encode())):
         raise ValueError(
             f"{page} is not a page of `zoo compare` and would be replaced; give another folder with --page"
         )
@@ -379,5 +379,5 @@ def write_page(out: Path, recipes: Recipes, folder: Path, root: str | None, minu
     require("plots", "the plot of the comparison")
     study = read_study(out, recipes, root, minutes, folder)
     draw(study, folder)
-    write_atomically(folder / PAGE, text(study))
+    write_text(folder / PAGE, text(study))
     return folder / PAGE

@@ -1,14 +1,13 @@
 """`zoo compare --publish FOLDER`: what of a study belongs into a repository, as small files."""
 
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from zoo.comparison.files import BASE, CHOICE, LOG, OUTPUTS, RESULT, SEEDS, SIZES, TRAINING
 from zoo.comparison.jobs import Plan
-from zoo.data.common.cache import replace_file
-from zoo.data.common.files import data_root, write_atomically
+from zoo.data.common.files import data_root
+from zoo.utils.atomic import new_file, write_text
 from zoo.utils.shipped import PACKAGE
 
 CONFIG = "config.yaml"
@@ -34,14 +33,15 @@ def publish(plan: Plan, folder: Path) -> int:
         count += 1
         for name in AS_IS:
             if (source / name).is_file():
-                replace_file(_made(target / name), (source / name).read_bytes())
+                with new_file(target / name) as file:
+                    file.write((source / name).read_bytes())
         configs = sorted(source.glob(f"{BASE}/*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
         for file in [source / LOG, *configs[-1:]]:
             if file.is_file():
                 written = file.read_text(encoding="utf-8", errors="replace")
-                write_atomically(_made(target / file.name), _without(written, places))
+                write_text(target / file.name, _without(written, places))
     for choice in sorted(plan.out.glob(f"*/{CHOICE}")):
-        shutil.copyfile(choice, _made(folder / choice.relative_to(plan.out)))
+        write_text(folder / choice.relative_to(plan.out), choice.read_text(encoding="utf-8"))
     return count
 
 
@@ -66,11 +66,6 @@ def _finished(out: Path, folder: Path) -> Iterator[tuple[Path, Path]]:
     for pattern, end in ((SEEDS, RESULT), (SIZES, RESULT), (TRIALS, TRAINING)):
         for file in sorted(out.glob(f"{pattern}/{end}")):
             yield file.parent, folder / file.parent.relative_to(out)
-
-
-def _made(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def _without(text: str, places: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """The recipes of a comparison: base.yaml, what all mechanisms share, and one short file per mechanism."""
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -138,9 +139,14 @@ class Recipes:
             raise ValueError(f"{self.path(name)}: there is no setting {setting}")
         return known[argument].default
 
+    @property
+    def fingerprint(self) -> str:
+        """What tells whether two results are of the same base.yaml."""
+        return fingerprint(self.base)
+
     def fingerprints(self, name: str) -> dict[str, str]:
         """What tells whether two results are of the same base.yaml, and of the same recipe on top of it."""
-        return {"base": fingerprint(self.base), "recipe": fingerprint(self.base, self.read(name))}
+        return {"base": self.fingerprint, "recipe": fingerprint(self.base, self.read(name))}
 
     def check_model(self, name: str) -> None:
         """Raises ValueError if the recipe's class is of another task, or does not take the recipe's arguments."""
@@ -181,6 +187,15 @@ def _data_set(base: Mapping[str, Any]) -> str | None:
     return data.get("class_path") if isinstance(data, dict) else None
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads numbers as `zoo fit` does: 1e-3 is one, too."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$"), [*"-+0123456789"]
+)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; without one an empty mapping.
 
@@ -189,7 +204,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     check_regular(path)
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not YAML: {error}") from error
     return found if isinstance(found, dict) else {}

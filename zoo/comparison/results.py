@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.files import OUTPUTS, RESULT, SEEDS, SIZES, check_shape, read_json, read_outputs
+from zoo.comparison.files import BASE, OUTPUTS, RESULT, SEEDS, SIZES, check_shape, read_json, read_outputs
 from zoo.comparison.recipes import Recipes
 from zoo.comparison.significance import half_interval
 from zoo.comparison.tasks.base import ComparedTask
@@ -153,6 +153,11 @@ def read_results(out: Path, recipes: Recipes) -> Results:
         if len(values) > 1:
             many = f"{' and '.join(map(str, values))} {what}" if key == "epochs" else f"several versions of {what}"
             raise ValueError(f"{out} has results of {many}, which cannot be compared: keep them in separate folders")
+    recipes.check_base()
+    if own[0].result["settings"].get("base", recipes.fingerprint) != recipes.fingerprint:
+        raise ValueError(
+            f"{out} has results of another {recipes.path(BASE)}: restore that one, or train again elsewhere"
+        )
     runs, left_out = list(own), []
     for folder in recipes.published:
         published = [] if folder.resolve() == out.resolve() else _read(folder, recipes.task, published=True)

@@ -57,8 +57,10 @@ class Runner:
                 for done in as_completed([pool.submit(self._job, job) for job in todo], self._seconds_left()):
                     if line := done.result():
                         print(line, flush=True)
-            except TimeIsOver:
+            except TimeIsOver:  # or a file system that does not answer, which raises the same
                 self._stop()
+                if not self.is_over:
+                    raise
             except BaseException:
                 self._stop()
                 raise

@@ -4,6 +4,7 @@ search.yaml next to the recipes lists the values of each setting. For the first 
 recipe's own values of the others; then the other values of the next setting, with the best of the first; and so on.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,7 +129,7 @@ def _write(plan: Plan, space: Space, name: str, options: Options, trials: Sequen
             "trials": [
                 {
                     "options": dict(trial.options),
-                    plan.recipes.task.score.key: trial.best,
+                    plan.recipes.task.score.key: trial.best if math.isfinite(trial.best) else None,
                     **{key: read_json(trial.end)[key] for key in ("steps", "seconds")},
                 }
                 for trial in trials
@@ -168,7 +169,7 @@ def read_choice(path: Path, score: Score) -> dict[str, Any]:
         found = read_json(path)
         check_shape(found, {"options": dict, "settings": dict, "trials": list})
         for trial in found["trials"]:
-            check_shape(trial, {"options": dict, score.key: int | float})
+            check_shape(trial, {"options": dict, score.key: int | float | None})
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: delete it") from error
     return found

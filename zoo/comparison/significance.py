@@ -1,6 +1,7 @@
 """How sure a difference between mechanisms is: intervals over seeds, and a paired bootstrap over units and seeds.
 
-The units of a test set are sentences of a translation, texts of a classifier, blocks of lines of a language model.
+The units of a test set are sentences of a translation, texts of a classifier, blocks of lines of a language model,
+photos of a captioner, questions of a reader.
 A mechanism's score is the mean over its seeds of the score of the whole test set. Another test set of the same kind and
 other seeds would have given other scores. Each sample of the bootstrap draws
 

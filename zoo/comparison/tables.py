@@ -14,7 +14,7 @@ from zoo.comparison.jobs import label
 from zoo.comparison.results import FEEDING, NONE, Row
 from zoo.comparison.significance import Bootstrap, half_interval
 from zoo.comparison.tasks.base import Score, Shown
-from zoo.data.common.files import write_atomically
+from zoo.utils.atomic import write_text
 
 Column = tuple[str, Callable[[Row], str]]
 
@@ -169,7 +169,8 @@ def search_table(choices: Mapping[str, Mapping[str, Any]], score: Score) -> str:
     lines = []
     for name, choice in sorted(choices.items()):
         trials = ", ".join(
-            f"{label(trial['options'])}: {trial[score.key]:.{score.digits}f}" for trial in choice["trials"]
+            f"{label(trial['options'])}: {NONE if (best := trial[score.key]) is None else f'{best:.{score.digits}f}'}"
+            for trial in choice["trials"]
         )
         lines.append([f"`{name}`", label(choice["options"]), trials])
     return markdown(["mechanism", "choice", f"validation {score.name} of the trials"], lines, left=3)
@@ -181,7 +182,7 @@ def write_pairs(found: Bootstrap, path: Path) -> Path:
     for first, second in permutations(found.names, 2):
         numbers = ",".join(f"{value:.2f}" for value in found.difference(first, second))
         lines.append(f"{first},{second},{numbers},{found.p_value(first, second):.4f}")
-    write_atomically(path, "".join(f"{line}\n" for line in lines))
+    write_text(path, "".join(f"{line}\n" for line in lines))
     return path
 
 
@@ -191,5 +192,5 @@ def write_ranks(found: Bootstrap, path: Path) -> Path:
     lines += [
         ",".join([name, *(f"{share:.3f}" for share in shares)]) for name, shares in zip(found.names, found.ranks())
     ]
-    write_atomically(path, "".join(f"{line}\n" for line in lines))
+    write_text(path, "".join(f"{line}\n" for line in lines))
     return path

@@ -394,6 +394,8 @@ def _roll_out(
     out = tokens.new_full((batch, width, len(steps)), rules.pad)
     for t, (rows, tokens, _) in enumerate(steps):
         out[rows, :, t] = tokens
+    if log_probs.isnan().any():
+        raise ValueError(NOT_A_NUMBER)
     out = out.where((log_probs > -_INF)[..., None], rules.pad)
     lengths = (out != rules.pad).sum(-1)
     attn_weights = None
@@ -445,7 +447,7 @@ def _merge(pool: tuple[Tensor, ...], new: tuple[Tensor, ...]) -> tuple[Tensor, .
 
 
 def _top(logits: Tensor, bias: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The `count` largest of logits (b, k, V) + bias (b, k, 1) in each row b, sorted.
+    """The `count` largest of logits (b, k, V) + bias (b, k) of its hypothesis in each row b, sorted.
 
     Only blocks whose maximum is among the `count` largest maxima can contain them. Finding the maxima is one vectorised
     pass; the selection itself then reads about V / 64 + 64 * count numbers instead of V.

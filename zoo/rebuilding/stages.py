@@ -28,8 +28,8 @@ from zoo.utils.regular import check_regular
 
 WEIGHT = "weight"  # the name of a last stage that gives none
 KEYS = {  # kind -> keys
-    "fit": ("fit", "from", "settings", "checkpoint", "export", "to"),
-    "average": ("average", "to"),
+    "fit": ("fit", "from", "settings", "checkpoint", "export", "int8", "to"),
+    "average": ("average", "int8", "to"),
     "prepare": ("prepare", "to"),
     "translate": ("translate", "by", "length_penalties", "beam_size", "min_agreement", "to"),
 }
@@ -150,6 +150,8 @@ def _stage(file: Path, given: dict[str, Any], names: dict[str, bool], later: lis
             raise ValueError(f"there are two stages named '{name}'")
     if len(to) > 1 and kind != "prepare":
         raise ValueError(f"{_article(kind)} has one name; got {', '.join(to)}")
+    if not isinstance(given.get("int8", False), bool):
+        raise ValueError(f"int8 must be true or false; got {given['int8']!r}")
     recipe = _recipe(file, given) if kind == "fit" else file
     of_weights, of_files, of_either = _mentioned(kind, given)
     if kind == "prepare":  # other braces are those of the shell
@@ -179,6 +181,8 @@ def _recipe(file: Path, given: dict[str, Any]) -> Path:
         raise ValueError(f"checkpoint must be 'best' or 'last'; got {given['checkpoint']!r}")
     if not isinstance(given.get("export", {}), dict):
         raise ValueError(f"export must be like {{beam_size: 2}}; got {given['export']!r}")
+    if given.get("export") and given.get("int8"):
+        raise ValueError("a stage has export or int8, not both")
     recipe = file.with_name(f"{given['fit']}.yaml") if given.get("fit") else file
     if not recipe.is_file():
         raise ValueError(f"fit: there is no recipe {recipe}")

@@ -243,15 +243,18 @@ class Rebuild:
         checkpoint = checkpoints / f"{stage.given.get('checkpoint', 'best')}.ckpt"
         if not checkpoint.is_file():
             raise ValueError(f"the training left no {checkpoint}; let it validate, and save checkpoints")
-        self.processes.module("zoo", ["export", str(checkpoint), str(folder / WEIGHTS)])
+        self._export(stage, str(checkpoint))
         if changes := stage.given.get("export"):
             self.processes.module("zoo.rebuilding.change", [str(folder / WEIGHTS), json.dumps(changes)])
         return read_json(folder / RECORD)["data"]
 
     def _average(self, stage: Stage) -> dict[str, str]:
-        sources = [self._source(name) for name in stage.given["average"]]
-        self.processes.module("zoo", ["export", *sources, str(self.folder(stage) / WEIGHTS)])
+        self._export(stage, *(self._source(name) for name in stage.given["average"]))
         return {}
+
+    def _export(self, stage: Stage, *sources: str) -> None:
+        smaller = ["--int8"] * stage.given.get("int8", False)
+        self.processes.module("zoo", ["export", *sources, str(self.folder(stage) / WEIGHTS), *smaller])
 
     def _prepare(self, stage: Stage) -> dict[str, str]:
         folder = self.folder(stage)

@@ -144,6 +144,8 @@ def sample(
         # Inverse transform sampling with one uniform number per row, in float64: the cumulated sum has V terms. Without
         # the maximum tiny temperatures would make all of them -inf; it is -inf itself if no token is allowed.
         highest = log_probs.max(-1, keepdims=True).clip(np.finfo(np.float32).min)
+        if np.isnan(highest).any():  # the first token would be drawn, which is forbidden
+            raise ValueError(NOT_A_NUMBER)
         cumulated = np.exp(np.subtract(log_probs, highest, dtype=np.float64) / warmth).cumsum(-1)
         drawn = random.random((len(log_probs), 1)) * cumulated[:, -1:]
         drawn = np.minimum((cumulated <= drawn).sum(-1), log_probs.shape[1] - 1)
@@ -372,6 +374,8 @@ def _roll_out(
             tokens, alive, rows, limits = (_take(x, keep) for x in (tokens, alive, rows, limits))
             state, memory = ({name: _take(x, keep) for name, x in tree.items()} for tree in (state, memory))
 
+    if np.isnan(log_probs).any():
+        raise ValueError(NOT_A_NUMBER)
     out = np.where((log_probs > -_INF)[..., None], out[..., :length], rules.pad)
     lengths = (out != rules.pad).sum(-1)
     attn_weights = None

@@ -143,9 +143,9 @@ def _rows(start: Path) -> list[dict[str, str]]:
         return []
     if not table.is_file():
         return []
-    with open(table, newline="", encoding="utf-8") as file:
-        rows: list[dict[str, Any]] = list(csv.DictReader(file))
     # A process that was killed while it wrote may leave half a line.
+    whole, end, _ = table.read_text(encoding="utf-8").rpartition("\n")
+    rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(whole + end, newline="")))
     return [row for row in rows if None not in row.values() and None not in row and row["step"].isdecimal()]
 
 

@@ -118,7 +118,7 @@ class Report(Callback):
         if is_fast_dev_run(trainer) or trainer.interrupted or not trainer.global_step:
             return
         saving = _saving(trainer)
-        path = os.path.relpath(saving.best_model_path) if saving and saving.best_model_path else None
+        path = _shown(saving.best_model_path) if saving and saving.best_model_path else None
         start = self._start(trainer) if self.name else {}
         change, last_change = (self._change(start, model, which) for which in (path, None))
         ran = f"{_count(trainer.current_epoch, 'epoch')}, {_count(trainer.global_step, 'step')}"
@@ -134,7 +134,7 @@ class Report(Callback):
             lines.append(f"judged on         {_count(self.held_out, 'held-out input')}{few}")
         lines += self._advice(saving, change, last_change, getattr(model, "measures", ()))
         if picture := draw(trainer, saving):
-            lines.append(f"learning curves   {os.path.relpath(picture)}")
+            lines.append(f"learning curves   {_shown(picture)}")
         if path:
             inputs = shlex.join(INPUTS[model.task.input])
             lines.append(f"best checkpoint   {path}")
@@ -259,9 +259,19 @@ def _is_better(saving: ModelCheckpoint, scores: dict[str, float], others: dict[s
     monitor, tie = saving.monitor or "", getattr(saving, "tie", None)
     if monitor not in scores or monitor not in others:
         return False
+    if math.isnan(others[monitor]):
+        return not math.isnan(scores[monitor])
     if scores[monitor] == others[monitor] and tie in scores and tie in others:
         return scores[tie] < others[tie]
     return scores[monitor] > others[monitor] if saving.mode == "max" else scores[monitor] < others[monitor]
+
+
+def _shown(path: str | os.PathLike) -> str:
+    """A path as it is printed: relative where that is possible."""
+    try:
+        return os.path.relpath(path)
+    except ValueError:  # on another drive of Windows
+        return os.fspath(path)
 
 
 def _relative_change(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:

@@ -204,6 +204,14 @@ def test_some_images_are_held_out(root):
         list(data.records("test"))
 
 
+def test_two_images_are_too_few(root):
+    _photos(root, 2)
+    _table(root, ["0.png\ta dog .", "1.png\ta cat ."])
+    with pytest.raises(ValueError, match="all 2 images are held out for validation and test; add images, or set test_"):
+        list(ImageCaptions(**OWN).records("train"))
+    assert len(list(ImageCaptions(**OWN, test_fraction=0).records("train"))) == 1
+
+
 def test_images_and_captions_that_do_not_belong_together(root, caplog):
     _photos(root, 12)
     fakes.write(root / "photos" / "sub" / "extra.JPG", fakes.picture(1))

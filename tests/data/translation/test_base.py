@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from zoo.data import Dates, Multi30k, ParallelText, Tatoeba
-from zoo.data.common.files import write_atomically
+from zoo.data.common.cache import replace_file
 from zoo.data.translation.dates import free_form
 from zoo.text import Tokenizer
 
@@ -492,8 +492,8 @@ def test_dates_bad_sizes():
         Dates(val_size=0)
 
 
-def test_written_files_are_for_all(tmp_path):
-    write_atomically(tmp_path / "folder" / "a.txt", "text")
+def test_files_of_the_cache_are_for_all(tmp_path):
+    replace_file(tmp_path / "folder" / "a.txt", b"text")
     assert (tmp_path / "folder" / "a.txt").stat().st_mode & 0o777 == 0o644 and [
         f.name for f in (tmp_path / "folder").iterdir()
     ] == ["a.txt"]

@@ -4,7 +4,7 @@ import argparse
 
 SUMMARY = (
     "train several attention mechanisms by the same rules, and write a page of tables and plots (default: all for translation, "
-    "on Multi30k; classifiers and language models with --recipes)"
+    "on Multi30k; other tasks with --recipes)"
 )
 EXAMPLE = (
     "zoo compare --out runs/comparison --data.root DATA --search\n"
@@ -26,7 +26,7 @@ def add(command: argparse.ArgumentParser) -> None:
         "--data.root",
         dest="root",
         metavar="DATA",
-        help="folder of the recipes' data (default: ZOO_DATA, else downloaded)",
+        help="folder of the recipes' data (default: ZOO_DATA, else downloaded where that is possible)",
     )
     command.add_argument("--only", nargs="+", metavar="NAME", help="mechanisms to train, by recipe name (default: all)")
     command.add_argument("--seeds", nargs="+", type=int, default=[1], metavar="N", help="one run per seed (default: 1)")
@@ -39,7 +39,7 @@ def add(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--search",
         action="store_true",
-        help="first search learning rate and dropout on validation data, with as many trials for each mechanism",
+        help="first search the settings of search.yaml, such as the learning rate, on validation data, with as many trials for each mechanism",
     )
     command.add_argument(
         "--pairs",

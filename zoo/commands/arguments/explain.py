@@ -35,7 +35,7 @@ def add(command: argparse.ArgumentParser) -> None:
         "--data.root",
         dest="root",
         metavar="DATA",
-        help="folder of the recipe's data (default: ZOO_DATA, else downloaded)",
+        help="folder of the recipe's data (default: ZOO_DATA, else downloaded where that is possible)",
     )
     command.add_argument("--json", action="store_true", help="one JSON object")
 

@@ -18,7 +18,7 @@ def add(command: argparse.ArgumentParser) -> None:
         "--root",
         "--data.root",
         metavar="DATA",
-        help="folder of the data sets (default: ZOO_DATA, else downloaded)",
+        help="folder of the data sets (default: ZOO_DATA, else downloaded where that is possible)",
     )
     command.add_argument(
         "--output",

@@ -48,6 +48,12 @@ class Shown(NamedTuple):
     keys: tuple[str, ...]  # where it is in a result
 
 
+ENTROPY = (
+    Shown("entropy (nats)", 2, ("validation", "attention", "entropy")),
+    Shown("relative", 2, ("validation", "attention", "relative_entropy")),
+)
+
+
 class ComparedTask(ABC):
     """A task whose models can be compared.
 
@@ -163,3 +169,22 @@ class ComparedTask(ABC):
     def part_columns(self, results: Sequence[Mapping[str, Any]]) -> list[Shown]:
         """Columns with the scores of parts of the test set."""
         return []
+
+
+class RightOrWrong(ComparedTask):
+    """A task whose answers are right or wrong: the line of a right one is its reference."""
+
+    def scores(self, lines: Sequence[str], references: Sequence[Any], data: Any) -> dict[str, float]:
+        return {self.score.key: round(float(self.total(self.counts(lines, references).sum(0))), 2)}
+
+    def counter(self, data: Any) -> Callable[[Sequence[str]], Counts | None]:
+        _, references = self.examples(data, "test")
+        return lambda lines: self.counts(lines, references) if len(lines) == len(references) else None
+
+    def counts(self, lines: Sequence[str], references: Sequence[str]) -> Counts:
+        """(N, 2): whether the answer is right, and 1."""
+        right = [float(line == reference) for line, reference in zip(lines, references, strict=True)]
+        return np.stack([np.array(right), np.ones(len(right))], axis=1)
+
+    def total(self, sums: Counts) -> np.ndarray:
+        return 100 * sums[..., 0] / np.maximum(sums[..., 1], 1)

@@ -1,19 +1,23 @@
 """Captioners: BLEU-4 and CIDEr-D, captions, the attention over the grid of a photo."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL.Image import Image
 
 from zoo.batches.captioning import CaptionBatch
-from zoo.comparison.attention import mean_attention_measures
-from zoo.comparison.tasks.base import ComparedTask, Counts, Score, Shown
+from zoo.comparison.attention import mean_entropy
+from zoo.comparison.tasks.base import ENTROPY, ComparedTask, Counts, Score, Shown
 from zoo.data.captioning.image_files import ImageFiles
 from zoo.data.common.base import Split
 from zoo.results.captioning import Caption
 from zoo.tasks.captioning import CaptioningModule
+from zoo.vision.images import open_image
 
 SHOWN = ("bleu_4", "cider_d")
+BATCH = 32  # photos that are in memory together
 
 
 class Photo(NamedTuple):
@@ -22,10 +26,10 @@ class Photo(NamedTuple):
     files: ImageFiles
     name: str
 
-    def content(self) -> bytes:
-        """The bytes of its file."""
+    def read(self, side: int) -> Image:
+        """The photo, for a model that sees a square of `side` pixels."""
         with self.files.open(self.name) as file:
-            return file.read()
+            return open_image(file.read(), self.files.where(self.name), side)
 
 
 class CaptioningTask(ComparedTask):
@@ -39,10 +43,7 @@ class CaptioningTask(ComparedTask):
     }
     while_training = " (greedy)"
     counted, unit = "words", "test photos"
-    attention = (
-        Shown("entropy (nats)", 2, ("validation", "attention", "entropy")),
-        Shown("relative", 2, ("validation", "attention", "relative_entropy")),
-    )
+    attention = ENTROPY
     speed = Shown("photos/s", 1, ("photos_per_second",))
     cost = "milliseconds to caption a photo"
     head = """\
@@ -57,6 +58,11 @@ same rule for the end of the training ({base}); each other recipe is one mechani
 * Tokens/s: words in training, median over steps, without validation and from stored features. Photos/s: from the file of a test photo to its
   caption, by beam search, with the image encoder."""
 
+    def prepare(self, data: Any) -> None:
+        super().prepare(data)
+        for split in ("val", "test"):
+            data.warn(split)
+
     def examples(self, data: Any, split: Split) -> tuple[list[Photo], list[list[str]]]:
         records, files = list(data.usable(split)), data.images(split)
         return [Photo(files, record.image) for record in records], [record.captions for record in records]
@@ -68,8 +74,12 @@ same rule for the end of the training ({base}); each other recipe is one mechani
         return int(batch.lengths.sum())
 
     def answer(self, model: CaptioningModule, inputs: Sequence[Photo]) -> list[Caption]:
-        """Captions by the model's own beam search."""
-        return model.caption([photo.content() for photo in inputs])
+        """Captions by the model's own beam search, without the photos."""
+        found = []
+        for first in range(0, len(inputs), BATCH):
+            photos = [photo.read(model.transform.size) for photo in inputs[first : first + BATCH]]
+            found += [replace(caption, image=None) for caption in model.caption(photos)]
+        return found
 
     def line(self, answer: Caption) -> str:
         return answer.text
@@ -83,8 +93,7 @@ same rule for the end of the training ({base}); each other recipe is one mechani
         return {key: round(found[key], 2) for key in SHOWN}
 
     def attention_measures(self, answers: Sequence[Caption]) -> dict[str, float] | None:
-        found = mean_attention_measures(answer.attention.flatten(1) for answer in answers)
-        return found and {key: found[key] for key in ("entropy", "relative_entropy")}
+        return mean_entropy(answer.attention.flatten(1) for answer in answers)
 
     def settings(self, model: CaptioningModule, data: Any) -> dict[str, Any]:
         return {key: model.config[key] for key in ("beam_size", "length_penalty")}

@@ -1,6 +1,6 @@
 """Classifiers of texts or documents: accuracy, of several labels micro-F1; the labels, the attention over the words."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from zoo.batches.classification import DocumentBatch, TextBatch
-from zoo.comparison.attention import mean_attention_measures
-from zoo.comparison.tasks.base import ComparedTask, Counts, Score, Shown
+from zoo.comparison.attention import mean_entropy
+from zoo.comparison.tasks.base import ENTROPY, Counts, RightOrWrong, Score, Shown
 from zoo.data.common.base import Split
 from zoo.results.classification import Classification, DocumentClassification
 from zoo.tasks.classification import ClassificationModule
@@ -17,7 +17,7 @@ from zoo.tasks.classification import ClassificationModule
 SEPARATOR = "\t"  # of the labels in a line
 
 
-class ClassificationTask(ComparedTask):
+class ClassificationTask(RightOrWrong):
     """Classifiers with one label for each text."""
 
     multi_label: ClassVar[bool] = False
@@ -25,10 +25,7 @@ class ClassificationTask(ComparedTask):
     score = Score("accuracy", "accuracy", digits=1)
     shape = {"texts_per_second": int | float}
     counted, unit = "words", "test texts"
-    attention = (
-        Shown("entropy (nats)", 2, ("validation", "attention", "entropy")),
-        Shown("relative", 2, ("validation", "attention", "relative_entropy")),
-    )
+    attention = ENTROPY
     speed = Shown("texts/s", 0, ("texts_per_second",))
     cost = "milliseconds to classify a text"
     head = """\
@@ -74,26 +71,10 @@ same embeddings and encoder except where *What differs* says so ({base}); each o
     def line(self, answer: Classification | DocumentClassification) -> str:
         return SEPARATOR.join(sorted(answer.labels))
 
-    def scores(self, lines: Sequence[str], references: Sequence[str], data: Any) -> dict[str, float]:
-        return {self.score.key: round(float(self.total(self.counts(lines, references).sum(0))), 2)}
-
     def attention_measures(
         self, answers: Sequence[Classification] | Sequence[DocumentClassification]
     ) -> dict[str, float] | None:
-        found = mean_attention_measures(weights for answer in answers for weights in _over_words(answer))
-        return found and {key: found[key] for key in ("entropy", "relative_entropy")}
-
-    def counter(self, data: Any) -> Callable[[Sequence[str]], Counts | None]:
-        _, references = self.examples(data, "test")
-        return lambda lines: self.counts(lines, references) if len(lines) == len(references) else None
-
-    def counts(self, lines: Sequence[str], references: Sequence[str]) -> Counts:
-        """(N, 2): whether the label is right, and 1."""
-        right = [float(line == reference) for line, reference in zip(lines, references, strict=True)]
-        return np.stack([np.array(right), np.ones(len(right))], axis=1)
-
-    def total(self, sums: Counts) -> np.ndarray:
-        return 100 * sums[..., 0] / sums[..., 1]
+        return mean_entropy(weights for answer in answers for weights in _over_words(answer))
 
     def scored(self, result: Mapping[str, Any]) -> str:
         return """\
@@ -113,9 +94,6 @@ class MultiLabelTask(ClassificationTask):
             given, wanted = _labels(line), _labels(reference)
             rows.append((2.0 * len(given & wanted), len(given) + len(wanted)))
         return np.array(rows)
-
-    def total(self, sums: Counts) -> np.ndarray:
-        return 100 * sums[..., 0] / np.maximum(sums[..., 1], 1)
 
     def scored(self, result: Mapping[str, Any]) -> str:
         return """\

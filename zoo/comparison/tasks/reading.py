@@ -1,29 +1,30 @@
 """Readers: accuracy, the chosen words, the attention over the document."""
 
+import logging
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-import numpy as np
-
 from zoo.batches.reading import ClozeBatch
-from zoo.comparison.attention import mean_attention_measures
-from zoo.comparison.tasks.base import ComparedTask, Counts, Score, Shown
+from zoo.comparison.attention import mean_entropy
+from zoo.comparison.tasks.base import ENTROPY, RightOrWrong, Score, Shown
 from zoo.data.common.base import Split
 from zoo.data.reading.arrays import Question
 from zoo.results.reading import Reading
 from zoo.tasks.reading import ReadingModule
 
+Parts = tuple[str, str, list[str] | None]  # document, query, candidates
 
-class ReadingTask(ComparedTask):
+log = logging.getLogger(__name__)
+
+
+class ReadingTask(RightOrWrong):
     name, kinds, module = "reading", "readers", ReadingModule
     score = Score("accuracy", "accuracy")
     shape = {"questions_per_second": int | float}
     counted, unit = "words of documents", "test questions"
-    attention = (
-        Shown("entropy (nats)", 2, ("validation", "attention", "entropy")),
-        Shown("relative", 2, ("validation", "attention", "relative_entropy")),
-    )
+    attention = ENTROPY
     speed = Shown("questions/s", 0, ("questions_per_second",))
     cost = "milliseconds to answer a question"
     head = """\
@@ -49,29 +50,23 @@ One reader, {data}, in which only the attention differs: the same words, the sam
 
     def answer(self, model: ReadingModule, inputs: Sequence[Question]) -> list[Reading | None]:
         """Answers by the verb; None where it refuses a question, such as one without a candidate in its document."""
-        asked = {n: parts for n, question in enumerate(inputs) if _is_readable(model, *(parts := _parts(question)))}
-        if not asked:
-            return [None] * len(inputs)
-        documents, queries, candidates = (list(column) for column in zip(*asked.values(), strict=True))
-        found = dict(zip(asked, model.answer(documents, queries, candidates), strict=True))
-        return [found.get(n) for n in range(len(inputs))]
+        if not inputs:
+            return []
+        asked = [_parts(question) for question in inputs]
+        with suppress(ValueError):
+            return [*_answers(model, asked)]
+        readable = [n for n, parts in enumerate(asked) if _is_readable(model, *parts)]
+        if not readable:
+            return [*_answers(model, asked)]  # which says what is wrong
+        log.warning(f"{len(asked) - len(readable):,} of {len(asked):,} questions cannot be answered and count as wrong")
+        found = dict(zip(readable, _answers(model, [asked[n] for n in readable]), strict=True))
+        return [found.get(n) for n in range(len(asked))]
 
     def line(self, answer: Reading | None) -> str:
         return answer.answer if answer else ""
 
-    def scores(self, lines: Sequence[str], references: Sequence[str], data: Any) -> dict[str, float]:
-        return {"accuracy": round(float(self.total(_counts(lines, references).sum(0))), 2)}
-
     def attention_measures(self, answers: Sequence[Reading | None]) -> dict[str, float] | None:
-        found = mean_attention_measures(answer.weights.unsqueeze(0) for answer in answers if answer)
-        return found and {key: found[key] for key in ("entropy", "relative_entropy")}
-
-    def counter(self, data: Any) -> Callable[[Sequence[str]], Counts | None]:
-        _, references = self.examples(data, "test")
-        return lambda lines: _counts(lines, references) if len(lines) == len(references) else None
-
-    def total(self, sums: Counts) -> np.ndarray:
-        return 100 * sums[..., 0] / sums[..., 1]
+        return mean_entropy(answer.weights.unsqueeze(0) for answer in answers if answer)
 
     def scored(self, result: Mapping[str, Any]) -> str:
         return """\
@@ -79,9 +74,14 @@ One reader, {data}, in which only the attention differs: the same words, the sam
   not in its document counts as wrong."""
 
 
-def _parts(question: Question) -> tuple[str, str, list[str] | None]:
+def _parts(question: Question) -> Parts:
     """Document, query and candidates for the verb."""
     return "\n".join(question.document), question.query, question.candidates or None
+
+
+def _answers(model: ReadingModule, asked: Sequence[Parts]) -> list[Reading]:
+    documents, queries, candidates = (list(column) for column in zip(*asked, strict=True))
+    return model.answer(documents, queries, candidates)
 
 
 def _is_readable(model: ReadingModule, document: str, query: str, candidates: list[str] | None) -> bool:
@@ -90,9 +90,3 @@ def _is_readable(model: ReadingModule, document: str, query: str, candidates: li
     except ValueError:
         return False
     return True
-
-
-def _counts(lines: Sequence[str], references: Sequence[str]) -> Counts:
-    """(N, 2): whether the answer is right, and 1."""
-    right = [float(line == reference) for line, reference in zip(lines, references, strict=True)]
-    return np.stack([np.array(right), np.ones(len(right))], axis=1)

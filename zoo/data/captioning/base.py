@@ -201,7 +201,7 @@ class CaptionData(DataModule):
         if unused := self.without_captions():
             log.warning(f"{len(unused):,} images have no caption and are left out: {_listed(unused)}")
         for split in self._splits():
-            self._warn(split)
+            self.warn(split)
         tokenizer = self._tokenizer()
         for split in self._splits():
             encoding = CaptionEncoding(tokenizer, self.keep_punctuation, self._max_words(split))
@@ -293,7 +293,8 @@ class CaptionData(DataModule):
             return str(error)
         return None
 
-    def _warn(self, split: Split) -> None:
+    def warn(self, split: Split) -> None:
+        """Says in the log which images of a split are left out."""
         unusable = self._unusable(split)
         if names := unusable["uncaptioned"]:
             log.warning(f"{len(names):,} {split} images have no caption and are left out: {_listed(names)}")

@@ -14,8 +14,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from zoo.data.captioning.image_files import ImageFiles, decode
-from zoo.data.common.cache import is_intact, write_checksums
-from zoo.data.common.files import write_atomically
+from zoo.data.common.cache import is_intact, replace_file, write_checksums
 from zoo.vision.images import ImageError, ImageTransform
 
 try:
@@ -159,12 +158,12 @@ def build_rows(
                 if not done:
                     (folder / _PROGRESS).unlink(missing_ok=True)
                     meta = {"shape": values.shape[1:], "dtype": values.dtype.name}
-                    write_atomically(folder / _META, json.dumps(meta))
+                    replace_file(folder / _META, json.dumps(meta).encode())
                 file.write(values.data)
                 file.flush()
                 os.fsync(file.fileno())  # the recorded progress must never be ahead of the rows
                 done += len(index)
-                write_atomically(folder / _PROGRESS, str(done))
+                replace_file(folder / _PROGRESS, str(done).encode())
                 progress.update(len(index))
         os.replace(folder / _PARTIAL, folder / _VALUES)
         (folder / _PROGRESS).unlink()

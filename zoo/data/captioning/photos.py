@@ -258,6 +258,12 @@ class ImageCaptions(CaptionData):
 
     def records(self, split: Split) -> Iterator[Record]:
         if not self._records[split]:
+            if split == "train" and not has_column(self._table, "split", self.encoding):
+                count = sum(map(len, self._records.values()))
+                raise ValueError(
+                    f"{self._table}: all {count} images are held out for validation and test; add images, or set "
+                    "test_fraction to 0"
+                )
             raise ValueError(
                 f"{self._table}: there is no {split} image; give some lines the split {split}, or remove the column "
                 f"(and {split}_fraction above 0) to hold out some images"

@@ -13,8 +13,9 @@ from zoo.data.classification.arrays import Example
 from zoo.data.classification.base import LabeledData, LabeledOptions, PublishedTexts
 from zoo.data.common.base import Split
 from zoo.data.common.download import RemoteFile
-from zoo.data.common.files import data_root, draw, fingerprint, read_lines, write_atomically
+from zoo.data.common.files import data_root, draw, fingerprint, read_lines
 from zoo.data.common.tables import read_table
+from zoo.utils.atomic import write_text
 from zoo.utils.unpack import Unpack
 
 
@@ -66,7 +67,7 @@ class IMDB(PublishedTexts):
             if not reviews:
                 raise ValueError(f"{self.upstream} has changed: it has no aclImdb/{part}/pos/0_9.txt and so on")
             lines = [f"{number}\t{label}\t{rating}\t{text}\n" for label, number, rating, text in sorted(reviews)]
-            write_atomically(folder / f"imdb_{part}.tsv", "".join(["id\tlabel\trating\ttext\n", *lines]))
+            write_text(folder / f"imdb_{part}.tsv", "".join(["id\tlabel\trating\ttext\n", *lines]))
 
 
 def _members(archive: Path) -> Iterator[tuple[str, bytes]]:
@@ -173,7 +174,7 @@ class TwentyNewsgroups(PublishedTexts):
             json.dumps({"id": number, "split": part, "label": label, "text": text}) + "\n"
             for _, label, number, part, text in sorted(messages)
         ]
-        write_atomically(folder / "20news_bydate.jsonl", "".join(lines))
+        write_text(folder / "20news_bydate.jsonl", "".join(lines))
 
 
 _DOMAINS = (

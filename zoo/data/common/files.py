@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from zoo.data.common.cache import file_digest, replace_file
+from zoo.data.common.cache import file_digest
 from zoo.utils.regular import check_regular
 
 
@@ -252,8 +252,3 @@ def state(status: os.stat_result) -> tuple[int, ...]:
 @lru_cache(maxsize=2**12)
 def _content(path: Path, state: tuple[int, ...]) -> str:
     return file_digest(path)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file atomically."""
-    replace_file(path, text.encode())
