@@ -96,7 +96,8 @@ def load(
 ) -> StructuredSelfAttention: ...
 @overload
 def load(
-    name: Literal["transformer_tiny.multi30k_en_de"], overrides: dict[str, Any] | None = None
+    name: Literal["transformer_128.multi30k_en_de", "transformer_tiny.multi30k_en_de"],
+    overrides: dict[str, Any] | None = None,
 ) -> TransformerNMT: ...
 @overload
 def load(

@@ -85,6 +85,7 @@ TABLE: dict[str, Entry] = _table(
     Entry("structured_self_attention.sick", "8b55c0eabff7a18b980f306e1b40bc26632adc491b7b3158e8d93d74dff44cc3"),
     Entry("structured_self_attention.sst2", "424f4e001d3dfc52318837e53ca5e62aa438705fdec60bd8c93abb67802d2976"),
     Entry("structured_self_attention.trec6", "79117b553714408af284d34ecd8de76b6e144494fa26577d67d210030f125794"),
+    Entry("transformer_128.multi30k_en_de", "3fba429fc186505f0d0586292b190b4d6b8b8f4aed4f34ed0d151f0547071b84"),
     Entry("transformer_tiny.multi30k_en_de", "0083c3e800dd68a08db7d89fb423b7c9f33e7c6d96b931e7cfa23f324c229df2"),
     Entry("tutorial_location.tatoeba_fra_en", "72c2c7069a16797474bef1317dc4d277ec1ad6816a0964a10e6317fa4657400a"),
 )

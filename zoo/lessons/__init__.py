@@ -59,7 +59,7 @@ LESSONS = {
     7: Lesson(
         "07_from_attention_to_the_transformer",
         "What is left if attention does everything?",
-        ("transformer_tiny.multi30k_en_de",),
+        ("transformer_128.multi30k_en_de",),
     ),
     8: Lesson(
         "08_is_attention_an_explanation",
