@@ -10,11 +10,10 @@ from PIL.Image import Image
 from zoo.batches.captioning import CaptionBatch
 from zoo.comparison.attention import mean_entropy
 from zoo.comparison.tasks.base import ENTROPY, ComparedTask, Counts, Score, Shown
-from zoo.data.captioning.image_files import ImageFiles
+from zoo.data.captioning.image_files import ImageFiles, decode
 from zoo.data.common.base import Split
 from zoo.results.captioning import Caption
 from zoo.tasks.captioning import CaptioningModule
-from zoo.vision.images import open_image
 
 SHOWN = ("bleu_4", "cider_d")
 BATCH = 32  # photos that are in memory together
@@ -26,10 +25,9 @@ class Photo(NamedTuple):
     files: ImageFiles
     name: str
 
-    def read(self, side: int) -> Image:
-        """The photo, for a model that sees a square of `side` pixels."""
-        with self.files.open(self.name) as file:
-            return open_image(file.read(), self.files.where(self.name), side)
+    def read(self) -> Image:
+        """The photo; a damaged one raises an error with its name."""
+        return decode(self.files, self.name)
 
 
 class CaptioningTask(ComparedTask):
@@ -77,7 +75,7 @@ same rule for the end of the training ({base}); each other recipe is one mechani
         """Captions by the model's own beam search, without the photos."""
         found = []
         for first in range(0, len(inputs), BATCH):
-            photos = [photo.read(model.transform.size) for photo in inputs[first : first + BATCH]]
+            photos = [photo.read() for photo in inputs[first : first + BATCH]]
             found += [replace(caption, image=None) for caption in model.caption(photos)]
         return found
 
