@@ -92,13 +92,14 @@ class Plain(nn.Module):
 
 def limit(src: int, tgt: int, dtype: torch.dtype, backward: bool, device: torch.device) -> float:
     """Seconds of the products by the weights for `src` source tokens, and for `tgt` target tokens at a time."""
+
+    def taken(rows: int, shapes: list[tuple[int, int]]) -> float:
+        return sum(measuring.product_seconds(rows, *shape, dtype, backward, device) for shape in shapes)
+
     both = [(D, D), (D, 2 * D), (D, D), (D, FF), (FF, D)]  # self-attention and feed-forward
-    shapes = [(src, *shape) for shape in [*both, (D, 2 * D)]]  # what is attended to by the decoder
-    shapes += [(tgt, *shape) for shape in [*both, (D, D), (D, D)]]
-    once = {shape: measuring.product_seconds(*shape, dtype, backward, device) for shape in {*shapes, (tgt, D, V)}}
-    steps = 1 if backward else STEPS
-    times = [once[shape] * (1 if shape[0] == src else steps) for shape in shapes]
-    return LAYERS * sum(times) + steps * once[tgt, D, V]
+    encoder = taken(src, [*both, (D, 2 * D)])  # with what the decoder attends to
+    decoder = taken(tgt, [*both, (D, D), (D, D)])
+    return LAYERS * encoder + (1 if backward else STEPS) * (LAYERS * decoder + taken(tgt, [(D, V)]))
 
 
 def main() -> None:

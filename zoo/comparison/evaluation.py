@@ -72,7 +72,7 @@ def evaluate(folder: str | Path) -> dict[str, Any]:
             **task.scores(test_lines, test_references, data),
             **task.parts(test_lines, test_inputs, test_references, data),
         },
-        task.speed.keys[0]: round(task.amount(test) / seconds, 2),
+        task.speed.keys[0]: round(task.amount(test) / max(seconds, 1e-9), 2),
         **task.settings(model, data),
         "device": job["device"],
         "at_once": job["at_once"],

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.data.common.files import read_lines
-from zoo.utils.atomic import new_file, write_text
+from zoo.utils.atomic import write_bytes, write_text
 from zoo.utils.shipped import shipped
 
 RECIPES = shipped("recipes") / "comparison"
@@ -72,8 +72,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 def write_outputs(path: Path, texts: Sequence[str]) -> None:
     """Writes a line for each text; equal texts give equal bytes."""
     lines = [re.sub("[\r\n]+", " ", text) for text in texts]
-    with new_file(path) as file:
-        file.write(gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
+    write_bytes(path, gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0))
 
 
 def read_outputs(path: Path) -> list[str]:

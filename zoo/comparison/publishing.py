@@ -7,7 +7,7 @@ from pathlib import Path
 from zoo.comparison.files import BASE, CHOICE, LOG, OUTPUTS, RESULT, SEEDS, SIZES, TRAINING
 from zoo.comparison.jobs import Plan
 from zoo.data.common.files import data_root
-from zoo.utils.atomic import new_file, write_text
+from zoo.utils.atomic import write_bytes, write_text
 from zoo.utils.shipped import PACKAGE
 
 CONFIG = "config.yaml"
@@ -33,15 +33,14 @@ def publish(plan: Plan, folder: Path) -> int:
         count += 1
         for name in AS_IS:
             if (source / name).is_file():
-                with new_file(target / name) as file:
-                    file.write((source / name).read_bytes())
+                write_bytes(target / name, (source / name).read_bytes())
         configs = sorted(source.glob(f"{BASE}/*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
         for file in [source / LOG, *configs[-1:]]:
             if file.is_file():
                 written = file.read_text(encoding="utf-8", errors="replace")
                 write_text(target / file.name, _without(written, places))
     for choice in sorted(plan.out.glob(f"*/{CHOICE}")):
-        write_text(folder / choice.relative_to(plan.out), choice.read_text(encoding="utf-8"))
+        write_bytes(folder / choice.relative_to(plan.out), choice.read_bytes())
     return count
 
 

@@ -129,7 +129,7 @@ def _write(plan: Plan, space: Space, name: str, options: Options, trials: Sequen
             "trials": [
                 {
                     "options": dict(trial.options),
-                    plan.recipes.task.score.key: trial.best if math.isfinite(trial.best) else None,
+                    plan.recipes.task.score.key: score if math.isfinite(score := trial.best) else None,
                     **{key: read_json(trial.end)[key] for key in ("steps", "seconds")},
                 }
                 for trial in trials

@@ -7,7 +7,7 @@ from pathlib import Path
 from zoo.demo.page import CARD, INDEX, Shown, index, model_files, packed, site_files
 from zoo.demo.space import README, space_readme
 from zoo.demo.wrapped import wrapped
-from zoo.utils.atomic import new_file
+from zoo.utils.atomic import write_bytes
 
 
 def check_target(folder: str | os.PathLike) -> Path:
@@ -45,23 +45,18 @@ def write_folder(target: str | os.PathLike, models: Sequence[tuple[Shown, Path]]
             name: packed(f"{folder}/{name}", source.read_bytes()) for name, source in model_files(graphs).items()
         }
         for name, content in contents.items():
-            _write(target / folder / f"{name}.js", content)
+            write_bytes(target / folder / f"{name}.js", content)
         if shown.card:
-            _write(target / folder / f"{CARD}.js", packed(f"{folder}/{CARD}", shown.card.encode()))
+            write_bytes(target / folder / f"{CARD}.js", packed(f"{folder}/{CARD}", shown.card.encode()))
         files[shown.name] = {name: len(content) for name, content in contents.items()}
     own = site_files()
     for path, source in own.items():
-        _write(target / path, source.read_bytes())
-    _write(target / README, space_readme([shown for shown, _ in models]).encode())
+        write_bytes(target / path, source.read_bytes())
+    write_bytes(target / README, space_readme([shown for shown, _ in models]).encode())
     listed = index([shown for shown, _ in models], files, scripts=True)
-    _write(target / f"{INDEX}.js", wrapped(INDEX, listed))
-    _write(target / INDEX, listed)  # last: a page is whole if it is there
+    write_bytes(target / f"{INDEX}.js", wrapped(INDEX, listed))
+    write_bytes(target / INDEX, listed)  # last: a page is whole if it is there
     return {
         "page": sum(source.stat().st_size for source in own.values()),
         **{name: sum(sizes.values()) for name, sizes in files.items()},
     }
-
-
-def _write(path: Path, content: bytes) -> None:
-    with new_file(path) as file:
-        file.write(content)

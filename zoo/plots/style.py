@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from zoo.utils.atomic import new_file
+from zoo.utils.atomic import write_bytes
 from zoo.utils.regular import check_regular
 
 if TYPE_CHECKING:
@@ -87,8 +87,7 @@ def save(figure: "Figure", path: str | PathLike, **options: Any) -> Path:
     """Writes a figure atomically, with the format of its suffix, and returns the path."""
     path, content = Path(path), io.BytesIO()
     figure.savefig(content, format=path.suffix.lower().lstrip("."), **options)
-    with new_file(path) as file:
-        file.write(content.getbuffer())
+    write_bytes(path, content.getbuffer())
     return path
 
 

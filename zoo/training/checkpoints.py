@@ -26,7 +26,7 @@ from zoo.bundles.files import MisfitError
 from zoo.bundles.skeleton import check_types, skeleton
 from zoo.registry import model_class
 from zoo.tasks.base import ZooModule
-from zoo.utils.atomic import new_file
+from zoo.utils.atomic import write_bytes
 from zoo.utils.modules import OF_A_MODULE
 
 NAN_CHECK = 50  # steps between two checks of the weights
@@ -187,8 +187,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         path, data = Path(path), io.BytesIO()
         torch.save(checkpoint, data)
         try:
-            with new_file(path) as file:
-                file.write(data.getbuffer())
+            write_bytes(path, data.getbuffer())
         except OSError as error:
             earlier = f"; the earlier {path} is intact" if path.is_file() else _another(path)
             raise NotWrittenError(f"{path} could not be written ({error.strerror or error}){earlier}") from error

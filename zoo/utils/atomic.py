@@ -49,10 +49,15 @@ def new_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     flush_folder(path.parent)
 
 
+def write_bytes(path: str | os.PathLike, content: bytes | memoryview) -> None:
+    """Writes a file with `new_file`."""
+    with new_file(path) as file:
+        file.write(content)
+
+
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Writes UTF-8 text with `new_file`."""
-    with new_file(path) as file:
-        file.write(text.encode())
+    write_bytes(path, text.encode())
 
 
 def target_folder(folder: str | os.PathLike, disposable: Callable[[Path], Collection[str]]) -> tuple[Path, list[str]]:

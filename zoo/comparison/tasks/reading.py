@@ -3,7 +3,6 @@
 import logging
 import unicodedata
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from zoo.batches.reading import ClozeBatch
@@ -53,11 +52,11 @@ One reader, {data}, in which only the attention differs: the same words, the sam
         if not inputs:
             return []
         asked = [_parts(question) for question in inputs]
-        with suppress(ValueError):
+        try:
             return [*_answers(model, asked)]
-        readable = [n for n, parts in enumerate(asked) if _is_readable(model, *parts)]
-        if not readable:
-            return [*_answers(model, asked)]  # which says what is wrong
+        except ValueError:
+            if not (readable := [n for n, parts in enumerate(asked) if _is_readable(model, *parts)]):
+                raise
         log.warning(f"{len(asked) - len(readable):,} of {len(asked):,} questions cannot be answered and count as wrong")
         found = dict(zip(readable, _answers(model, [asked[n] for n in readable]), strict=True))
         return [found.get(n) for n in range(len(asked))]
