@@ -18,6 +18,7 @@ import onmt.bin.train  # noqa: E402
 import onmt.bin.translate  # noqa: E402
 import onmt.trainer  # noqa: E402
 import torch  # noqa: E402
+import torch._dynamo  # noqa: E402  # the first optimiser would import it: 150 MB that are not the training's
 import yaml  # noqa: E402
 from onmt.translate.translator import Translator  # noqa: E402
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import lightning.pytorch as pl
 import torch
+import torch._dynamo  # as in opennmt.py
 from torch.utils.data import DataLoader
 
 from zoo.batches.translation import PairBatch

@@ -7,7 +7,7 @@ import pytest
 from comparison_fakes import result
 
 from zoo.comparison import page, pictures, tables
-from zoo.comparison.budgets import best_by, best_so_far, common_seconds
+from zoo.comparison.budgets import best_by, best_so_far, common_seconds, of_one_machine
 from zoo.comparison.files import RECIPES
 from zoo.comparison.recipes import Recipes
 from zoo.comparison.results import Results, Row, Run
@@ -34,6 +34,23 @@ def test_the_common_time_ends_with_the_fastest():
     slow, quick = Row("slow", [run((50, 1.0))]), Row("quick", [run((20, 1.0)), run((10, 1.0), (30, 2.0))])
     assert common_seconds([slow, quick]) == 25.0
     assert common_seconds([]) is None and common_seconds([Row("empty", [run()])]) is None
+
+
+def test_times_of_another_machine_are_not_compared():
+    """Neither in the table nor in the common time, which would otherwise be that of the row from elsewhere."""
+    rows = [
+        Row("dot", [run((50, 1.0), (600, 3.0), name="dot"), run((660, 2.0), name="dot", seed=2)]),
+        Row("general", [run((30, 1.0), name="general", hardware="another")]),
+        Row("none", [run((600, 1.0), name="none"), run((60, 1.0), name="none", seed=2, threads=7)]),
+        Row("location", [run((700, 4.0), name="location")]),
+    ]
+    assert [row.name for row in of_one_machine(rows)] == ["dot", "location"]
+    assert of_one_machine(rows[1:2]) == rows[1:2] and of_one_machine(rows[2:3]) == of_one_machine([]) == []
+    text = page.text(page.Study(Recipes(RECIPES), Results(rows)))
+    (table,) = [part for part in text.split("\n## ") if part.startswith("With equal training time")]
+    assert "after 10.5 minutes" in table and "with other threads: `general`, `none`." in table
+    assert "| `dot` |" in table and "| `general` |" not in table and "| `none` |" not in table
+    assert "Those of `general`, `none` come from another machine or setting" in text
 
 
 def test_table_at_equal_time():

@@ -312,8 +312,8 @@ def test_transformer(transformer):
     assert facts["state"] == {f"state_{n}": f"next_state_{n}" for n in range(4)}  # keys and values of both layers
     encoder, step = (facts["graphs"][f"{name}.onnx"] for name in ("encoder", "step"))
     assert (
-        encoder["outputs"]["state_3"] == "float32 (batch, 1, 0, 8)"
-        and step["inputs"]["state_3"] == "float32 (batch, beam, written, 8)"
+        encoder["outputs"]["state_3"] == "float32 (batch, 1, 2, 0, 4)"
+        and step["inputs"]["state_3"] == "float32 (batch, beam, 2, written, 4)"
     )
     assert step["inputs"]["memory_keys_1"] == "float32 (batch, 2, length, 4)"
     assert step["inputs"][GIVEN] == "float32 (batch, beam, length)"
@@ -321,6 +321,25 @@ def test_transformer(transformer):
     assert [*facts["meaning"]] == [GIVEN, "attention", "heads", "head_scores"]
     for name in facts["graphs"]:
         onnx.checker.check_model(onnx.load_model(folder / name), full_check=True)
+
+
+@pytest.mark.parametrize("kind", ["translator", "transformer"])
+def test_texts_of_similar_length_are_encoded_together(kind, request, monkeypatch):
+    """Each group without the padding of longer texts, which changes nothing but the time."""
+    loaded = zoo.runtime.load(request.getfixturevalue(kind)[1])
+    tokens, lengths = padded([list(range(4, 4 + n)) for n in (4, 5, 5, 6, 7, 20)])
+    calls, encoder = [], loaded._encoder
+    monkeypatch.setattr(loaded, "_encoder", lambda given: calls.append(given["tokens"].shape) or encoder(given))
+    memory, state = loaded.encode({"tokens": tokens, "lengths": lengths})
+    assert calls == [(3, 5), (2, 7), (1, 20)]
+    want = encoder({"tokens": tokens, "lengths": lengths})
+    for name in want.keys() & {*memory, *state}:
+        found = {**memory, **state}[name]
+        assert found.shape == want[name].shape
+        for row, length in enumerate(lengths):
+            inside = tuple(slice(length) if n == lengths.max() else slice(None) for n in found.shape[1:])
+            np.testing.assert_allclose(found[row][inside], want[name][row][inside], **TOLERANCE, err_msg=name)
+    assert {*memory, *state} - want.keys() <= {GIVEN}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,17 @@
 """What the mechanisms reach with the same training time."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from zoo.comparison.results import Row, Run
+
+
+def of_one_machine(rows: Sequence[Row]) -> list[Row]:
+    """The rows whose times can be compared: those of the processor or GPU and number of threads that most have."""
+    settings = [{(result["hardware"], result["threads"]) for result in row.results} for row in rows]
+    counts = Counter(setting for found in settings if len(found) == 1 for setting in found)
+    usual = {setting for setting, _ in counts.most_common(1)}  # of equally many the first
+    return [row for row, found in zip(rows, settings, strict=True) if found == usual]
 
 
 def common_seconds(rows: Sequence[Row]) -> float | None:

@@ -17,6 +17,7 @@ from zoo.comparison.measures import clock
 from zoo.comparison.tasks.base import ComparedTask
 from zoo.comparison.tasks.known import task_of
 from zoo.registry import register
+from zoo.tasks.precision import lacks_bf16
 from zoo.training.checkpoints import model_of
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.cores import processor
@@ -85,9 +86,10 @@ def evaluate(folder: str | Path) -> dict[str, Any]:
 
 
 def _hardware(device: str) -> str:
+    """What computed; processors of one name differ in their instructions, and so in the precision of a training."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(0)
-    return processor()
+    return ", ".join((processor(), torch.backends.cpu.get_cpu_capability(), "no bf16" if lacks_bf16("cpu") else "bf16"))
 
 
 if __name__ == "__main__":

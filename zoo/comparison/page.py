@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.comparison import pictures, tables
-from zoo.comparison.budgets import common_seconds
+from zoo.comparison.budgets import common_seconds, of_one_machine
 from zoo.comparison.data import data_settings, load_data
 from zoo.comparison.files import BASE, CHOICE
 from zoo.comparison.outputs import output_counts
@@ -49,7 +49,7 @@ All differences with interval and p: [`{pairs}`]({pairs}); the probability of ea
 TIME = """\
 ## With equal training time
 
-The best validation {score}{while_training} that each mechanism has reached after {minutes:.1f} minutes of training, {why}.{shared}
+The best validation {score}{while_training} that each mechanism has reached after {minutes:.1f} minutes of training, {why}.{shared}{others}
 
 {table}
 ![Validation {score} against training time]({picture})
@@ -104,7 +104,18 @@ class Study:
 
     @property
     def seconds(self) -> float | None:
-        return common_seconds(self.rows) if self.minutes is None else 60 * self.minutes
+        return common_seconds(self.timed) if self.minutes is None else 60 * self.minutes
+
+    @property
+    def timed(self) -> list[Row]:
+        """The rows whose times are compared."""
+        return of_one_machine(self.rows)
+
+    @property
+    def not_timed(self) -> str:
+        """The mechanisms whose times are not compared."""
+        timed = {row.name for row in self.timed}
+        return ", ".join(f"`{row.name}`" for row in self.rows if row.name not in timed)
 
 
 def _is_shipped_page(study: Study) -> bool:
@@ -156,7 +167,7 @@ def _notes(study: Study) -> str:
     on_gpu = any(result["device"] == "cuda" for row in rows for result in row.results)
     clock = ""
     if len(hardware) * len(threads) > 1:
-        clock = " They come from different machines or settings, see below, and cannot be compared."
+        clock = f" Those of {study.not_timed} come from another machine or setting: no speed and memory to compare."
     elif not on_gpu and threads == [1]:
         clock = " Both use processor time, which other work on the machine hardly affects."
     elif max(distinct(rows, "at_once") or [1]) > 1:
@@ -204,16 +215,20 @@ def _significance(study: Study) -> str:
 
 
 def _time(study: Study) -> str:
-    rows = [row for row in study.rows if all(run.curve for run in row.runs)]
+    rows = [row for row in study.timed if all(run.curve for run in row.runs)]
     if not rows or not study.seconds:
         return ""
     shared = max(distinct(rows, "at_once") or [1])
+    others = (
+        f" Not here, as trained on another machine or with other threads: {study.not_timed}." if study.not_timed else ""
+    )
     return TIME.format(
         minutes=study.seconds / 60,
         score=study.score,
         while_training=study.task.while_training,
         why="when the fastest one had stopped" if study.minutes is None else "the chosen budget",
         shared=f" Up to {shared} trainings ran at a time." if shared > 1 else "",
+        others=others,
         table=tables.time_table(rows, study.names(rows), study.seconds),
         picture=pictures.CURVES,
     )
@@ -272,7 +287,7 @@ def _again(study: Study) -> str:
     minutes = [row.minutes * len(row.results) for row in rows if row.minutes]
     took = f"; training took {sum(minutes) / 60:.1f} hours in all, without validation and evaluation" if minutes else ""
     threads = "/".join(map(str, sorted(distinct(rows, "threads"))))
-    where = f"{', '.join(distinct(rows, 'hardware'))}, {threads} thread(s) per run"
+    where = f"{'; '.join(distinct(rows, 'hardware'))}; {threads} thread(s) per run"
     return f"{command}\nIt resumes where it stopped; `--jobs N` trains N at a time, on all GPUs. Here: {where}{took}.\n"
 
 
@@ -313,13 +328,13 @@ def text(study: Study) -> str:
 
 def draw(study: Study, folder: Path) -> None:
     """Writes the pictures and CSV files of the page."""
-    pictures.plot_cost(study.rows, folder / pictures.cost_name(study.task))
+    pictures.plot_cost(study.timed, folder / pictures.cost_name(study.task))
     if study.found is not None and len(study.found.names) > 1:
         pictures.plot_pairs(study.found, study.task.score, folder / pictures.PAIRS)
         tables.write_pairs(study.found, folder / PAIRS)
         tables.write_ranks(study.found, folder / RANKS)
     if _time(study):
-        pictures.plot_curves(study.rows, study.seconds, folder / pictures.CURVES)
+        pictures.plot_curves(study.timed, study.seconds, folder / pictures.CURVES)
     if study.results.sizes:
         pictures.plot_sizes(study.results.sizes, folder / pictures.SIZES)
 

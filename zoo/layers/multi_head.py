@@ -34,13 +34,9 @@ class MultiHeadAttention(nn.Module):
         """(B, N, H * d) -> (B, H, N, d)."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
-    def keys_and_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (B, N, H * d_k) and values (B, N, D) of x (B, N, D), the heads concatenated."""
-        return self.key_value(x).split(self.sizes, dim=-1)
-
     def project(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Keys (B, H, N, d_k) and values (B, H, N, D / H) of x (B, N, D)."""
-        keys, values = self.keys_and_values(x)
+        keys, values = self.key_value(x).split(self.sizes, dim=-1)
         return self.split(keys), self.split(values)
 
     def scores(self, queries: Tensor, keys: Tensor) -> Tensor:

@@ -122,12 +122,11 @@ class DecoderLayer(Layer):
     def step(
         self, x: Tensor, past: tuple[Tensor, Tensor], source: Source, show: bool, given: Tensor | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor | None]:
-        """One step: x (B, K, D), keys and values so far (B, K, t, ...) -> (B, K, D), (B, K, t + 1, ...), weights."""
-        y = self.after_self.before(x)
-        new = self.self_attention.keys_and_values(y)  # (B, K, H * d_k) and (B, K, D)
-        keys, values = (torch.cat([old, part.unsqueeze(2)], dim=2) for old, part in zip(past, new, strict=True))
-        heads = (self.self_attention.split(part.flatten(0, 1)) for part in (keys, values))
-        found, _ = self.self_attention(y.flatten(0, 1).unsqueeze(1), *heads)
+        """One step: x (B, K, D), keys and values so far (B, K, H, t, d) -> (B, K, D), those up to t + 1, weights."""
+        y = self.after_self.before(x).flatten(0, 1).unsqueeze(1)  # (B K, 1, D)
+        new = (part.unflatten(0, x.shape[:2]) for part in self.self_attention.project(y))  # (B, K, H, 1, d)
+        keys, values = (torch.cat(parts, dim=3) for parts in zip(past, new, strict=True))
+        found, _ = self.self_attention(y, keys.flatten(0, 1), values.flatten(0, 1))
         x, cross = self.attend_source(self.after_self(x, found.view_as(x)), source, show, given)
         return x, (keys, values), cross
 
@@ -230,8 +229,8 @@ class TransformerNMT(MultiHeadTranslation[TransformerMemory]):
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[TransformerMemory, tuple[Tensor, ...]]:
         memory, _ = self._encode(src, src_lengths, show=False)
-        sizes = self.decoder[0].self_attention.sizes
-        nothing = tuple(memory.keys[0].new_zeros(src.size(0), 0, size) for size in sizes)  # empty prefix, see `step`
+        # The empty prefix, see `step`.
+        nothing = tuple(part.new_zeros(*part.shape[:2], 0, part.size(-1)) for part in memory.source(0)[:2])
         return memory, nothing * len(self.decoder)
 
     def _embed(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
@@ -269,7 +268,7 @@ class TransformerNMT(MultiHeadTranslation[TransformerMemory]):
     def step(
         self, tokens: Tensor, state: tuple, memory: TransformerMemory, t: int, given: Tensor | None = None
     ) -> tuple[Tensor, tuple, Tensor | None]:
-        """One step. The state holds the prefix's keys (B, K, t, H * d_k) and values (B, K, t, D), layer by layer."""
+        """One step. The state: keys (B, K, H, t, d_k) and values (B, K, H, t, D / H) of the prefix, layer by layer."""
         shown = self.config["shown_layer"] % len(self.decoder)
         x, written, cross = self._step(tokens, state, memory, t, lambda n: n == shown, given)
         return x, written, self._shown(cross[shown])

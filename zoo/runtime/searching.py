@@ -1,6 +1,6 @@
 """Models that search with an encoder, run once per input, and one decoder step: translators and captioners."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from zoo.text import BOS, PAD, UNK
 from zoo.verbs.given import NO_ATTENTION
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
+STRETCH = 1.25  # of lengths that an encoder reads together
 GIVEN = "given_attention"  # input of a step: weights to use instead of the model's own, where they are not all zero
 
 
@@ -27,7 +28,7 @@ class SearchingModel(GraphModel):
 
     def encode(self, inputs: Arrays) -> tuple[Arrays, Arrays]:
         """Memory, and the state of one hypothesis for each input."""
-        found = self._one_by_one(inputs) if self._alone else self._encoder(inputs)
+        found = self._by_length(inputs) if "lengths" in inputs else self._encoder(inputs)
         state = {name: found.pop(name) for name in self._after}
         if GIVEN in self._step.inputs:
             batch, length = len(next(iter(state.values()))), self._step.shapes[GIVEN][-1]
@@ -35,13 +36,14 @@ class SearchingModel(GraphModel):
             found[GIVEN] = np.zeros((batch, 0, length), np.float32)  # (B, T, S): for no step
         return found, state
 
-    def _one_by_one(self, inputs: Arrays) -> Arrays:
-        """Outputs of the encoder for each text without the padding of the others, which is added then."""
-        rows = [
-            self._encoder({"tokens": tokens[None, :length], "lengths": np.array([length])})
-            for tokens, length in zip(inputs["tokens"], inputs["lengths"].tolist(), strict=True)
+    def _by_length(self, inputs: Arrays) -> Arrays:
+        """Outputs of the encoder, which reads texts of similar length together: it computes padding like text."""
+        tokens, lengths = inputs["tokens"], inputs["lengths"]
+        parts = [
+            self._encoder({"tokens": tokens[rows, : lengths[rows].max()], "lengths": lengths[rows]})
+            for rows in _similar(lengths.tolist(), 1 if self._alone else len(lengths))
         ]
-        return rows[0] if len(rows) == 1 else {name: _stacked([row[name] for row in rows]) for name in rows[0]}
+        return parts[0] if len(parts) == 1 else {name: _stacked([part[name] for part in parts]) for name in parts[0]}
 
     def step(
         self, tokens: np.ndarray, state: Arrays, memory: Arrays, t: int
@@ -80,11 +82,23 @@ class SearchingModel(GraphModel):
         )
 
 
-def _stacked(rows: list[np.ndarray]) -> np.ndarray:
-    """Arrays (1, ...) of several sizes -> (B, ...) of the largest size of each axis, zeros after their ends."""
-    out = np.zeros((len(rows), *np.max([row.shape[1:] for row in rows], axis=0)), rows[0].dtype)
-    for n, row in enumerate(rows):
-        out[(n, *map(slice, row.shape[1:]))] = row[0]
+def _similar(lengths: list[int], most: int) -> Iterator[slice]:
+    """Successive rows, at most `most`, the longest of which has at most STRETCH times the length of the shortest."""
+    first = 0
+    for n in range(1, len(lengths) + 1):
+        part = lengths[first : n + 1]
+        if n == len(lengths) or len(part) > most or max(part) > STRETCH * min(part):
+            yield slice(first, n)
+            first = n
+
+
+def _stacked(parts: list[np.ndarray]) -> np.ndarray:
+    """Arrays (B, ...) of several sizes -> (sum of B, ...) of the largest size of each axis, zeros after their ends."""
+    out = np.zeros((sum(map(len, parts)), *np.max([part.shape[1:] for part in parts], axis=0)), parts[0].dtype)
+    first = 0
+    for part in parts:
+        out[(slice(first, first + len(part)), *map(slice, part.shape[1:]))] = part
+        first += len(part)
     return out
 
 
