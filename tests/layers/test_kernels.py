@@ -3,6 +3,7 @@ in.
 """
 
 import copy
+import itertools
 from functools import partial
 
 import pytest
@@ -13,10 +14,11 @@ from torch.utils._pytree import tree_leaves
 
 from zoo.layers import kernels, recurrent
 from zoo.layers.dropout import Dropout
-from zoo.layers.kernels import cross_entropy, products, recurrence
+from zoo.layers.kernels import additive, cross_entropy, products, recurrence
 from zoo.layers.losses import output_loss
 from zoo.layers.packed import pack, step_major
 from zoo.layers.recurrent import CELLS, GRUCell, LSTMCell, RecurrentEncoder, run_layer
+from zoo.layers.scores import additive_score
 
 DOUBLE = {"dtype": torch.float64, "requires_grad": True}
 COUNTS = [3, 3, 2, 1]
@@ -39,6 +41,10 @@ def _gru_case(directions=2):
     ]
 
 
+def _additive_case(queries, batch, positions=3, size=2):
+    return [torch.randn(*shape, **DOUBLE) for shape in ((batch, queries, size), (batch, positions, size), (size,))]
+
+
 CASES = {
     "lstm": (
         lambda gates, weight, h, c: recurrence.steps(LSTMCell.update, gates, weight, (h, c), COUNTS),
@@ -55,12 +61,25 @@ CASES = {
         lambda gates, weight, h: recurrence.plain_steps(GRUCell.update, gates, weight, (h,), COUNTS),
         _gru_case,
     ),
+    "additive": (lambda *given: additive.fast_additive_score(*given), additive.plain_additive_score, lambda: _additive_case(2, 2)),
+    "additive_one_query": (
+        lambda *given: additive.fast_additive_score(*given),
+        additive.plain_additive_score,
+        lambda: _additive_case(1, 3),
+    ),
     "cross_entropy": (
         lambda x, weight, bias: cross_entropy.linear_cross_entropy(x, weight, bias, LABELS, 0.1)[0],
         lambda x, weight, bias: cross_entropy.plain_linear_cross_entropy(x, weight, bias, LABELS, 0.1)[0],
         lambda: [torch.randn(4, 3, **DOUBLE), torch.randn(5, 3, **DOUBLE), torch.randn(5, **DOUBLE)],
     ),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def small_additive_scores(monkeypatch):
+    monkeypatch.setattr(additive, "_SMALLEST", {False: 1, True: 1})
+
+
 every_kernel = pytest.mark.parametrize("kernel, plain, inputs", CASES.values(), ids=CASES)
 
 
@@ -320,6 +339,107 @@ def test_a_single_step_calls_the_cell(name, monkeypatch):
     got = [run_layer([cell], x, step_major(1, 4, x.device), None, start, w) for w in (None, [weight])]
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
     monkeypatch.undo()
+
+
+def additive_case(queries, dtype=torch.float64, batch=5, positions=7, size=6):
+    torch.manual_seed(4)
+    parts = ((batch, queries, size), (batch, positions, size), (size,))
+    return [2 * torch.randn(*shape, dtype=dtype) for shape in parts]
+
+
+def naive_additive_score(query, keys, v):
+    """Element by element, in float64."""
+    out = torch.empty(len(query), query.size(1), keys.size(1), dtype=torch.float64)
+    for b, t, s in itertools.product(*map(range, out.shape)):
+        out[b, t, s] = sum(
+            v[j].double() * (query[b, t, j].double() + keys[b, s, j].double()).tanh() for j in range(len(v))
+        )
+    return out
+
+
+@pytest.mark.parametrize("dtype, largest", [(torch.float64, 1e-13), (torch.float32, 3e-6)])
+@pytest.mark.parametrize("elements", [1, 500, 10**9])  # one row at a time, some rows, all
+def test_the_additive_score_without_tanh(elements, dtype, largest, monkeypatch):
+    monkeypatch.setattr(additive, "_ELEMENTS", elements)
+    given = additive_case(4, dtype)
+    before = [x.clone() for x in given]
+    found = additive.fast_additive_score(*given)
+    assert found.dtype == dtype and found.shape == (5, 4, 7)
+    torch.testing.assert_close(found.double(), naive_additive_score(*given), rtol=0, atol=largest)
+    with kernels.plain():
+        torch.testing.assert_close(found, additive_score(*given), rtol=0, atol=2 * largest)
+    assert all(map(torch.equal, given, before))
+
+
+def test_the_additive_score_in_half_precision_is_computed_in_float32():
+    given = [x.bfloat16() for x in additive_case(4)]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = additive.fast_additive_score(*given)
+        with kernels.plain():
+            torch.testing.assert_close(found, additive_score(*given), rtol=0, atol=1e-5)
+    assert found.dtype == torch.float32
+
+
+@pytest.mark.parametrize("queries", [1, 4])
+def test_the_part_of_the_keys_is_computed_once(queries, monkeypatch):
+    """For a single query once the keys come a second time; for many queries, and in training, at once."""
+    calls, powers = [], additive._powers
+    monkeypatch.setattr(additive, "_powers", lambda x: calls.append(x.shape[1]) or powers(x))
+    query, keys, v = additive_case(queries)
+    for n, memory in enumerate((keys, keys, keys, keys[1:], keys[1:].clone())):
+        rows = query[-len(memory) :]
+        found = additive.fast_additive_score(rows, memory, v)
+        assert (found is None) == (queries == 1 and n in (0, 3, 4))
+        if found is not None:
+            torch.testing.assert_close(found, naive_additive_score(rows, memory, v), rtol=0, atol=1e-13)
+    assert calls.count(7) == (1 if queries == 1 else 3)
+    calls.clear()
+    keys = keys.clone().requires_grad_()
+    for _ in range(3):
+        assert additive.fast_additive_score(query, keys, v).requires_grad
+    assert calls.count(7) == 1
+
+
+def test_keys_that_change_in_place_and_keys_that_are_gone():
+    query, keys, v = additive_case(4)
+    for _ in range(3):
+        keys.add_(0.5)
+        want = naive_additive_score(query, keys, v)
+        torch.testing.assert_close(additive.fast_additive_score(query, keys, v), want, rtol=0, atol=1e-13)
+    with torch.inference_mode():
+        there = keys * 1.5
+        torch.testing.assert_close(
+            additive.fast_additive_score(query, there, v), naive_additive_score(query, there, v), rtol=0, atol=1e-13
+        )
+    count = len(additive._met)
+    assert count >= 2
+    del keys, there
+    assert len(additive._met) == count - 2  # nothing is kept longer than the keys
+
+
+@pytest.mark.parametrize("value", [30.0, -25.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("part", [0, 1])
+def test_large_queries_and_keys_have_the_additive_score_of_plain_torch(part, value):
+    """A product of powers would overflow: 30 - 29 is 1, whose tanh is not that of infinity."""
+    given = additive_case(4, torch.float32)
+    given[part][0, 0, 0], given[1 - part][0, 0, 0] = value, -value / 1.1
+    assert additive.fast_additive_score(*given) is None
+    hidden = torch.tanh(given[0].unsqueeze(2) + given[1].unsqueeze(1))
+    torch.testing.assert_close(additive_score(*given), hidden @ given[2], rtol=0, atol=1e-6, equal_nan=True)
+
+
+def test_the_additive_score_of_nothing():
+    query, keys, v = additive_case(4)
+    assert additive_score(query[:0], keys[:0], v).shape == (0, 4, 7)
+    assert additive_score(query, keys[:, :0], v).shape == (5, 4, 0)
+
+
+def test_small_additive_scores_are_plain(monkeypatch):
+    monkeypatch.setattr(additive, "_SMALLEST", {False: 5 * 4 * 7 * 6, True: 5 * 4 * 7 * 6 + 1})
+    query, keys, v = additive_case(4)
+    assert additive.fast_additive_score(query, keys, v) is not None
+    assert additive.fast_additive_score(query[1:], keys[1:], v) is None
+    assert additive.fast_additive_score(query, keys, v.requires_grad_()) is None
 
 
 def test_when_a_kernel_may_stand_in():

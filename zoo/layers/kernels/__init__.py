@@ -1,4 +1,4 @@
-"""Faster replacements for parts of the plain layers, for training on a CPU.
+"""Faster replacements for parts of the plain layers, on a CPU.
 
 Every layer of this package is written in plain torch first, and that form is the reference. A kernel may replace it in
 a call only if `usable` says so: in eager mode, on a CPU, without function transforms. It keeps parameter names and
@@ -23,7 +23,7 @@ from torch.nn.modules import module as global_hooks
 _off: ContextVar[frozenset[str]] = ContextVar("switched_off", default=frozenset())
 
 # Kernel names, as arguments of `plain`.
-KERNELS = ("recurrence", "dropout", "cross_entropy", "products")
+KERNELS = ("recurrence", "dropout", "cross_entropy", "products", "additive")
 
 
 @contextmanager
