@@ -39,8 +39,10 @@ def plain_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
 
 def fast_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor | None:
     """As `plain_additive_score`; None where plain torch is better."""
+    if not usable("additive", query, keys, v):
+        return None
     train = wants_gradient(query, keys, v)
-    if query.numel() * keys.size(1) < _SMALLEST[train] or not usable("additive", query, keys, v):
+    if query.numel() * keys.size(1) < _SMALLEST[train]:
         return None
     of_keys = _powers_of_keys(keys, train or query.size(1) >= _MANY)
     if of_keys is None or (of_query := _powers(query)) is None:
