@@ -45,6 +45,11 @@ def _additive_case(queries, batch, positions=3, size=2):
     return [torch.randn(*shape, **DOUBLE) for shape in ((batch, queries, size), (batch, positions, size), (size,))]
 
 
+def _plain_additive_score(*given):
+    with kernels.plain("additive"):
+        return additive_score(*given)
+
+
 CASES = {
     "lstm": (
         lambda gates, weight, h, c: recurrence.steps(LSTMCell.update, gates, weight, (h, c), COUNTS),
@@ -61,10 +66,10 @@ CASES = {
         lambda gates, weight, h: recurrence.plain_steps(GRUCell.update, gates, weight, (h,), COUNTS),
         _gru_case,
     ),
-    "additive": (lambda *given: additive.fast_additive_score(*given), additive.plain_additive_score, lambda: _additive_case(2, 2)),
+    "additive": (lambda *given: additive.fast_additive_score(*given), _plain_additive_score, lambda: _additive_case(2, 2)),
     "additive_one_query": (
         lambda *given: additive.fast_additive_score(*given),
-        additive.plain_additive_score,
+        _plain_additive_score,
         lambda: _additive_case(1, 3),
     ),
     "cross_entropy": (

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.kernels import wide
-from zoo.layers.kernels.additive import fast_additive_score, plain_additive_score
+from zoo.layers.kernels.additive import fast_additive_score
 
 
 class DotScore(nn.Module):
@@ -62,8 +62,11 @@ class GeneralScore(nn.Module):
 
 def additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
     """v^T tanh(query + key), in fp32 at least: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S)."""
-    found = fast_additive_score(query, keys, v)
-    return plain_additive_score(query, keys, v) if found is None else found
+    if (found := fast_additive_score(query, keys, v)) is not None:  # the same without tanh, where it is faster
+        return found
+    hidden = torch.tanh(wide(query).unsqueeze(2) + wide(keys).unsqueeze(1))  # (B, T, S, K)
+    with torch.autocast(hidden.device.type, enabled=False):
+        return torch.matmul(hidden, wide(v))
 
 
 class ConcatScore(nn.Module):

@@ -30,15 +30,8 @@ _LARGEST = 20.0  # of |q| and |k|: E(q) E(k) of larger ones could overflow
 _met: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
-def plain_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """v^T tanh(query + key), in fp32 at least: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S)."""
-    hidden = torch.tanh(wide(query).unsqueeze(2) + wide(keys).unsqueeze(1))  # (B, T, S, K)
-    with torch.autocast(hidden.device.type, enabled=False):
-        return torch.matmul(hidden, wide(v))
-
-
 def fast_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor | None:
-    """As `plain_additive_score`; None where plain torch is better."""
+    """`zoo.layers.scores.additive_score`; None where plain torch is better."""
     if not usable("additive", query, keys, v):
         return None
     train = wants_gradient(query, keys, v)
@@ -89,6 +82,10 @@ def _scores(of_query: Tensor, of_keys: Tensor, v: Tensor) -> Tensor:
     return found.mul_(-2).add_(v.sum())
 
 
+def _with_tanh(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
+    return torch.tanh(wide(query).unsqueeze(2) + wide(keys).unsqueeze(1)) @ wide(v)
+
+
 class _AdditiveScore(torch.autograd.Function):
     @staticmethod
     def forward(ctx, query, keys, v, of_query, of_keys):
@@ -100,7 +97,7 @@ class _AdditiveScore(torch.autograd.Function):
     def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]  # torch declares any number
         query, keys, v = ctx.saved_tensors
         if is_differentiated_again():
-            return *gradients_of_plain(plain_additive_score, (query, keys, v), (grad,)), None, None
+            return *gradients_of_plain(_with_tanh, (query, keys, v), (grad,)), None, None
         of_query, of_keys = ctx.powers
         d_query, d_keys = torch.empty_like(of_query), torch.empty_like(of_keys)
         d_v = of_query.new_zeros(v.shape)
