@@ -84,12 +84,13 @@ class SearchingModel(GraphModel):
 
 def _similar(lengths: list[int], most: int) -> Iterator[slice]:
     """Successive rows, at most `most`, the longest of which has at most STRETCH times the length of the shortest."""
-    first = 0
-    for n in range(1, len(lengths) + 1):
-        part = lengths[first : n + 1]
-        if n == len(lengths) or len(part) > most or max(part) > STRETCH * min(part):
+    first, shortest, longest = 0, lengths[0], lengths[0]
+    for n, length in enumerate(lengths):
+        shortest, longest = min(shortest, length), max(longest, length)
+        if n - first == most or longest > STRETCH * shortest:
             yield slice(first, n)
-            first = n
+            first, shortest, longest = n, length, length
+    yield slice(first, len(lengths))
 
 
 def _stacked(parts: list[np.ndarray]) -> np.ndarray:
