@@ -49,19 +49,26 @@ pygments_dark_style = "native"
 copybutton_prompt_text = "$ "
 
 
-def _copy_cards(app: Sphinx) -> None:
-    """The cards lie beside the weights' pictures in model_cards/; a page shows them without their front matter."""
-    target = HERE / "cards"
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
-    for file in sorted((HERE.parent / "model_cards").iterdir()):
-        if file.suffix == ".md":
-            text = file.read_text(encoding="utf-8").split("\n---\n", 1)[1]
-            (target / file.name).write_text(f"---\norphan: true\n---\n{text}", encoding="utf-8")
-        elif file.is_file():  # a picture
-            shutil.copy(file, target)
+def _copy(app: Sphinx) -> None:
+    """Cards and the tables of comparisons lie beside the weights' pictures and the recipes; the site has copies."""
+    root = HERE.parent
+    tables = [file.parent for file in sorted((root / "recipes").glob("comparison*/README.md"))]
+    for source, target in [
+        (root / "model_cards", HERE / "cards"),
+        *((folder, HERE / "recipes" / folder.name) for folder in tables),
+    ]:
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        for file in sorted(source.iterdir()):
+            if file.suffix == ".md":
+                text = file.read_text(encoding="utf-8")
+                if text.startswith("---\n"):  # a page shows a card without its front matter
+                    text = text.split("\n---\n", 1)[1]
+                (target / file.name).write_text(f"---\norphan: true\n---\n{text}", encoding="utf-8")
+            elif file.is_file():  # a picture, or a file to download
+                shutil.copy(file, target)
 
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
-    app.connect("builder-inited", _copy_cards)
+    app.connect("builder-inited", _copy)

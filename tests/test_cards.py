@@ -266,3 +266,21 @@ def _allowed(name, engine, head):
     if engine == "fp32":
         return 0.015  # two roundings
     return 0.6 if head == "CIDEr-D" else WIDER.get((name, head), 0.2)
+
+
+# ---- everyday sentences ----
+
+
+def test_everyday_sentences_are_translated_as_the_card_shows():
+    name = "luong_general.tatoeba_de_en"
+    section = cards.read_card(name)[1].split("\n## Fifty everyday sentences\n")[1].split("\n## ")[0]
+    shown = [tuple(line.split(" → ")) for line in section.splitlines() if " → " in line]
+    assert len(shown) == 50
+    sources, translations = zip(*shown, strict=True)
+    found = [out.text for out in zoo.load(name).translate(list(sources))]
+    equal = sum(
+        text == translation.removesuffix(" (wrong)") for text, translation in zip(found, translations, strict=True)
+    )
+    assert equal >= 48, "another processor's rounding may move a near-tie, not more"
+    wrong = sum(translation.endswith(" (wrong)") for translation in translations)
+    assert f"{50 - wrong} of 50 keep their meaning" in section

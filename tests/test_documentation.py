@@ -32,11 +32,11 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 TEXT = README.read_text(encoding="utf-8")
 DOCS = ROOT / "docs"
-# page -> its text; the cards are copied there by the build (docs/conf.py) and have tests of their own
+# page -> its text; cards and tables are copied there by the build (docs/conf.py) and have tests of their own
 PAGES = {"README": TEXT} | {
     path.relative_to(DOCS).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
     for path in sorted(DOCS.rglob("*.md"))
-    if path.parent.name != "cards"
+    if path.relative_to(DOCS).parts[0] not in ("cards", "recipes")
 }
 
 CARDS = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "model_cards").glob("*.md"))}
@@ -134,6 +134,8 @@ def missing_files(text, folder):
     """Pictures, relative links, recipes and Python files that a text in `folder` names and that do not exist."""
     links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
     links = [re.sub(r"^(\.\./)?cards/", f"{ROOT}/model_cards/", link) for link in links]
+    if folder.is_relative_to(DOCS):
+        links = [re.sub(r"^recipes/", f"{ROOT}/recipes/", link) for link in links]
     named = re.findall(r"\b(?:recipes/[\w./]+\.yaml|(?:zoo|tests|benchmarks|examples)/[\w/]+\.py)\b", text)
     return sorted(
         {link for link in links if link and not (folder / link).exists()}

@@ -455,7 +455,39 @@ def test_tatoeba_as_filtered_in_the_tutorial(tmp_path):
     assert data.signature() != Tatoeba(root=str(tmp_path), val_fraction=1e-9, test_fraction=1e-9).signature()
 
 
+def test_tatoeba_in_swiss_spelling_and_with_more_names(tmp_path):
+    def split(english):
+        return Tatoeba(root=str(tmp_path), val_fraction=0.3, test_fraction=0.1)._split(english)
+
+    sentences = [f"Tom eats {n} cakes." for n in range(60)]
+    assert split(sentences[1]) == "train"
+    held_out = next(english for english in sentences if split(english) == "val")
+    lines = [f"{english}\tTom ißt {english.split()[2]} Kuchen." for english in sentences if english != held_out]
+    lines += [f"{held_out}\tTom isst 1 Kuchen."]  # as a training sentence in Swiss spelling
+    _write(tmp_path / "eng-deu.txt.xz", lines)
+    options = {"src_lang": "deu", "tgt_lang": "eng", "root": str(tmp_path), "val_fraction": 0.3, "test_fraction": 0.1}
+    plain, both = Tatoeba(**options), Tatoeba(**options, swiss_spelling=True)
+    named = Tatoeba(**options, more_names=0.5)
+    of_plain, of_both = list(plain.train_pairs()), list(both.train_pairs())
+    assert [pair for pair in of_both if "ß" in pair[0]] == of_plain
+    variants = [pair for pair in of_both if "ß" not in pair[0]]
+    held = {german for german, _ in both.val_pairs() + both.test_sets()[0]}
+    assert len(variants) == len(of_plain) - 1 and not held & {german for german, _ in of_both}
+    renamed = list(named.train_pairs())
+    assert renamed == list(named.train_pairs()) and len(renamed) == len(of_plain)
+    assert 0.2 * len(renamed) < sum("Tom" not in german for german, _ in renamed) < 0.8 * len(renamed)
+    for (german, english), (german_before, _) in zip(renamed, of_plain, strict=True):
+        name = german.split()[0]
+        assert english.split()[0] == name and german.replace(name, "Tom") == german_before
+    assert named.val_pairs() == plain.val_pairs() and named.test_sets() == plain.test_sets()
+    assert len({str(data.signature()) for data in (plain, both, named)}) == 3
+
+
 def test_tatoeba_bad_arguments():
+    with pytest.raises(ValueError, match="more_names and swiss_spelling are for German; got 'eng' and 'fra'"):
+        Tatoeba("eng", "fra", swiss_spelling=True)
+    with pytest.raises(ValueError, match="more_names must be between 0 and 1; got 1.5"):
+        Tatoeba("eng", "deu", more_names=1.5)
     with pytest.raises(ValueError, match="must be 'eng' and one of 'fra', 'deu', in either order; got 'fra' and 'deu'"):
         Tatoeba("fra", "deu")
     with pytest.raises(ValueError, match="test_fraction must be between 0 and 0.5; got 0"):

@@ -20,6 +20,7 @@ from zoo.data.common.files import (
     sampled,
 )
 from zoo.data.common.parquet import is_parquet, read_parquet
+from zoo.data.translation import names
 from zoo.data.translation.base import PairData, PairOptions, PublishedPairs
 from zoo.utils.unpack import Unpack
 
@@ -280,6 +281,9 @@ class Tatoeba(PublishedPairs):
         split_seed: selects the sentences that are held out.
         tutorial_filter: keep only the pairs that the pytorch.org translation tutorial keeps: fewer than ten words
             per side (punctuation marks count), and an English side that begins with "I am", "he is" and the like.
+        more_names: share of the training pairs about Tom, Mary or Boston that get another name, which they have on both
+            sides; nearly all names in this data are these three. German only.
+        swiss_spelling: train also on each German sentence with ß as it is written in Switzerland, with ss.
         **options: see `PairData`.
     """
 
@@ -306,6 +310,8 @@ class Tatoeba(PublishedPairs):
         test_fraction: float = 0.01,
         split_seed: int = 0,
         tutorial_filter: bool = False,
+        more_names: float = 0.0,
+        swiss_spelling: bool = False,
         **options: Unpack[PairOptions],
     ) -> None:
         super().__init__(**options)
@@ -316,9 +322,13 @@ class Tatoeba(PublishedPairs):
             )
         check_fraction("val_fraction", val_fraction)
         check_fraction("test_fraction", test_fraction)
+        if not 0 <= more_names <= 1:
+            raise ValueError(f"more_names must be between 0 and 1; got {more_names}")
+        if (more_names or swiss_spelling) and "deu" not in (src_lang, tgt_lang):
+            raise ValueError(f"more_names and swiss_spelling are for German; got {src_lang!r} and {tgt_lang!r}")
         self.src_lang, self.tgt_lang = src_lang, tgt_lang
         self.val_fraction, self.test_fraction, self.split_seed = val_fraction, test_fraction, split_seed
-        self.tutorial_filter = tutorial_filter
+        self.tutorial_filter, self.more_names, self.swiss_spelling = tutorial_filter, more_names, swiss_spelling
         foreign = tgt_lang if src_lang == "eng" else src_lang
         self.folder, self._name = f"tatoeba-eng-{foreign}", f"eng-{foreign}.txt"
         self._held_out: dict[Split, list[tuple[str, str]]] | None = None
@@ -327,14 +337,22 @@ class Tatoeba(PublishedPairs):
         return [self._name]
 
     def signature(self) -> list[object]:
-        filtered = ["tutorial"] if self.tutorial_filter else []
-        return [self.path(self._name), self.src_lang, self.val_fraction, self.test_fraction, self.split_seed, *filtered]
+        chosen: list[object] = []
+        chosen += ["tutorial"] * self.tutorial_filter + ["swiss"] * self.swiss_spelling
+        chosen += [self.more_names, names.MEN, names.WOMEN, names.CITIES] if self.more_names else []
+        return [self.path(self._name), self.src_lang, self.val_fraction, self.test_fraction, self.split_seed, *chosen]
 
     def train_pairs(self) -> Iterator[tuple[str, str]]:
         foreign_held_out = {foreign for pairs in self._held_out_pairs().values() for _, foreign in pairs}
         for english, foreign in self._pairs():
             if self._split(english) == "train" and foreign not in foreign_held_out:
+                renamed = names.renamed(english, foreign, self.more_names, self.split_seed)
+                if renamed[1] not in foreign_held_out:
+                    english, foreign = renamed
                 yield self._directed(english, foreign)
+                swiss = foreign.replace("ß", "ss")
+                if self.swiss_spelling and swiss != foreign and swiss not in foreign_held_out:
+                    yield self._directed(english, swiss)
 
     def val_pairs(self) -> list[tuple[str, str]]:
         return _first_of_each(self.references("val"))
