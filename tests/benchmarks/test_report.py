@@ -1,22 +1,18 @@
 """benchmarks/report.py: a page that a failed benchmark, and another processor, leave as it is."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
+import benchmark_scripts
 import pytest
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from benchmark_scripts import BENCHMARKS
 
 
 @pytest.fixture
 def report(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    specification = importlib.util.spec_from_file_location("report_of_speed", BENCHMARKS / "report.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return benchmark_scripts.script("report")
 
 
 @pytest.fixture

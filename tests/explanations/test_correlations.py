@@ -1,11 +1,11 @@
 """Attention against gradients and leaving words out: benchmarks/correlations.py, on invented sentences."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import benchmark_scripts
 import pytest
 import torch
 from labeled_fakes import invent
@@ -18,10 +18,7 @@ WORDS = [4, 7, 5, 9, 6]
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("correlations", ROOT / "benchmarks" / "correlations.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_scripts.script("correlations")
 
 
 @pytest.fixture(params=["lstm", "words"])
@@ -74,16 +71,9 @@ def test_words_by_themselves_do_not_see_each_other(script):
         assert torch.equal(*states) == same
 
 
-def test_it_trains_and_measures(script, tmp_path, capsys):
+def test_it_trains_and_measures(script, tmp_path):
     invent(SST, {}, tmp_path / "data")
-    arguments = [
-        "--root",
-        str(tmp_path / "data"),
-        "--out",
-        str(tmp_path / "out"),
-        "--results",
-        str(tmp_path / "r.json"),
-    ]
+    arguments = benchmark_scripts.folders(tmp_path)
     arguments += ["--data", "SST-2", "--encoders", "lstm", "words", "--seeds", "2", "--texts", "3", "--epochs", "1"]
     subprocess.run([sys.executable, script.__file__, *arguments], check=True, capture_output=True)
     found = json.loads((tmp_path / "r.json").read_text())["found"]["SST-2"]

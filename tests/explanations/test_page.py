@@ -1,8 +1,8 @@
 """The page about faithfulness shows what is stored next to the cards."""
 
-import importlib.util
 from pathlib import Path
 
+import benchmark_scripts
 import pytest
 
 from zoo import registry
@@ -14,22 +14,15 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "faithfulness.md").read_text(encoding="utf-8")
 
 
-def _script():
-    spec = importlib.util.spec_from_file_location("faithfulness", ROOT / "benchmarks" / "faithfulness.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_table_is_that_of_the_certificates():
-    script = _script()
+    script = benchmark_scripts.script("faithfulness")
     found = script.table(script.stored())
     assert len(found.splitlines()) > 2
     assert found in PAGE, f"python benchmarks/faithfulness.py prints what belongs there:\n{found}"
 
 
 def test_the_prose_agrees_with_the_certificates():
-    found = _script().stored()
+    found = benchmark_scripts.script("faithfulness").stored()
     seconds = sorted(one.seconds for one in found)
     assert f"{seconds[0]} to {seconds[-1]} s of processor time" in PAGE
     photos = [one for one in found if one.task == "captioning"]

@@ -1,11 +1,11 @@
 """Retraining with uniform attention: benchmarks/retraining.py, on invented sentences."""
 
-import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import benchmark_scripts
 import pytest
 import torch
 from labeled_fakes import invent
@@ -20,10 +20,7 @@ SIZES = ["--model.embedding_size", "6", "--model.hidden_size", "8", "--model.sco
 
 @pytest.fixture
 def script(nothing_registered):
-    spec = importlib.util.spec_from_file_location("retraining", ROOT / "benchmarks" / "retraining.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_scripts.script("retraining")
 
 
 def test_uniform_weights(script):
@@ -35,14 +32,7 @@ def test_uniform_weights(script):
 
 def test_it_trains_and_compares(script, tmp_path, capsys):
     invent(SST, {"phrases": True}, tmp_path / "data")
-    arguments = [
-        "--root",
-        str(tmp_path / "data"),
-        "--out",
-        str(tmp_path / "out"),
-        "--results",
-        str(tmp_path / "r.json"),
-    ]
+    arguments = benchmark_scripts.folders(tmp_path)
     arguments += ["--seeds", "2", "--texts", "3", "--trainer.max_epochs", "1", *SIZES]
     # in a process of its own: jsonargparse does not see a choice that is registered after it has read the class
     subprocess.run([sys.executable, script.__file__, *arguments], check=True, capture_output=True)

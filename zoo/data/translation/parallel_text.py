@@ -346,9 +346,9 @@ class Tatoeba(PublishedPairs):
         foreign_held_out = {foreign for pairs in self._held_out_pairs().values() for _, foreign in pairs}
         for english, foreign in self._pairs():
             if self._split(english) == "train" and foreign not in foreign_held_out:
-                renamed = names.renamed(english, foreign, self.more_names, self.split_seed)
-                if renamed[1] not in foreign_held_out:
-                    english, foreign = renamed
+                if self.more_names:
+                    renamed = names.renamed(english, foreign, self.more_names, self.split_seed)
+                    english, foreign = (english, foreign) if renamed[1] in foreign_held_out else renamed
                 yield self._directed(english, foreign)
                 swiss = foreign.replace("ß", "ss")
                 if self.swiss_spelling and swiss != foreign and swiss not in foreign_held_out:
