@@ -132,10 +132,11 @@ class ShowAttendTell(HardAttentionModule[ImageMemory]):
     Args:
         vocab_size: V.
         attention: "soft": the expected context; "hard": a sampled position a step, trained by REINFORCE.
-        backbone: "efficientnet_lite0", "mobilenet_v2_tf", or the name of a torchvision classification model.
+        backbone: "efficientnet_lite0", "efficientnet_lite2", "mobilenet_v2_tf", or the name of a torchvision
+            classification model.
         layer: where the backbone is cut, e.g. "conv_head"; "features" of mobilenet_v2, "layer4" of resnet101.
         backbone_weights: what a new training starts from: a .safetensors file (also relative to the data), or the name
-            of weights of torchvision such as "DEFAULT"; None: random.
+            of weights such as "DEFAULT" (`zoo.vision.backbones.load_backbone`); None: random.
         encoder_epoch: epoch from which the backbone is trained too; before, it is frozen and its features are computed
             once. None: never.
         image_size: pixels of a side of the square that the backbone sees.

