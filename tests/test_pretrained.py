@@ -40,7 +40,7 @@ def test_raw_input_gives_an_answer(name):
     model, text = zoo.load(name), SENTENCES[cards.read_card(name)[0]["language"][0]]  # the source comes first
     if hasattr(model, "caption"):
         caption = model.caption(captions_fakes.picture(0, 300, 200))
-        assert re.search(r"\w", caption.text) and caption.attention.shape == (len(caption.tokens), 7, 7)
+        assert re.search(r"\w", caption.text) and caption.attention.shape == (len(caption.tokens), 9, 9)
     elif hasattr(model, "translate"):
         assert re.search(r"\w", model.translate(text).text)
     elif hasattr(model, "answer"):

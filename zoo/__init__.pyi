@@ -83,7 +83,9 @@ def load(
 def load(name: Literal["seq2seq.multi30k_en_de"], overrides: dict[str, Any] | None = None) -> Seq2SeqNMT: ...
 @overload
 def load(
-    name: Literal["show_attend_tell_hard.flickr8k", "show_attend_tell_soft.flickr8k"],
+    name: Literal[
+        "show_attend_tell_hard.flickr8k", "show_attend_tell_hard_paper.flickr8k", "show_attend_tell_soft.flickr8k"
+    ],
     overrides: dict[str, Any] | None = None,
 ) -> ShowAttendTell: ...
 @overload
