@@ -49,6 +49,11 @@ class Network(NamedTuple):
     package: Package | None = None
 
 
+def _block_names(stages: Stages) -> list[str]:
+    """Our names of all blocks, "STAGE.NUMBER", in the order in which files number them through."""
+    return [f"{s}.{n}" for s, (*_, repeats) in enumerate(stages) for n in range(repeats)]
+
+
 def _of_torchvision(name: str) -> str:
     """Our name for a tensor of torchvision's MobileNetV2 with folded normalisation."""
     _, block, *rest = name.split(".")
@@ -68,19 +73,7 @@ _MOBILENET_STAGES = (
     (6, 160, 3, 2, 3),
     (6, 320, 3, 1, 1),
 )
-_MOBILENET_BLOCKS = dict(
-    enumerate((f"{s}.{n}" for s, stage in enumerate(_MOBILENET_STAGES) for n in range(stage[-1])), start=1)
-)
-
-_LITE2_STAGES = (  # Google's EfficientNet-Lite2: 1.1 times as wide as Lite0, and 1.2 times as deep
-    (1, 16, 3, 1, 1),
-    (6, 24, 3, 2, 3),
-    (6, 48, 5, 2, 3),
-    (6, 88, 3, 2, 4),
-    (6, 120, 5, 1, 4),
-    (6, 208, 5, 2, 5),
-    (6, 352, 3, 1, 1),
-)
+_MOBILENET_BLOCKS = dict(enumerate(_block_names(_MOBILENET_STAGES), start=1))
 
 NETWORKS = {
     # Tan and Le 2019 (arXiv:1905.11946) without squeeze-and-excitation; stages of Google's EfficientNet-Lite0
@@ -99,7 +92,15 @@ NETWORKS = {
         rename=lambda name: name,
     ),
     "efficientnet_lite2": Network(
-        _LITE2_STAGES,
+        (  # 1.1 times as wide as Lite0, and 1.2 times as deep
+            (1, 16, 3, 1, 1),
+            (6, 24, 3, 2, 3),
+            (6, 48, 5, 2, 3),
+            (6, 88, 3, 2, 4),
+            (6, 120, 5, 1, 4),
+            (6, 208, 5, 2, 5),
+            (6, 352, 3, 1, 1),
+        ),
         mean=127 / 255,
         std=128 / 255,
         rename=lambda name: name,
@@ -315,16 +316,13 @@ def _folded(tensors: Mapping[str, Tensor], stages: Stages) -> dict[str, Tensor]:
         tensors: with names such as "_blocks.3._expand_conv.weight" and "_blocks.3._bn0.running_var".
         stages: of the network; the file numbers its blocks through.
     """
-    blocks = [
-        (f"blocks.{s}.{n}", expansion) for s, (expansion, *_, repeats) in enumerate(stages) for n in range(repeats)
-    ]
     parts = {"conv_stem": ("_conv_stem", "_bn0"), "conv_head": ("_conv_head", "_bn1")}
-    for number, (block, expansion) in enumerate(blocks):
-        names = {"conv_dw": ("_depthwise_conv", "_bn1"), "conv_pwl": ("_project_conv", "_bn2")}
-        if expansion > 1:
-            names["conv_pw"] = ("_expand_conv", "_bn0")
-        for ours, (convolution, normalisation) in names.items():
-            parts[f"{block}.{ours}"] = f"_blocks.{number}.{convolution}", f"_blocks.{number}.{normalisation}"
+    for number, block in enumerate(_block_names(stages)):
+        theirs = f"_blocks.{number}"
+        if f"{theirs}._expand_conv.weight" in tensors:
+            parts[f"blocks.{block}.conv_pw"] = f"{theirs}._expand_conv", f"{theirs}._bn0"
+        parts[f"blocks.{block}.conv_dw"] = f"{theirs}._depthwise_conv", f"{theirs}._bn1"
+        parts[f"blocks.{block}.conv_pwl"] = f"{theirs}._project_conv", f"{theirs}._bn2"
     found = {}
     for ours, (convolution, normalisation) in parts.items():
         weight, bias, mean, variance = (
