@@ -62,6 +62,34 @@ def test_stages_know_what_they_use(recipe):
     ]
 
 
+def test_stages_of_another_recipe_stand_in_their_place(recipe, tmp_path):
+    own = [{"stages": "loaded", "up_to": "b"}, {"from": "second"}]
+    theirs = [{"stages": "scratch", "up_to": "first"}, {"from": "first", "to": "second"}, {**LINES, "to": ["a", "b"]}]
+    file = recipe(own)
+    for name, model, listed in (("loaded", LOADED, theirs), ("scratch", SCRATCH, [{"to": "first"}, {"to": "unused"}])):
+        (tmp_path / f"{name}.yaml").write_text(
+            yaml.safe_dump({"model": model, "stages": [*listed, {"to": "their_last"}]})
+        )
+    stages = read_stages(file)
+    assert [stage.name for stage in stages] == ["first", "second", "a", "weight"]
+    assert [stage.recipe.stem for stage in stages] == ["scratch", "loaded", "own", "own"]
+    assert [stage.uses for stage in stages] == [(), ("first",), (), ("second",)]
+    assert [stage.definition({}) for stage in stages[:2]] == [
+        stage.definition({}) for stage in read_stages(tmp_path / "loaded.yaml")[:2]
+    ]
+
+
+def test_recipes_do_not_take_stages_in_a_circle(recipe, tmp_path):
+    file = recipe([{"stages": "loaded", "up_to": "x"}, FIRST])
+    (tmp_path / "loaded.yaml").write_text(
+        yaml.safe_dump({"model": LOADED, "stages": [{"stages": "own", "up_to": "x"}]})
+    )
+    with pytest.raises(
+        ValueError, match=r"own\.yaml, stage 1: .*loaded\.yaml, stage 1: stages: own\.yaml takes stages"
+    ):
+        read_stages(file)
+
+
 def test_only_names_in_braces_are_replaced():
     assert filled({"x": ["{a} {print $1} {b}", 1]}, {"a": "/A"}) == {"x": ["/A {print $1} {b}", 1]}
 
@@ -106,6 +134,14 @@ WRONG = {  # what the message says -> stages
     ],
     "stage 1: checkpoint must be 'best' or 'last'; got 'first'": [{"checkpoint": "first"}],
     "stage 1: export must be like {beam_size: 2}; got 2": [{"export": 2}],
+    "stage 1: stages of another recipe are {stages: RECIPE, up_to: NAME}; got the keys stages, to": [
+        {"stages": "scratch", "to": "x"}
+    ],
+    "stage 1: stages: there is no recipe": [{"stages": "absent", "up_to": "x"}, FIRST],
+    "stage 1: scratch.yaml has no stage 'x'; its stages are none with a name": [
+        {"stages": "scratch", "up_to": "x"},
+        FIRST,
+    ],
     "stage 1: int8 must be true or false; got 8": [{"int8": 8}],
     "stage 1: a stage has export or int8, not both": [{"int8": True, "export": {"beam_size": 2}}],
     "stage 2: average needs two weights or more": [FIRST, {"average": "first"}],

@@ -11,6 +11,7 @@
     - prepare: gzip -dc "$(data multi30k/train.en.gz)" > train.en     # for bash; `data FILE` is a file of the data
       to: [train.en]                    # the files that it writes, each of them a name
     - {translate: train.en, by: [NAME, NAME], length_penalties: [1.2, 2.0], to: pairs.tsv}    # see consensus.py
+    - {stages: RECIPE, up_to: NAME}     # the stages of a recipe next to this one, up to that name, stand here
 
 A stage uses only earlier ones. The last one makes the weight. A recipe without stages is one fit.
 """
@@ -116,9 +117,7 @@ def read_stages(file: Path) -> list[Stage]:
         ValueError: one is wrong; the message says which, and what is allowed.
         OSError: a recipe cannot be read.
     """
-    listed = read_recipe(file).get("stages", [{}])
-    if not isinstance(listed, list) or not listed or not all(isinstance(given, dict) for given in listed):
-        raise ValueError(f"{file}: `stages:` must be a list of stages, each with keys like fit, from and to")
+    listed = _all_listed(file)
     listed[-1].setdefault("to", WEIGHT)
     names: dict[str, bool] = {}  # of earlier stages; whether it is a weight
     later = [name for given in listed for name in _listed(given.get("to"))]
@@ -133,6 +132,40 @@ def read_stages(file: Path) -> list[Stage]:
     if not found[-1].makes_weight:
         raise ValueError(f"{file}: the last stage must make a weight: a fit or an average; it is a {found[-1].kind}")
     return found
+
+
+def _all_listed(file: Path, within: tuple[Path, ...] = ()) -> list[dict[str, Any]]:
+    """The stages as a recipe lists them, with those of other recipes in their places."""
+    listed = read_recipe(file).get("stages", [{}])
+    if not isinstance(listed, list) or not listed or not all(isinstance(given, dict) for given in listed):
+        raise ValueError(f"{file}: `stages:` must be a list of stages, each with keys like fit, from and to")
+    found = []
+    for number, given in enumerate(listed, 1):
+        try:
+            found += _borrowed(file, given, (*within, file)) if "stages" in given else [given]
+        except ValueError as error:
+            raise ValueError(f"{file}, stage {number}: {error}") from error
+    return found
+
+
+def _borrowed(file: Path, given: dict[str, Any], within: tuple[Path, ...]) -> list[dict[str, Any]]:
+    """The stages of another recipe up to a name; its own fits name it."""
+    if given.keys() != {"stages", "up_to"}:
+        raise ValueError(
+            f"stages of another recipe are {{stages: RECIPE, up_to: NAME}}; got the keys {', '.join(given)}"
+        )
+    other = file.with_name(f"{given['stages']}.yaml")
+    if not other.is_file():
+        raise ValueError(f"stages: there is no recipe {other}")
+    if other in within:
+        raise ValueError(f"stages: {other.name} takes stages of this recipe, so this one cannot take its")
+    listed = _all_listed(other, within)
+    names = [_listed(stage.get("to")) for stage in listed]
+    ends = [number for number, to in enumerate(names, 1) if given["up_to"] in to]
+    if not ends:
+        there = ", ".join(name for to in names for name in to) or "none with a name"
+        raise ValueError(f"{other.name} has no stage '{given['up_to']}'; its stages are {there}")
+    return [stage if KEYS.keys() & stage.keys() else {"fit": other.stem, **stage} for stage in listed[: ends[0]]]
 
 
 def _stage(file: Path, given: dict[str, Any], names: dict[str, bool], later: list[str]) -> Stage:
