@@ -194,9 +194,12 @@ def _first_of_each_kind():
     return set(seen.values())
 
 
+FIRST = _first_of_each_kind()
+
+
 @pytest.mark.parametrize(
     "path",
-    [path if path in _first_of_each_kind() else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],
+    [path if path in FIRST else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],
     ids=lambda path: path.stem,
 )
 def test_one_step(path, tmp_path, monkeypatch):
