@@ -217,11 +217,12 @@ def test_one_step(path, tmp_path, monkeypatch):
 
 def _invent_for_stages(path, folder, monkeypatch):
     """Data for all stages of a recipe, and what makes them short."""
-    recipes = {stage.recipe: stage for stage in read_stages(path) if stage.kind == "fit"}
+    stages = read_stages(path)
+    recipes = {stage.recipe for stage in stages if stage.kind == "fit"}
     small = {
         option: value for recipe in recipes for option, value in _pairs(_small(recipe, folder, monkeypatch)[1][3:])
     }
-    if path.stem.startswith("transformer"):
+    if any(stage.kind == "prepare" for stage in stages):
         _invent(zoo.data.Tatoeba, {"src_lang": "deu", "tgt_lang": "eng"}, folder / "data")
         captions_fakes.invent(zoo.data.Flickr8k, {}, folder / "data", captions_fakes.sample((10, 3, 3)))
         (folder / "data/multi30k/image_splits").mkdir()

@@ -508,7 +508,7 @@ CLASSIFIERS = {"last_state", "mean", "dot", "scaled_dot", "general", "concat", "
 
 def test_every_mechanism_has_a_recipe():
     kinds = CLASSIFIERS | {"one_hop", "hops"}
-    models = {"lstm", "projected_lstm", "ngram", "attention", "key_value", "key_value_predict"}
+    models = {"lstm", "projected_lstm", "ngram", "attention", "key_value", "key_value_predict", "pointer_sentinel"}
     assert {name: set(SHIPPED[name].names()) for name in SETS} == {
         "imdb": kinds | {"han"}, "reuters": kinds | {"han"}, "sst2": kinds, "trec6": kinds, "ptb": models, "books": models,
         "flickr8k": {"none", "soft", "bilinear", "hard", "hard_soft_context"}, "cbtlike": {"over_attention", "sum"},

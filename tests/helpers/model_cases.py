@@ -94,6 +94,7 @@ _MAIN: dict[str, list[dict[str, Any]]] = {
         {"attentional_state": False, "score": "dot", "bidirectional": False},
         {"normalize": "sparsemax"},
     ],
+    "PointerSentinelLM": [{"num_layers": 2, "tie_output": False}],
     "Seq2SeqNMT": [{"variant": "cho"}, {"num_layers": 2}],
     "ShowAttendTell": [
         {"attention": "hard"},

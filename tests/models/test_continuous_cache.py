@@ -13,6 +13,7 @@ from zoo.cli import main
 from zoo.data import PlainText
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.lstmn import LSTMNLM
+from zoo.models.pointer_sentinel_lm import PointerSentinelLM
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
 
 exactly = pytest.mark.usefixtures("float64")
@@ -25,6 +26,7 @@ MODELS = {
     "key_value_predict": (KeyValuePredictLM, {"window": 3}),
     "none": (KeyValuePredictLM, {"attention": "none"}),
     "lstmn": (LSTMNLM, {"window": 3}),
+    "pointer_sentinel": (PointerSentinelLM, {"window": 3}),
 }
 
 
@@ -46,7 +48,7 @@ def build(name="key_value_predict"):
 def read(model, ids):
     """Readouts (T, D) and probabilities (T, V) of the words after each of ids."""
     readouts, _, _ = model.read(torch.tensor([ids]), model.start(1))
-    return readouts[0], model.words.logits(readouts)[0].softmax(-1)
+    return readouts[0], model(torch.tensor([ids]))[0][0].softmax(-1)
 
 
 def by_loop(model, ids, cache):

@@ -25,13 +25,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.dropout import Dropout, LockedDropout
-from zoo.layers.masking import lengths_to_mask, masked_softmax
-from zoo.layers.module_list import ModuleList
-from zoo.layers.packed import pack, step_major, to_padded
-from zoo.layers.recurrent import LSTMCell, run_layer
+from zoo.layers.masking import masked_softmax
 from zoo.layers.window import window_mask, window_score, window_sum
-from zoo.tasks.language_modelling import LanguageModelModule, State
+from zoo.tasks.language_modelling import State
+from zoo.tasks.lstm_language_model import LSTMLanguageModel, last_steps
 from zoo.tasks.words import Words
 
 
@@ -115,7 +112,7 @@ READERS = {
 }
 
 
-class KeyValuePredictLM(LanguageModelModule):
+class KeyValuePredictLM(LSTMLanguageModel):
     """LSTM language model with a short memory of its last outputs.
 
     Args:
@@ -172,42 +169,23 @@ class KeyValuePredictLM(LanguageModelModule):
         self.words = Words(
             vocab_size, embedding_size, hidden_size, tie_output, word_dropout, sampled_words, evaluation_temperature
         )
-        self.cells = ModuleList(LSTMCell(size, out) for size, out in zip([embedding_size, *sizes], sizes))
-        make = LockedDropout if locked_dropout else Dropout
-        self.input_dropout, self.inner_dropout, self.dropout = make(input_dropout), make(inner_dropout), make(dropout)
-        self.weight_dropout = Dropout(weight_dropout)
+        self.add_layers(embedding_size, sizes, input_dropout, inner_dropout, dropout, weight_dropout, locked_dropout)
 
     def start(self, batch_size: int) -> State:
         """h and c of each layer (B, H), the last outputs (B, length, O), and the number of them that exist (B,)."""
-        new = self.cells[0].bias.detach().new_zeros
-        layers = [new(batch_size, cell.hidden_size) for cell in self.cells for _ in range(2)]
+        past = self.cells[0].bias.detach().new_zeros(batch_size, self.reader.length, self.output_size)
         known = torch.zeros(batch_size, dtype=torch.int64, device=self.device)
-        return *layers, new(batch_size, self.reader.length, self.output_size), known
+        return *self.start_layers(batch_size), past, known
 
     def read(self, inputs: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, Tensor | None, State]:
         *layers, past, known = state
-        (batch, steps), length = inputs.shape, self.reader.length
-        x, new = self.input_dropout(self.words(inputs.t())), []  # (T, B, E)
-        mask = None if lengths is None else lengths_to_mask(lengths, steps)
-        packing = step_major(steps, batch, inputs.device) if lengths is None else pack(lengths, 1)
-        for n, cell in enumerate(self.cells):
-            x = self.inner_dropout(x) if n else x
-            weight = [self.weight_dropout(cell.weight_hidden)] if self.training and self.weight_dropout.p else None
-            flat = x.flatten(0, 1) if mask is None else x.transpose(0, 1)[mask]
-            flat, final = run_layer(
-                [cell], flat, packing, start=tuple(layers[2 * n : 2 * n + 2]), hidden_weights=weight
-            )
-            x = flat.unflatten(0, (steps, batch)) if mask is None else to_padded(flat, mask).transpose(0, 1)
-            new += final
+        steps, length = inputs.size(1), self.reader.length
+        x, new = self.run_layers(inputs, layers, lengths)
         outputs = torch.cat([past.transpose(0, 1), x])  # (length + T, B, O)
         readouts, weights = self.reader(
             outputs if isinstance(self.reader, _Plain) else self.inner_dropout(outputs), known
         )
-        if lengths is None:
-            past = outputs[steps:].transpose(0, 1)
-        else:
-            rows = torch.arange(len(lengths), device=lengths.device).unsqueeze(1)
-            past = outputs[lengths.unsqueeze(1) + torch.arange(length, device=lengths.device), rows]  # (B, length, O)
+        past = last_steps(outputs.transpose(0, 1), length, lengths)  # (B, length, O)
         known = (known + (steps if lengths is None else lengths)).clamp(max=length)
         return (
             self.dropout(readouts).transpose(0, 1),

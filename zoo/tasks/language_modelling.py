@@ -5,7 +5,8 @@ A model implements
     start(batch_size)               -> state             before the first word: tensors (B, ...)
     read(inputs, state, lengths)    -> readouts, weights, state      any number of words
 
-and owns `words` (Words), whose output layer turns readouts into scores of the vocabulary.
+and owns `words` (Words), whose output layer turns readouts into scores of the vocabulary. Of a model whose attention is
+a part of the prediction, `pointed` gives the words to which the weights point (zoo/layers/pointer_sentinel.py).
 
 A text is read as written: EOS stands at the end of each line and before the first one. The state keeps what was read.
 It is carried from one training batch to the next without gradient (truncated back-propagation), and into the
@@ -23,6 +24,8 @@ import torch
 from torch import Tensor
 
 from zoo.batches.language_modelling import LMBatch
+from zoo.layers.kernels import wide
+from zoo.layers.pointer_sentinel import mixed_log_probs, mixed_losses
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
 from zoo.tasks.base import ZooModule, score_prefix
@@ -80,20 +83,48 @@ class LanguageModelModule(Completer, ZooModule):
         """
         raise NotImplementedError
 
+    def pointed(self, inputs: Tensor, state: State) -> Tensor | None:
+        """The words (B, T, L) 1, 2, ... L steps back, if they get their weights as probability; else None.
+
+        Args:
+            inputs, state: as in `read`.
+        """
+        return None
+
+    # ---- the distribution of the next word ----
+
+    def next_logits(self, readouts: Tensor, weights: Tensor | None, pointed: Tensor | None) -> Tensor:
+        """Scores (..., V), from what `read` and `pointed` returned: (..., D), (..., L) and (..., L)."""
+        logits = self.words.logits(readouts)
+        return logits if weights is None or pointed is None else mixed_log_probs(logits, weights, pointed)
+
+    def next_losses(self, readouts: Tensor, weights: Tensor | None, pointed: Tensor | None, labels: Tensor) -> Tensor:
+        """-log p of the labels (N,), without a gradient, from (N, D), (N, L) and (N, L)."""
+        losses = self.words.losses(readouts, labels)
+        return losses if weights is None or pointed is None else mixed_losses(-losses, weights, pointed, labels)
+
     # ---- training ----
 
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """Reads whole texts: inputs (B, T) -> logits of the next words (B, T, V), weights (B, T, L) or None."""
-        readouts, weights, _ = self.read(inputs, self.start(len(inputs)))
-        return self.words.logits(readouts), weights
+        state = self.start(len(inputs))
+        pointed = self.pointed(inputs, state)
+        readouts, weights, _ = self.read(inputs, state)
+        return self.next_logits(readouts, weights, pointed), weights
 
     def loss(self, batch: LMBatch) -> tuple[Tensor, int]:
         """Summed loss in nats over the labels, and their number; continues the previous batch unless `first`."""
-        readouts, _ = self._go_on(batch)
+        readouts, weights, pointed = self._go_on(batch)
         real = batch.labels != PAD
-        return self.words.loss(readouts[real], batch.labels[real]), int(real.sum())
+        readouts, labels = readouts[real], batch.labels[real]
+        if weights is None or pointed is None:
+            return self.words.loss(readouts, labels), len(labels)
+        log_probs = wide(self.words.logits(readouts)).log_softmax(-1)
+        log_probs = log_probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        return mixed_losses(log_probs, weights[real], pointed[real], labels).sum(), len(labels)
 
-    def _go_on(self, batch: LMBatch) -> tuple[Tensor, Tensor | None]:
+    def _go_on(self, batch: LMBatch) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Readouts, weights and the words to which they point; continues the previous batch unless `first`."""
         streams, state = len(batch.inputs), None if batch.first else self._carried.get(self.training)
         if state is None:
             state = self.start(streams)
@@ -102,9 +133,11 @@ class LanguageModelModule(Completer, ZooModule):
                 f"a batch of {streams} streams cannot continue one of {len(state[0])}; give equal batches, "
                 "or one with first=True"
             )
-        readouts, weights, state = self.read(batch.inputs, tuple(x.to(self.device) for x in state))
+        state = tuple(x.to(self.device) for x in state)
+        pointed = self.pointed(batch.inputs, state)
+        readouts, weights, state = self.read(batch.inputs, state)
         self._carried[self.training] = tuple(x.detach() for x in state)
-        return readouts, weights
+        return readouts, weights, pointed
 
     def adapt(self, data: Any, stage: str) -> None:
         """Takes the vocabulary of a data module: as it is, or the words that it adds to that of a pretrained model.
@@ -183,13 +216,15 @@ class LanguageModelModule(Completer, ZooModule):
         They are: loss, labels, loss with the cache, labels with a window, and weight at each distance.
         """
         with for_scores(self.precision, self.device.type):  # they do not depend on the training's
-            readouts, weights = self._go_on(batch)
+            readouts, weights, pointed = self._go_on(batch)
             real = batch.labels != PAD
-            losses = self.words.losses(readouts[real], batch.labels[real])
+            weights = None if weights is None else weights[real]  # (N, L)
+            pointed = None if pointed is None else pointed[real]
+            losses = self.next_losses(readouts[real], weights, pointed, batch.labels[real])
             with_cache = self._losses_with_cache(batch, readouts, losses) if self.cache else losses
         totals = [losses.double().sum(), real.double().sum(), with_cache.double().sum()]
         if weights is not None:
-            weights = weights[real].double()  # (N, L)
+            weights = weights.double()
             totals += [(weights.sum(-1) > 0.5).double().sum(), *weights.sum(0)]
         totals = torch.stack(totals)
         self._totals = totals if self._totals is None else self._totals + totals
@@ -245,7 +280,7 @@ class LanguageModelModule(Completer, ZooModule):
         labels = _padded([row[1:] for row in rows], self.device)
         cached = self._cache_of(labels, cache, more=options["max_length"]) if cache else None
 
-        def add(first: int, readouts: Tensor, weights: Tensor | None) -> None:
+        def add(first: int, readouts: Tensor, weights: Tensor | None, pointed: Tensor | None) -> None:
             if weights is not None:
                 seen.append(weights)
             if cached:
@@ -268,10 +303,11 @@ class LanguageModelModule(Completer, ZooModule):
         cached = self._cache_of(labels, cache) if cache else None
         total = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
 
-        def add(first: int, readouts: Tensor, weights: Tensor | None) -> None:
+        def add(first: int, readouts: Tensor, *attention: Tensor | None) -> None:
             wanted = labels[:, first : first + readouts.size(1)]
             real = wanted != PAD
-            losses = self.words.losses(readouts[real], wanted[real])
+            weights, pointed = (None if x is None else x[real] for x in attention)
+            losses = self.next_losses(readouts[real], weights, pointed, wanted[real])
             losses = cached.losses(readouts, wanted, losses) if cached else losses
             total.index_add_(0, real.nonzero()[:, 0], losses.double())
 
@@ -283,14 +319,17 @@ class LanguageModelModule(Completer, ZooModule):
         small = replace(cache, size=max(1, min(cache.size, labels.size(1) + more)))
         return CachedText(small, self.words.output.bias.new_zeros(len(labels), 1, self.words.readout_size))
 
-    def _follow(self, rows: list[list[int]], visit: Callable[[int, Tensor, Tensor | None], None]) -> State:
-        """Reads texts in chunks of steps; calls visit(first step, readouts, weights) for each. Returns the state."""
+    def _follow(
+        self, rows: list[list[int]], visit: Callable[[int, Tensor, Tensor | None, Tensor | None], None]
+    ) -> State:
+        """Reads texts in chunks of steps; calls visit(first step, readouts, weights, pointed). Returns the state."""
         inputs, lengths = _padded(rows, self.device), torch.tensor([len(row) for row in rows], device=self.device)
         state = self.start(len(rows))
         for first in range(0, inputs.size(1), STEPS_AT_ONCE):
             piece = inputs[:, first : first + STEPS_AT_ONCE]
+            pointed = self.pointed(piece, state)
             readouts, weights, state = self.read(piece, state, (lengths - first).clamp(0, piece.size(1)))
-            visit(first, readouts, weights)
+            visit(first, readouts, weights, pointed)
         return state
 
     def _step(
@@ -304,8 +343,10 @@ class LanguageModelModule(Completer, ZooModule):
             tokens = last.unsqueeze(1).expand_as(tokens)
         shape, words, flat = tokens.shape, tokens.reshape(-1, 1), tuple(x.flatten(0, 1) for x in state)
         of_cache = flat[len(flat) - CACHE_STATES :] if cache else ()
-        readouts, weights, state = self.read(words, flat[: len(flat) - len(of_cache)])
-        logits = self.words.logits(readouts)
+        before = flat[: len(flat) - len(of_cache)]
+        pointed = self.pointed(words, before)
+        readouts, weights, state = self.read(words, before)
+        logits = self.next_logits(readouts, weights, pointed)
         if cache:
             logits, of_cache = next_words(cache, logits, readouts, words if t else None, of_cache)
         weights = None if weights is None else weights.view(*shape, -1)
