@@ -139,6 +139,18 @@ def test_verbs_use_the_mixture(monkeypatch):
     assert model.perplexity(line) == pytest.approx((loss / count).exp().item(), rel=1e-9)
 
 
+@torch.no_grad()
+def test_distances_are_of_the_weight_that_words_get():
+    model, inputs = build(window=4), ids(2, 9)
+    model.on_validation_epoch_start()
+    model._measure(LMBatch(inputs, inputs, first=True))
+    values, weights = model._values(), model(inputs)[1]
+    assert values["mean_distance"] == pytest.approx(
+        ((weights @ torch.arange(1.0, 5, dtype=torch.float64)).sum() / weights.sum()).item(), rel=1e-5
+    )
+    assert sum(values[f"share_{d}"] for d in range(1, 5)) == pytest.approx(1)
+
+
 def test_it_learns_to_copy():
     """Of two random words that alternate, the next one can be known only from the text."""
     model = build(torch.float32, window=4, vocab_size=40).train()

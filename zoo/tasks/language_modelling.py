@@ -213,7 +213,7 @@ class LanguageModelModule(Completer, ZooModule):
     def _measure(self, batch: LMBatch) -> None:
         """Adds a batch to the totals.
 
-        They are: loss, labels, loss with the cache, labels with a window, and weight at each distance.
+        They are: loss, labels, loss with the cache, the weight on all words, and that at each distance.
         """
         with for_scores(self.precision, self.device.type):  # they do not depend on the training's
             readouts, weights, pointed = self._go_on(batch)
@@ -225,7 +225,7 @@ class LanguageModelModule(Completer, ZooModule):
         totals = [losses.double().sum(), real.double().sum(), with_cache.double().sum()]
         if weights is not None:
             weights = weights.double()
-            totals += [(weights.sum(-1) > 0.5).double().sum(), *weights.sum(0)]
+            totals += [weights.sum(), *weights.sum(0)]
         totals = torch.stack(totals)
         self._totals = totals if self._totals is None else self._totals + totals
 
