@@ -12,6 +12,7 @@ import process_worker
 import pytest
 import torch
 import yaml
+from filelock import FileLock
 from forks import Fork, free_port
 
 from zoo.cli import main
@@ -22,18 +23,23 @@ WORLDS = [2, pytest.param(3, marks=pytest.mark.slow)]
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """World size -> what each of its processes found."""
-    folder = tmp_path_factory.mktemp("processes")
-    process_worker.write_files(folder)
+    """World size -> what each of its processes found; trained once for all processes of pytest-xdist."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "processes"
 
     @functools.cache
     def found(world):
-        port = free_port()
-        ends = [
-            fork.wait(400) for fork in [Fork(process_worker.run, rank, world, port, folder) for rank in range(world)]
-        ]
-        assert [end.code for end in ends] == [0] * world, ends[0].output
-        return [torch.load(folder / f"{world}.{rank}.pt", weights_only=True) for rank in range(world)]
+        files = [folder / f"{world}.{rank}.pt" for rank in range(world)]
+        with FileLock(f"{folder}.lock"):
+            if not folder.exists():
+                folder.mkdir()
+                process_worker.write_files(folder)
+            if not all(file.exists() for file in files):
+                port = free_port()
+                forks = [Fork(process_worker.run, rank, world, port, folder) for rank in range(world)]
+                ends = [fork.wait(400) for fork in forks]
+                assert [end.code for end in ends] == [0] * world, ends[0].output
+        return [torch.load(file, weights_only=True) for file in files]
 
     return found
 
