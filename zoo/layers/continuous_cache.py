@@ -21,6 +21,7 @@ from torch import Tensor
 
 from zoo.layers.kernels import wide
 from zoo.layers.masking import masked_softmax
+from zoo.layers.window import last_steps
 
 _EMPTY = 0  # PAD
 _ROWS = 128  # steps of a block: their scores stay in the processor's cache
@@ -48,10 +49,8 @@ def appended(memory: Memory, states: Tensor, following: Tensor) -> Memory:
 
 def latest(pairs: Memory, size: int, lengths: Tensor) -> Memory:
     """The memory after the first `lengths` (B,) of the T steps, from all pairs (B, N + T)."""
-    keys, words = pairs
-    rows = torch.arange(len(words), device=words.device).unsqueeze(1)
-    places = lengths.unsqueeze(1) + torch.arange(size, device=words.device)  # (B, N)
-    return keys[rows, places], words[rows, places]
+    keys, words = (last_steps(part, size, lengths) for part in pairs)
+    return keys, words
 
 
 def lookup(states: Tensor, pairs: Memory, theta: float, vocab_size: int) -> tuple[Tensor, Tensor]:

@@ -42,3 +42,20 @@ def window_mask(known: Tensor, steps: int, window: int) -> Tensor:
     """Which steps of each window exist, nearest first: known (B,) steps before the first query -> (T, B, L) bool."""
     before = torch.arange(steps, device=known.device).unsqueeze(1) + known  # (T, B) steps before each query
     return before.unsqueeze(-1) > torch.arange(window, device=known.device)
+
+
+def last_steps(rows: Tensor, count: int, lengths: Tensor | None) -> Tensor:
+    """The last `count` steps of each row, where `count` older ones precede T new ones.
+
+    Args:
+        rows: (B, count + T, ...).
+        count: L.
+        lengths: (B,) number of real ones of the T; all if not given.
+
+    Returns:
+        (B, L, ...).
+    """
+    if lengths is None:
+        return rows[:, rows.size(1) - count :]
+    here = torch.arange(len(lengths), device=lengths.device).unsqueeze(1)
+    return rows[here, lengths.unsqueeze(1) + torch.arange(count, device=lengths.device)]

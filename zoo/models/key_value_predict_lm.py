@@ -26,9 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.masking import masked_softmax
-from zoo.layers.window import window_mask, window_score, window_sum
+from zoo.layers.window import last_steps, window_mask, window_score, window_sum
 from zoo.tasks.language_modelling import State
-from zoo.tasks.lstm_language_model import LSTMLanguageModel, last_steps
+from zoo.tasks.lstm_language_model import LSTMLanguageModel, check_limits
 from zoo.tasks.words import Words
 
 
@@ -159,10 +159,7 @@ class KeyValuePredictLM(LSTMLanguageModel):
         locked_dropout: bool = True,
     ):
         super().__init__()
-        # no weight's shape bounds these
-        for name, value, most in (("window", window, 10_000), ("num_layers", num_layers, 1000)):
-            if value > most:
-                raise ValueError(f"{name} must be at most {most:,}; got {value:,}")
+        check_limits(window, num_layers)
         self.reader = READERS[attention](hidden_size, window, ngram)
         self.output_size = self.reader.parts * hidden_size
         sizes = [inner_size or self.output_size] * (num_layers - 1) + [self.output_size]

@@ -29,7 +29,7 @@ from zoo.layers.masking import masked_softmax
 from zoo.layers.module_list import ModuleList
 from zoo.layers.recurrent import LSTMCell
 from zoo.layers.scores import additive_score
-from zoo.layers.window import window_mask
+from zoo.layers.window import last_steps, window_mask
 from zoo.tasks.language_modelling import LanguageModelModule, State
 from zoo.tasks.words import Words
 
@@ -84,8 +84,7 @@ class IntraAttentionLSTM(nn.Module):
             summaries.append(summary)
             shown.append(weights)
         rows = torch.arange(len(inputs), device=inputs.device)
-        last = lengths.unsqueeze(1) + torch.arange(self.window, device=inputs.device)  # (B, L) places on the tape
-        tapes = (torch.stack(tape, dim=1)[rows.unsqueeze(1), last] for tape in (hidden, cells))
+        tapes = (last_steps(torch.stack(tape, dim=1), self.window, lengths) for tape in (hidden, cells))
         outputs = torch.stack(hidden[self.window :], dim=1)
         return outputs, torch.cat(shown, dim=1), (*tapes, torch.stack(summaries, dim=1)[rows, lengths])
 

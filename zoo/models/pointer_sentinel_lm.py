@@ -23,8 +23,9 @@ import torch
 from torch import Tensor
 
 from zoo.layers.pointer_sentinel import PointerSentinel
+from zoo.layers.window import last_steps
 from zoo.tasks.language_modelling import State
-from zoo.tasks.lstm_language_model import LSTMLanguageModel, last_steps
+from zoo.tasks.lstm_language_model import LSTMLanguageModel, check_limits
 from zoo.tasks.words import Words
 from zoo.text import PAD
 
@@ -65,10 +66,7 @@ class PointerSentinelLM(LSTMLanguageModel):
         evaluation_temperature: float = 1.0,
     ):
         super().__init__()
-        # no weight's shape bounds these
-        for name, value, most in (("window", window, 10_000), ("num_layers", num_layers, 1000)):
-            if value > most:
-                raise ValueError(f"{name} must be at most {most:,}; got {value:,}")
+        check_limits(window, num_layers)
         self.pointer = PointerSentinel(hidden_size, window)
         self.words = Words(
             vocab_size,

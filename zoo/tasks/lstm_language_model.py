@@ -8,7 +8,6 @@ Shapes: B batch, T steps, E embedding. Inside, steps come first: (T, B, ...).
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from zoo.layers.dropout import Dropout, LockedDropout
@@ -70,18 +69,12 @@ class LSTMLanguageModel(LanguageModelModule):
         return x, tuple(new)
 
 
-def last_steps(rows: Tensor, count: int, lengths: Tensor | None) -> Tensor:
-    """The last `count` steps of each row, where `count` older ones precede T new ones.
+def check_limits(window: int, num_layers: int) -> None:
+    """Refuses what would take all memory, as no weight's shape bounds it.
 
-    Args:
-        rows: (B, count + T, ...).
-        count: L.
-        lengths: (B,) number of real ones of the T; all if not given.
-
-    Returns:
-        (B, L, ...).
+    Raises:
+        ValueError: one is too large.
     """
-    if lengths is None:
-        return rows[:, rows.size(1) - count :]
-    here = torch.arange(len(lengths), device=lengths.device).unsqueeze(1)
-    return rows[here, lengths.unsqueeze(1) + torch.arange(count, device=lengths.device)]
+    for name, value, most in (("window", window, 10_000), ("num_layers", num_layers, 1000)):
+        if value > most:
+            raise ValueError(f"{name} must be at most {most:,}; got {value:,}")
