@@ -27,6 +27,7 @@ def test_the_translation_that_the_others_are_like_wins():
         pytest.approx(0.5, abs=0.05),
     )
     assert chosen(["A", "A"]) == ("A", 0.0)  # too short for what is compared
+    assert chosen(["A"]) == ("A", 1.0)  # nobody disagrees
     assert agreement(*map(ngrams, ("abcab", "ABCAB"))) == 1
 
 

@@ -62,6 +62,12 @@ def test_stages_know_what_they_use(recipe):
     ]
 
 
+def test_one_model_translates_too(recipe):
+    alone = {"translate": "lines", "by": "luong_dot.dates", "length_penalties": [1.0], "to": "pairs"}
+    stages = read_stages(recipe([LINES, alone, FIRST]))
+    assert (stages[1].uses, stages[1].weights) == (("lines",), ("luong_dot.dates",))
+
+
 def test_stages_of_another_recipe_stand_in_their_place(recipe, tmp_path):
     own = [{"stages": "loaded", "up_to": "b"}, {"from": "second"}]
     theirs = [{"stages": "scratch", "up_to": "first"}, {"from": "first", "to": "second"}, {**LINES, "to": ["a", "b"]}]
@@ -146,7 +152,7 @@ WRONG = {  # what the message says -> stages
     "stage 1: a stage has export or int8, not both": [{"int8": True, "export": {"beam_size": 2}}],
     "stage 2: average needs two weights or more": [FIRST, {"average": "first"}],
     "stage 1: prepare must be lines for bash": [{"prepare": ["ls"], "to": "x"}, FIRST],
-    "stage 2: translate needs two models or more": [LINES, {"translate": "lines", "by": "luong_dot.dates", "to": "x"}],
+    "stage 2: translate needs a model under by": [LINES, {"translate": "lines", "by": [], "to": "x"}],
     "stage 2: length_penalties must be one for each of 2 models; got [1]": [
         LINES,
         {"translate": "lines", "by": ["luong_dot.dates"] * 2, "length_penalties": [1], "to": "x"},

@@ -41,6 +41,10 @@ class TextBatch(NamedTuple):
             raise ValueError("this batch has no second texts; a model of pairs reads batches of pairs")
         return self.tokens2, self.lengths2
 
+    def word_counts(self) -> list[Tensor]:
+        """Number of words of each text (B,); for pairs also of each second text."""
+        return [self.lengths] if self.lengths2 is None else [self.lengths, self.lengths2]
+
     def known_labels(self) -> Tensor:
         """`labels`.
 
@@ -82,6 +86,12 @@ class DocumentBatch(NamedTuple):
     sentence_lengths: Tensor
     document_lengths: Tensor
     labels: Tensor | None
+
+    def word_counts(self) -> list[Tensor]:
+        """Number of words of each document (B,), in a list of one."""
+        documents = torch.arange(len(self.document_lengths), device=self.words.device)
+        counts = self.document_lengths.new_zeros(len(documents))
+        return [counts.index_add(0, documents.repeat_interleave(self.document_lengths), self.sentence_lengths)]
 
     def known_labels(self) -> Tensor:
         """As of `TextBatch`."""

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from zoo.explanations.decision import Decision, chosen
 from zoo.explanations.distances import largest_change
-from zoo.explanations.given import attention_layers, given_attention, replaced
+from zoo.explanations.given import attention_layers, given_attention
 from zoo.layers.recurrent import RecurrentEncoder
 from zoo.tasks.classification import ClassificationModule, TextClassifier
+from zoo.utils.replaced import replaced
 from zoo.verbs.groups import groups_of_similar_size
 
 Ids = list[list[int]]  # of each sentence of a document, or of each text

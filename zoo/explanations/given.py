@@ -73,13 +73,3 @@ def given_attention(layers: list[nn.Module], choose: Choose) -> Iterator[None]:
         for layer in layers:
             stack.callback(layer.register_forward_hook(replace).remove)
         yield
-
-
-@contextmanager
-def replaced(module: nn.Module, method: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Context: a function in place of a method of one module."""
-    setattr(module, method, function)
-    try:
-        yield
-    finally:
-        delattr(module, method)

@@ -15,10 +15,11 @@ from zoo.batches.translation import pad_batch
 from zoo.explanations.decision import Decision, chosen
 from zoo.explanations.erasure import erasure, top_first
 from zoo.explanations.flow import flow, rollout
-from zoo.explanations.given import attention_layers, given_attention, replaced
+from zoo.explanations.given import attention_layers, given_attention
 from zoo.tasks.heads import MultiHeadTranslation
 from zoo.tasks.translation import TranslationModule
 from zoo.text import BOS
+from zoo.utils.replaced import replaced
 
 PER_SENTENCE = 2  # tokens of a translation that are looked at, drawn at random
 AT_ONCE = 64  # variants

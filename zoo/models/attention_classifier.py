@@ -10,7 +10,7 @@ Differs from the paper:
 - one query per text instead of one per target word; the query is the final state of each direction;
 - local-m looks at the last words of the text, the last one and the D before it: its position is that of the last
   word;
-- AdamW, dropout.
+- AdamW, dropout, optional adversarial training.
 
 Shapes: B texts, S words, E embedding size, H hidden size of all directions together.
 """
@@ -53,6 +53,8 @@ class AttentionClassifier(TextClassifier):
         dropout: on embeddings, states and the hidden layer.
         word_dropout: share of the words replaced by UNK in training.
         label_smoothing: share of the target probability spread over all classes.
+        adversarial: above 0, texts are also learnt with shifted word vectors; length of the shift, relative to that of
+            the vectors (zoo/tasks/adversarial.py).
     """
 
     heads = ("classifier",)
@@ -77,6 +79,7 @@ class AttentionClassifier(TextClassifier):
         dropout: float = 0.3,
         word_dropout: float = 0.0,
         label_smoothing: float = 0.0,
+        adversarial: float = 0.0,
     ):
         super().__init__()
         if bidirectional and hidden_size % 2:

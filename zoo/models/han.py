@@ -6,8 +6,8 @@ https://aclanthology.org/N16-1174/ (Eq. 5-12).
 An empty document has the zero vector, so its class is decided by the output layer's bias.
 
 Differs from the paper:
-- dropout on the embeddings, between the levels and before the output layer, optional word dropout, AdamW instead of SGD
-  with momentum (the paper has neither dropout nor Adam);
+- dropout on the embeddings, between the levels and before the output layer, optional word dropout and adversarial
+  training, AdamW instead of SGD with momentum (the paper has neither dropout nor Adam);
 - the reset gate of the GRU acts after the hidden product, as in cuDNN;
 - `cell: lstm` as an option; optional multi-label documents (a sigmoid per label instead of a softmax).
 
@@ -69,6 +69,8 @@ class HAN(DocumentClassifier):
         dropout: on embeddings, sentence vectors and the document vector.
         word_dropout: share of the words replaced by UNK in training.
         label_smoothing: share of the target probability spread over all classes.
+        adversarial: above 0, texts are also learnt with shifted word vectors; length of the shift, relative to that of
+            the vectors (zoo/tasks/adversarial.py).
     """
 
     heads = ("classifier",)
@@ -90,6 +92,7 @@ class HAN(DocumentClassifier):
         dropout: float = 0.3,
         word_dropout: float = 0.0,
         label_smoothing: float = 0.0,
+        adversarial: float = 0.0,
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)

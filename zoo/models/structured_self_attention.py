@@ -7,7 +7,7 @@ The penalty is ||A A^T - I||_F^2, summed over the r x r entries and averaged ove
 the mean over the padded n x n entries of A^T A - I instead, which makes its strength depend on the padding.)
 
 Differs from the paper:
-- dropout on the embeddings as well; optional word dropout; AdamW instead of SGD or AdaGrad;
+- dropout on the embeddings as well; optional word dropout and adversarial training; AdamW instead of SGD or AdaGrad;
 - optional multi-label texts;
 - for pairs the penalties of both texts are added, as in the authors' code;
 - an optional second linear layer that predicts the relatedness of a pair, trained jointly with the classes.
@@ -107,6 +107,8 @@ class StructuredSelfAttention(TextClassifier):
         dropout: on embeddings, the score's input and the hidden layer.
         word_dropout: share of the words replaced by UNK in training.
         label_smoothing: share of the target probability spread over all classes.
+        adversarial: above 0, texts are also learnt with shifted word vectors; length of the shift, relative to that of
+            the vectors (zoo/tasks/adversarial.py).
         relatedness: above 0 the model also predicts the relatedness of a pair, from 1 to 5; this is the weight of the
             squared error in the loss of pairs that have a score.
     """
@@ -147,6 +149,7 @@ class StructuredSelfAttention(TextClassifier):
         dropout: float = 0.3,
         word_dropout: float = 0.0,
         label_smoothing: float = 0.0,
+        adversarial: float = 0.0,
         relatedness: float = 0.0,
     ):
         super().__init__()

@@ -3,7 +3,8 @@
     python -m zoo.rebuilding.consensus JOB      JOB: a JSON file with the keyword arguments of `translate_file`
 
 What two translations have in common is the Dice coefficient of their character n-grams (n = 2 to 6, lower case); the
-first model counts 1.15 times. Lines on which the models do not agree are left out.
+first model counts 1.15 times. Lines on which the models do not agree are left out. With one model all of its
+translations are kept.
 """
 
 import json
@@ -32,13 +33,13 @@ def agreement(a: Counter[str], b: Counter[str]) -> float:
 
 
 def chosen(translations: Sequence[str]) -> tuple[str, float]:
-    """The translation that is most like all of them, and how much it is like the others on average."""
+    """The translation that is most like all of them, and its mean likeness to the others (1 if there are none)."""
     found = [ngrams(text) for text in translations]
     table = [[agreement(a, b) for b in found] for a in found]
     totals = [FIRST * row[0] + sum(row[1:]) for row in table]
     best = totals.index(max(totals))
     others = [value for n, value in enumerate(table[best]) if n != best]
-    return translations[best], sum(others) / len(others)
+    return translations[best], sum(others) / len(others) if others else 1.0
 
 
 def agreed(

@@ -249,8 +249,8 @@ def _mentioned(kind: str, given: dict[str, Any]) -> tuple[list[str], list[str], 
         if not isinstance(given["prepare"], str):
             raise ValueError("prepare must be lines for bash")
         return [], [], _in(given["prepare"])
-    if len(by := _listed(given.get("by"))) < 2:
-        raise ValueError("translate needs two models or more under by: what they agree on is kept")
+    if not (by := _listed(given.get("by"))):
+        raise ValueError("translate needs a model under by, or several: then what they agree on is kept")
     penalties = given.get("length_penalties", [])
     if not isinstance(penalties, list) or len(penalties) not in (0, len(by)):
         raise ValueError(f"length_penalties must be one for each of {len(by)} models; got {penalties}")

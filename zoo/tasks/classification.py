@@ -20,6 +20,7 @@ from zoo.batches.classification import DocumentBatch, TextBatch, collate_documen
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
 from zoo.results.classification import Classification, DocumentClassification
+from zoo.tasks.adversarial import adversarial_loss
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.vocabulary import extend_embedding, place_vectors
 from zoo.text import UNK, Tokenizer
@@ -52,6 +53,8 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
         for name, low, high in [("label_smoothing", 0, 1), ("word_dropout", 0, 1)]:
             if not low <= c[name] < high:
                 raise ValueError(f"{name} must be in [{low}, {high}); got {c[name]}")
+        if not 0 <= c.get("adversarial", 0.0) < 1:
+            raise ValueError(f"adversarial must be in [0, 1); got {c['adversarial']}")
         if c["num_classes"] < 2 and not c["multi_label"]:
             raise ValueError(f"num_classes must be at least 2; got {c['num_classes']}")
         self.task = self.task_of(c)
@@ -201,7 +204,8 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
             self._new_classifier(**labels)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        loss, count = self.loss(batch)
+        shift = self.config.get("adversarial")
+        loss, count = adversarial_loss(self, batch, shift) if shift else self.loss(batch)
         self.log("train/loss", loss.detach() / count, prog_bar=True, batch_size=count)
         return self.normalize_gradient(loss, count)
 
