@@ -34,7 +34,7 @@ def table(certificates: list[Certificate]) -> str:
         numbers = [mean["comprehensiveness, attention"], best, mean["comprehensiveness, random"]]
         numbers += [mean["tau, leaving out"], mean["permutation"], mean["adversary"]]
         cells = " | ".join(f"{number:.2f}" for number in numbers)
-        rows.append(f"| [`{found.name}`](cards/{found.name}.md) | {found.verdict} | {cells} |")
+        rows.append(f"| [`{found.name}`](../model_cards/{found.name}.md) | {found.verdict} | {cells} |")
     return "\n".join([*HEAD, *rows])
 
 

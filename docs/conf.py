@@ -1,5 +1,6 @@
 """Settings of the site: `sphinx-build -W docs build/site` (extra `docs`). The build needs no network."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -69,6 +70,13 @@ def _copy(app: Sphinx) -> None:
                 shutil.copy(file, target)
 
 
+def _link_copies(app: Sphinx, name: str, source: list[str]) -> None:
+    """Links of a page to cards and tables, which are right in the repository, go to the copies."""
+    text = re.sub(r"\]\(((?:\.\./)*)\.\./model_cards/", r"](\1cards/", source[0])
+    source[0] = re.sub(r"\]\(((?:\.\./)*)\.\./(recipes/comparison)", r"](\1\2", text)
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("builder-inited", _copy)
+    app.connect("source-read", _link_copies)

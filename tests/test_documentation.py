@@ -133,9 +133,6 @@ def blocks(text, language):
 def missing_files(text, folder):
     """Pictures, relative links, recipes and Python files that a text in `folder` names and that do not exist."""
     links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    links = [re.sub(r"^(\.\./)?cards/", f"{ROOT}/model_cards/", link) for link in links]
-    if folder.is_relative_to(DOCS):
-        links = [re.sub(r"^recipes/", f"{ROOT}/recipes/", link) for link in links]
     named = re.findall(r"\b(?:recipes/[\w./]+\.yaml|(?:zoo|tests|benchmarks|examples)/[\w/]+\.py)\b", text)
     return sorted(
         {link for link in links if link and not (folder / link).exists()}
@@ -506,7 +503,7 @@ def test_yaml_names_a_class_with_such_arguments(code):
 def test_the_tables_are_those_of_the_cards(capsys):
     assert main(["list", "--markdown"]) == 0
     table = capsys.readouterr().out
-    shown = table.replace("](model_cards/", "](cards/")
+    shown = table.replace("](model_cards/", "](../model_cards/")
     assert shown in PAGES["weights"], "put the output of `zoo list --markdown` there"
     rows = [row for row in table.splitlines() if row in PAGES["README"].splitlines()]
     (first,) = [n for n, line in enumerate(PAGES["README"].splitlines()) if line == rows[0]]
@@ -534,7 +531,7 @@ def test_every_paper_has_a_page_with_its_weights():
     for name in registry.list_models():
         paper = registry.entry(name)
         module = registry.open_bundle(name).class_path.split(".")[2]
-        assert f"cards/{paper.name}.md" in PAGES[f"papers/{module}"], name
+        assert f"model_cards/{paper.name}.md" in PAGES[f"papers/{module}"], name
 
 
 @pytest.mark.slow

@@ -113,9 +113,9 @@ class Row:
 
     @property
     def minutes(self) -> float | None:
-        """Training time without validation: all tokens at the median speed."""
-        rate, tokens = self.mean("training", "tokens_per_second"), self.mean("training", "tokens")
-        return tokens / rate / 60 if rate and tokens else None
+        """Training time without validation."""
+        seconds = self.mean("training", "training_seconds")
+        return seconds / 60 if seconds else None
 
     @property
     def milliseconds(self) -> float:
