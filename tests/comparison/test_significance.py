@@ -117,7 +117,8 @@ def test_one_seed_agrees_with_sacrebleu():
     }
     metric = BLEU(tokenize="none", force=True, references=[references])
     _, theirs = PairedTest([*outputs.items()], {"BLEU": metric}, None, test_type="bs", n_samples=1000)()
-    found = bootstrap({name: [sentence_counts(run, references)] for name, run in outputs.items()}, corpus_bleu)
+    counts = {name: [sentence_counts(run, references)] for name, run in outputs.items()}
+    found = bootstrap(counts, corpus_bleu, samples=1000)
     for place, name in enumerate(outputs):
         score = theirs["BLEU"][place]
         assert found.means[place] == pytest.approx(score.score, abs=1e-6)

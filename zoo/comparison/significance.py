@@ -24,7 +24,7 @@ import numpy as np
 
 from zoo.comparison.tasks.base import Counts
 
-SAMPLES = 1000
+SAMPLES = 10_000
 CHUNK = 100  # samples computed at a time
 # 97.5 % quantile of Student's t for 1, 2, ... degrees of freedom
 STUDENT = [
