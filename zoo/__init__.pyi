@@ -70,6 +70,7 @@ def load(
         "luong_general.multi30k_en_cs",
         "luong_general.multi30k_en_de",
         "luong_general.multi30k_en_fr",
+        "luong_general.multi30k_fr_en",
         "luong_general.tatoeba_de_en",
         "luong_local_m_no_feed.multi30k_en_de",
         "luong_local_p_no_feed.multi30k_en_de",
