@@ -259,7 +259,8 @@ WEIGHTS = [path for path in RECIPES if not path.stem.startswith(("finetune_", "r
 def test_all_stages(path, tmp_path, monkeypatch, capsys):
     """To scores next to those of the card."""
     options = _invent_for_stages(path, tmp_path, monkeypatch)
-    monkeypatch.setattr(consensus, "chosen", lambda texts: (texts[1], 1.0))  # after two steps they agree on nothing
+    # after two steps models agree on nothing
+    monkeypatch.setattr(consensus, "chosen", lambda texts: (texts[min(1, len(texts) - 1)], 1.0))
     in_process(monkeypatch)
     assert rebuild(path, "--root", tmp_path / "data", *options) == 0
     stages = read_stages(path)

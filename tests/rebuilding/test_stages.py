@@ -66,6 +66,7 @@ def test_one_model_translates_too(recipe):
     alone = {"translate": "lines", "by": "luong_dot.dates", "length_penalties": [1.0], "to": "pairs"}
     stages = read_stages(recipe([LINES, alone, FIRST]))
     assert (stages[1].uses, stages[1].weights) == (("lines",), ("luong_dot.dates",))
+    assert stages[1].given["by"] == ["luong_dot.dates"] and stages[1].what == "translate lines by luong_dot.dates"
 
 
 def test_stages_of_another_recipe_stand_in_their_place(recipe, tmp_path):

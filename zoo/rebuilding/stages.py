@@ -185,6 +185,8 @@ def _stage(file: Path, given: dict[str, Any], names: dict[str, bool], later: lis
         raise ValueError(f"{_article(kind)} has one name; got {', '.join(to)}")
     if not isinstance(given.get("int8", False), bool):
         raise ValueError(f"int8 must be true or false; got {given['int8']!r}")
+    if kind == "translate":
+        given = {**given, "by": _listed(given.get("by"))}
     recipe = _recipe(file, given) if kind == "fit" else file
     of_weights, of_files, of_either = _mentioned(kind, given)
     if kind == "prepare":  # other braces are those of the shell
@@ -249,7 +251,7 @@ def _mentioned(kind: str, given: dict[str, Any]) -> tuple[list[str], list[str], 
         if not isinstance(given["prepare"], str):
             raise ValueError("prepare must be lines for bash")
         return [], [], _in(given["prepare"])
-    if not (by := _listed(given.get("by"))):
+    if not (by := given["by"]):
         raise ValueError("translate needs a model under by, or several: then what they agree on is kept")
     penalties = given.get("length_penalties", [])
     if not isinstance(penalties, list) or len(penalties) not in (0, len(by)):
