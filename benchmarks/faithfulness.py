@@ -1,4 +1,4 @@
-"""The table and the picture of docs/faithfulness.md, from the certificates stored next to the cards.
+"""The tables and the picture of docs/faithfulness.md, from the certificates stored next to the cards.
 
 python benchmarks/faithfulness.py
 """
@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from zoo.explanations import Certificate
+from zoo.explanations.certificate import DIFFERENT, TAU, USED
 
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "faithfulness.png"
@@ -38,6 +39,20 @@ def table(certificates: list[Certificate]) -> str:
     return "\n".join([*HEAD, *rows])
 
 
+LIMITS = {"second": ("tau, leaving out", TAU), "third": ("permutation", USED), "fourth": ("adversary", DIFFERENT)}
+
+
+def near(certificates: list[Certificate]) -> str:
+    """For each rule about a mean the weights whose interval holds its limit."""
+    lines = []
+    for rule, (measure, limit) in LIMITS.items():
+        there = [
+            f"`{one.name}`" for one in certificates if one.figures[measure].low < limit < one.figures[measure].high
+        ]
+        lines.append(f"- the {rule}: {', '.join(there) or 'none'}")
+    return "\n".join(lines)
+
+
 def draw(certificates: list[Certificate]) -> None:
     """Comprehensiveness of each order, with its interval."""
     import matplotlib
@@ -66,3 +81,4 @@ if __name__ == "__main__":
     found = stored()
     draw(found)
     print(table(found))
+    print(f"\nThe limit of a rule is inside the interval for\n\n{near(found)}")

@@ -86,7 +86,7 @@ def test_samples_are_those_of_a_naive_loop():
     """Sentences and seeds drawn with the same numbers, everything else by sacrebleu and loops."""
     references = sentences(15, 5)
     outputs = {
-        "one": [spoilt(references, share, n) for n, share in enumerate((0.2, 0.3))],
+        "one": [spoilt(references, share, n) for n, share in enumerate((0.1, 0.6))],
         "two": [spoilt(references, 0.5, 7)],
     }
     counts = {name: [sentence_counts(run, references) for run in runs] for name, runs in outputs.items()}
@@ -97,12 +97,21 @@ def test_samples_are_those_of_a_naive_loop():
     whole = [sacrebleu(run, references) for run in outputs["one"]]
     mean = sum(whole) / 2
     pool = [(score - mean) * math.sqrt(2) for score in whole]
+    of_samples = []  # the deviations of both seeds in each sample
+    for b in range(8):
+        rows = [n for n in range(15) for _ in range(times[b, n])]
+        one, two = (sacrebleu([run[n] for n in rows], [references[n] for n in rows]) for run in outputs["one"])
+        of_samples.append((one - two) / 2 * math.sqrt(2))
+    kept = 1 - np.var(of_samples) / np.mean(np.square(pool))
+    assert kept > 0.5, "the seeds differ"
+    pool = [deviation * math.sqrt(kept) for deviation in pool]
     moved = {"one": rng.choice(pool, (8, 2)), "two": rng.choice(pool, (8, 1))}
+    longer = np.sqrt(1 / rng.chisquare(1, 8))  # one degree of freedom: two seeds of one mechanism
     for b in range(8):
         rows = [n for n in range(15) for _ in range(times[b, n])]
         for m, (name, runs) in enumerate(outputs.items()):
             scores = [sacrebleu([run[n] for n in rows], [references[n] for n in rows]) for run in runs]
-            expected = sum(scores) / len(scores) + sum(moved[name][b]) / len(scores)
+            expected = sum(scores) / len(scores) + longer[b] * sum(moved[name][b]) / len(scores)
             assert found.samples[b, m] == pytest.approx(expected, abs=1e-9)
     assert found.means.tolist() == pytest.approx([mean, sacrebleu(outputs["two"][0], references)], abs=1e-9)
 
@@ -141,11 +150,20 @@ def test_pairs_and_ranks_by_hand():
     assert found.p_value("a", "b") == found.p_value("b", "a") == 2 / 5
 
 
+def test_correction_for_the_number_of_pairs(monkeypatch):
+    values = {("a", "b"): 0.01, ("a", "c"): 0.04, ("b", "c"): 0.03}
+    monkeypatch.setattr(Bootstrap, "p_value", lambda self, first, second: values[first, second])
+    found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((1, 3))).corrected()
+    # the smallest times 3, the next one times 2, and none is below an earlier one
+    assert found == pytest.approx({("a", "b"): 0.03, ("b", "c"): 0.06, ("a", "c"): 0.06})
+
+
 def test_deviations_of_few_seeds_are_stretched():
-    assert deviations([np.array([30.0]), np.array([20.0])]).tolist() == [0.0]
+    assert deviations([np.array([30.0]), np.array([20.0])], [np.zeros((5, 1))] * 2).tolist() == [0.0]
     rng = np.random.default_rng(0)
     drawn = [rng.normal(mean, 0.7, 3) for mean in rng.uniform(10, 40, 2000)]
-    assert np.sqrt((deviations(drawn) ** 2).mean()) == pytest.approx(0.7, rel=0.03)
+    found = deviations(drawn, [np.repeat(own[None], 4, 0) for own in drawn])  # all samples alike: no chance of units
+    assert np.sqrt((found**2).mean()) == pytest.approx(0.7, rel=0.03)
 
 
 def study(rng, quality, seeds=3, count=60, spread=0.12):
@@ -194,3 +212,16 @@ def test_intervals_hold_the_truth():
             _, low, high = found.difference(first, second)
             held.append(low <= truth[first] - truth[second] <= high)
     assert 0.89 <= np.mean(held) <= 0.99
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.3])
+def test_equal_classifiers_seldom_look_different(spread):
+    """Three seeds each: p < 0.05 for about 5 % of the pairs, whether seeds differ or not."""
+    rng, found = np.random.default_rng(1), []
+    for repetition in range(25):
+        ease = rng.normal(1.9, 1.5, 400)
+        right = 1 / (1 + np.exp(-(ease + rng.normal(0, spread, (8, 3, 1))))) > rng.random((8, 3, 400))
+        counts = {str(m): [run[:, None].astype(float) for run in runs] for m, runs in enumerate(right)}
+        drawn = bootstrap(counts, lambda total: total[..., 0] / 4, samples=200, seed=repetition)
+        found += [drawn.p_value(str(a), str(b)) < 0.05 for a in range(8) for b in range(a)]
+    assert 0.025 < np.mean(found) < 0.085

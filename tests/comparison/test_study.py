@@ -170,7 +170,7 @@ def test_published_results_and_a_mechanism_of_a_newcomer(place, jobs, capsys):
     table = page.split("Trained here, against the published ones:")[1].split("\n\n")[1]
     assert {line.split("|")[2].strip() for line in table.splitlines()[2:]} == {"`dot`", "`none`"}
     pairs = (place / "new" / "pairs.csv").read_text().splitlines()
-    assert len(pairs) == 1 + 3 * 2 and pairs[0] == "mechanism,other,difference,low,high,p"
+    assert len(pairs) == 1 + 3 * 2 and pairs[0] == "mechanism,other,difference,low,high,p,p_holm"
     assert all(
         (place / "new" / name).read_bytes().startswith(b"\x89PNG") for name in ("significance.png", "curves.png")
     )

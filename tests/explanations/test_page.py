@@ -21,6 +21,13 @@ def test_the_table_is_that_of_the_certificates():
     assert found in PAGE, f"python benchmarks/faithfulness.py prints what belongs there:\n{found}"
 
 
+def test_it_names_the_weights_near_a_limit():
+    script = benchmark_scripts.script("faithfulness")
+    assert script.near(script.stored()) in PAGE, (
+        f"python benchmarks/faithfulness.py prints:\n{script.near(script.stored())}"
+    )
+
+
 def test_the_prose_agrees_with_the_certificates():
     found = benchmark_scripts.script("faithfulness").stored()
     seconds = sorted(one.seconds for one in found)
@@ -28,7 +35,7 @@ def test_the_prose_agrees_with_the_certificates():
     captions = sorted(one.seconds / one.drawn for one in found if one.task == "captioning")
     assert f"for a caption {captions[0]:.1f} to {captions[-1]:.1f} s" in PAGE
     translators = [one for one in found if one.verdict == "yes"]
-    assert f"Of the {len(translators) + 1} recurrent translators of sentences with attention all but\n" in PAGE
+    assert f"Of the 15 recurrent translators of sentences with attention {len(translators)} pass all four" in PAGE
     divergences = sorted(one.figures["adversary"].mean for one in translators)
     assert f"the {len(translators)} recurrent translators above ({divergences[0]:.2f} to {divergences[-1]:.2f})" in PAGE
 

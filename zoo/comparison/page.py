@@ -40,8 +40,8 @@ SIGNIFICANCE = """\
 {highest} {score}. *Ranks*: where it is in 95 % of them.
 
 {ranks}
-Each row against each column: the difference in {score}, coloured where p < 0.05 (two-sided, not corrected for the number of pairs).
-All differences with interval and p: [`{pairs}`]({pairs}); the probability of each rank: [`{all_ranks}`]({all_ranks}).
+Each row against each column: the difference in {score}, coloured where p < 0.05 (two-sided), which holds for {low} of the {all_pairs} pairs. Corrected for the
+number of pairs (Holm 1979) it holds for {lower}. All differences with interval and both p: [`{pairs}`]({pairs}); the probability of each rank: [`{all_ranks}`]({all_ranks}).
 
 ![Differences between the mechanisms]({picture})
 """
@@ -195,7 +195,11 @@ def _significance(study: Study) -> str:
     if found is None or len(found.names) < 2:
         return ""
     several = any(len(row.runs) > 1 for row in study.rows if row.name in found.names)
+    corrected = found.corrected()
     text = SIGNIFICANCE.format(
+        all_pairs=len(corrected),
+        low=sum(found.p_value(*pair) < 0.05 for pair in corrected),
+        lower=sum(p < 0.05 for p in corrected.values()),
         samples=len(found.samples),
         units=study.units,
         unit=study.task.unit,

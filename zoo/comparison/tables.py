@@ -177,11 +177,12 @@ def search_table(choices: Mapping[str, Mapping[str, Any]], score: Score) -> str:
 
 
 def write_pairs(found: Bootstrap, path: Path) -> Path:
-    """Writes a CSV file with a line for each ordered pair: difference, its 95 % interval, and p."""
-    lines = ["mechanism,other,difference,low,high,p"]
+    """Writes a CSV file with a line for each ordered pair: difference, its 95 % interval, p, and p by Holm's method."""
+    lines, corrected = ["mechanism,other,difference,low,high,p,p_holm"], found.corrected()
     for first, second in permutations(found.names, 2):
         numbers = ",".join(f"{value:.2f}" for value in found.difference(first, second))
-        lines.append(f"{first},{second},{numbers},{found.p_value(first, second):.4f}")
+        holm = corrected[(first, second) if (first, second) in corrected else (second, first)]
+        lines.append(f"{first},{second},{numbers},{found.p_value(first, second):.4f},{holm:.4f}")
     write_text(path, "".join(f"{line}\n" for line in lines))
     return path
 

@@ -94,6 +94,11 @@ class Certificate:
         best = max(mean["comprehensiveness, gradient"], mean["comprehensiveness, gradient x input"])
         erased = f"erasing them costs {own:.2f} of the probability, random ones {random:.2f}"
         short = f"{erased}, those of the gradient {best:.2f}"
+        alone = (
+            "a search found no very different weights with the same answer"
+            if checks["alone"]
+            else "quite different weights give the same answer"
+        )
         return {
             "matter": f"the attended {self.units} matter ({erased})"
             if checks["matter"]
@@ -102,8 +107,7 @@ class Certificate:
             f"(tau {_beside(mean['tau, leaving out'], TAU)})",
             "used": f"permuted weights {'change' if checks['used'] else 'hardly change'} the answer "
             f"({_beside(mean['permutation'], USED)})",
-            "alone": f"{'no very' if checks['alone'] else 'quite'} different weights give the same answer "
-            f"(divergence {_beside(mean['adversary'], DIFFERENT)} of {log(2):.2f})",
+            "alone": f"{alone} (divergence {_beside(mean['adversary'], DIFFERENT)} of {log(2):.2f} on average)",
         }
 
     @property

@@ -8,6 +8,7 @@ of a sentence. Each group keeps its sum.
 Shapes: W weights, G groups, K variants of them, N words, C classes.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -20,10 +21,10 @@ Show = Callable[[Tensor], Tensor]  # weights (K, W) -> attention to each word (K
 Distance = Callable[[Tensor, Tensor], Tensor]
 
 ALLOWED = 0.05  # change of the output that counts as none
-STARTS = 4
-STEPS = 40
+STARTS = 16
+STEPS = 100
 RATE = 0.5  # of Adam
-PRICE = 20.0  # of a change above the allowed one, per unit
+PRICES = (3.0, 30.0)  # of a change above the allowed one, per unit: of the first and the last start
 
 
 def permuted(weights: Tensor, groups: Tensor, times: int, generator: torch.Generator) -> Tensor:
@@ -71,6 +72,8 @@ def adversary(
     Adam maximises the Jensen-Shannon divergence of the attention to words, minus a price for each change of the output
     above the allowed one, over the logits of the weights, from several permutations of the model's own; the answer is
     the most different weights met on the way whose change is allowed. It is a lower bound of the largest divergence.
+    Each start has a price of its own: with a low one the search ends above the allowed change, with a high one it does
+    not get past changes in between, and which one is right differs from answer to answer.
 
     Args:
         attend: weights (K, W) -> output (K, C), differentiable.
@@ -90,6 +93,7 @@ def adversary(
     own = attend(weights.unsqueeze(0)).detach()
     looks = show(weights.unsqueeze(0)).detach()
     logits = (permuted(weights, groups, starts, generator) + 1e-4).log().requires_grad_()
+    prices = torch.logspace(math.log10(PRICES[0]), math.log10(PRICES[1]), starts, dtype=weights.dtype)
     optimizer = torch.optim.Adam([logits], lr=RATE)
     best, best_weights = 0.0, weights
     for _ in range(steps):
@@ -99,7 +103,7 @@ def adversary(
         reached = divergence.detach().masked_fill(change.detach() > allowed, -1.0)
         if float(reached.max()) > best:
             best, best_weights = float(reached.max()), found[int(reached.argmax())].detach()
-        loss = (PRICE * (change - allowed).clamp(min=0) - divergence).sum()
+        loss = (prices * (change - allowed).clamp(min=0) - divergence).sum()
         (logits.grad,) = torch.autograd.grad(loss, [logits])
         optimizer.step()
     return best, best_weights
