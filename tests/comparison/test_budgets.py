@@ -74,7 +74,7 @@ def test_tables_of_the_bootstrap(tmp_path):
         "| `dot` | `none` | +1.0 | -0.8 to +2.0 | 0.400 |"
     )
     pairs = tables.write_pairs(found, tmp_path / "pairs.csv").read_text().splitlines()
-    assert pairs[1:] == ["dot,none,1.00,-0.85,2.00,0.4000", "none,dot,-1.00,-2.00,0.85,0.4000"]
+    assert pairs[1:] == ["dot,none,1.00,-0.85,2.00,0.4000,0.4000", "none,dot,-1.00,-2.00,0.85,0.4000,0.4000"]
     assert tables.write_ranks(found, tmp_path / "ranks.csv").read_text().splitlines() == [
         "mechanism,1,2", "dot,0.750,0.250", "none,0.250,0.750",
     ]  # fmt: skip

@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+from naive_bootstrap import moves
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from scipy.stats import t as student
@@ -94,26 +95,16 @@ def test_samples_are_those_of_a_naive_loop():
 
     rng = np.random.default_rng(3)
     times = rng.multinomial(15, np.full(15, 1 / 15), 8)
-    whole = [sacrebleu(run, references) for run in outputs["one"]]
-    mean = sum(whole) / 2
-    pool = [(score - mean) * math.sqrt(2) for score in whole]
-    of_samples = []  # the deviations of both seeds in each sample
-    for b in range(8):
-        rows = [n for n in range(15) for _ in range(times[b, n])]
-        one, two = (sacrebleu([run[n] for n in rows], [references[n] for n in rows]) for run in outputs["one"])
-        of_samples.append((one - two) / 2 * math.sqrt(2))
-    kept = 1 - np.var(of_samples) / np.mean(np.square(pool))
-    assert kept > 0.5, "the seeds differ"
-    pool = [deviation * math.sqrt(kept) for deviation in pool]
-    moved = {"one": rng.choice(pool, (8, 2)), "two": rng.choice(pool, (8, 1))}
-    longer = np.sqrt(1 / rng.chisquare(1, 8))  # one degree of freedom: two seeds of one mechanism
-    for b in range(8):
-        rows = [n for n in range(15) for _ in range(times[b, n])]
-        for m, (name, runs) in enumerate(outputs.items()):
-            scores = [sacrebleu([run[n] for n in rows], [references[n] for n in rows]) for run in runs]
-            expected = sum(scores) / len(scores) + longer[b] * sum(moved[name][b]) / len(scores)
-            assert found.samples[b, m] == pytest.approx(expected, abs=1e-9)
-    assert found.means.tolist() == pytest.approx([mean, sacrebleu(outputs["two"][0], references)], abs=1e-9)
+    drawn = [[n for n in range(15) for _ in range(times[b, n])] for b in range(8)]
+    score = lambda run, rows: sacrebleu([run[n] for n in rows], [references[n] for n in rows])  # noqa: E731
+    whole = {name: [score(run, range(15)) for run in runs] for name, runs in outputs.items()}
+    samples = {name: [[score(run, rows) for run in runs] for rows in drawn] for name, runs in outputs.items()}
+    moved = moves(rng, whole, samples)
+    assert any(moved["two"]), "seeds differ by more than the chance of the sentences"
+    for m, name in enumerate(outputs):
+        expected = [sum(row) / len(row) + move for row, move in zip(samples[name], moved[name])]
+        assert found.samples[:, m].tolist() == pytest.approx(expected, abs=1e-9)
+    assert found.means.tolist() == pytest.approx([sum(scores) / len(scores) for scores in whole.values()], abs=1e-9)
 
 
 def test_one_seed_agrees_with_sacrebleu():

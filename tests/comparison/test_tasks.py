@@ -15,6 +15,7 @@ import torch
 import yaml
 from comparison_fakes import fails, options
 from labeled_fakes import invent
+from naive_bootstrap import moves
 
 from zoo.cli import main
 from zoo.comparison import pictures
@@ -193,14 +194,12 @@ def test_accuracy_in_a_naive_bootstrap():
     times = draws.multinomial(12, np.full(12, 1 / 12), 6)
     accuracy = lambda run, rows: 100 * sum(run[n] == references[n] for n in rows) / len(rows)  # noqa: E731
     whole = {name: [accuracy(run, range(12)) for run in runs] for name, runs in outputs.items()}
-    pool = [(x - sum(own) / 2) * math.sqrt(2) for own in whole.values() for x in own]
-    moved = {name: draws.choice(pool, (6, 2)) for name in outputs}
-    for b in range(6):
-        rows = [n for n in range(12) for _ in range(times[b, n])]
-        for m, (name, runs) in enumerate(outputs.items()):
-            expected = sum(accuracy(run, rows) for run in runs) / 2 + sum(moved[name][b]) / 2
-            assert found.samples[b, m] == pytest.approx(expected, abs=1e-9)
-    assert found.means.tolist() == pytest.approx([sum(own) / 2 for own in whole.values()])
+    drawn = [[n for n in range(12) for _ in range(times[b, n])] for b in range(6)]
+    samples = {name: [[accuracy(run, rows) for run in runs] for rows in drawn] for name, runs in outputs.items()}
+    moved = moves(draws, whole, samples)
+    for m, name in enumerate(outputs):
+        expected = [sum(row) / 2 + move for row, move in zip(samples[name], moved[name])]
+        assert found.samples[:, m].tolist() == pytest.approx(expected, abs=1e-9)
 
 
 def test_documents_next_to_texts(place, within, capsys):
@@ -343,13 +342,12 @@ def test_perplexity_in_a_naive_bootstrap():
     blocks = [range(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK)]
     perplexity = lambda nats, rows: math.exp(sum(nats[n] for n in rows) / sum(words[n] for n in rows))  # noqa: E731
     whole = {name: [perplexity(nats, range(count)) for nats in found] for name, found in runs.items()}
-    pool = [(x - sum(own) / 2) * math.sqrt(2) for own in whole.values() for x in own]
-    moved = {name: draws.choice(pool, (5, 2)) for name in runs}
-    for b in range(5):
-        rows = [n for block in range(3) for _ in range(times[b, block]) for n in blocks[block]]
-        for m, name in enumerate(runs):
-            expected = sum(perplexity(nats, rows) for nats in runs[name]) / 2 + sum(moved[name][b]) / 2
-            assert found.samples[b, m] == pytest.approx(expected, abs=1e-9)
+    drawn = [[n for block in range(3) for _ in range(times[b, block]) for n in blocks[block]] for b in range(5)]
+    samples = {name: [[perplexity(nats, rows) for nats in found] for rows in drawn] for name, found in runs.items()}
+    moved = moves(draws, whole, samples)
+    for m, name in enumerate(runs):
+        expected = [sum(row) / 2 + move for row, move in zip(samples[name], moved[name])]
+        assert found.samples[:, m].tolist() == pytest.approx(expected, abs=1e-9)
 
 
 # ---- captioners ----
