@@ -116,7 +116,7 @@ def test_the_wheel_is_whole(wheel, tmp_path):
         command("fit", "--config", "luong_dot.dates", "--trainer.max_epochs=1", *small)
         assert command("test", "--config", "luong_dot.dates", "--ckpt_path", "best", *small)
         unknown = command("compare", "--out", "out", "--only", "dott", exit_code=2)
-        assert "no mechanism 'dott' (nearest: dot)" in unknown
+        assert "no mechanism 'dott'; did you mean 'dot'?" in unknown
 
         publish = [sys.executable, "-m", "zoo", "publish", "--all", "me", "--pins", site / "zoo" / "pins.json"]
         subprocess.run(publish, check=True, cwd=ROOT, env=environment | {"PYTHONPATH": str(ROOT)}, timeout=600)

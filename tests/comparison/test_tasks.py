@@ -567,15 +567,21 @@ def test_published_results_are_found_by_their_data(tmp_path, monkeypatch):
 def test_one_step(place, kind, name, monkeypatch):
     """The recipe on top of base.yaml, as LightningCLI merges them."""
     monkeypatch.chdir(place)
-    if kind == "ptb":
+    data, small = SHIPPED[kind].base["data"], []
+    if kind in ("ptb", "books"):
+        file = "ptb.{}.txt" if kind == "ptb" else "cbt_books_{}.txt"
         for split in ("train", "valid", "test"):
-            (place / "data" / f"ptb.{split}.txt").write_text("the dog runs in the snow\n" * 400)
+            (place / "data" / file.format(split)).write_text("the dog runs in the snow\n" * 400)
+    elif kind == "cbtlike":
+        cloze_fakes.invent(place / "data", "CN")
+    elif kind == "flickr8k":
+        captions_fakes.invent(Flickr8k, {}, place / "data")
+        small = ["--model.backbone_weights", "null"]
     else:
-        data = SHIPPED[kind].base["data"]
         invent(load_class(data["class_path"]), data["init_args"], place / "data")
     recipes = [part for file in ("base", name) for part in ("--config", str(SHIPPED[kind].path(file)))]
     quiet = ["--trainer.fast_dev_run", "true", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
-    assert main(["fit", *recipes, *quiet, "--data.root", str(place / "data"), "--data.batch_size", "2"]) == 0
+    assert main(["fit", *recipes, *quiet, *small, "--data.root", str(place / "data"), "--data.batch_size", "2"]) == 0
 
 
 @pytest.mark.parametrize(
