@@ -12,6 +12,7 @@ from zoo.explanations.certificate import DIFFERENT, TAU, USED
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "faithfulness.png"
 ORDERS = {"attention": "#1b6ca8", "gradient": "#e08e45", "gradient x input": "#f2c078", "random": "#bbbbbb"}
+LIMITS = {"second": ("tau, leaving out", TAU), "third": ("permutation", USED), "fourth": ("adversary", DIFFERENT)}
 HEAD = [
     "| weight | answer | attention | gradient | random | tau | permuted | others |",
     "|---|---|---:|---:|---:|---:|---:|---:|",
@@ -37,9 +38,6 @@ def table(certificates: list[Certificate]) -> str:
         cells = " | ".join(f"{number:.2f}" for number in numbers)
         rows.append(f"| [`{found.name}`](../model_cards/{found.name}.md) | {found.verdict} | {cells} |")
     return "\n".join([*HEAD, *rows])
-
-
-LIMITS = {"second": ("tau, leaving out", TAU), "third": ("permutation", USED), "fourth": ("adversary", DIFFERENT)}
 
 
 def near(certificates: list[Certificate]) -> str:

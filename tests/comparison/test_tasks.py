@@ -200,6 +200,7 @@ def test_accuracy_in_a_naive_bootstrap():
     for m, name in enumerate(outputs):
         expected = [sum(row) / 2 + move for row, move in zip(samples[name], moved[name])]
         assert found.samples[:, m].tolist() == pytest.approx(expected, abs=1e-9)
+    assert found.means.tolist() == pytest.approx([sum(own) / 2 for own in whole.values()])
 
 
 def test_documents_next_to_texts(place, within, capsys):
