@@ -12,6 +12,7 @@ from torch import Tensor
 
 from zoo.layers import search
 from zoo.layers.search import beam_search, greedy_search, sample
+from zoo.layers.selection import first_largest, largest
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 NEVER = (PAD, BOS)
@@ -162,10 +163,10 @@ def test_beam_search_looks_at_blocks_of_a_large_vocabulary():
 @pytest.mark.parametrize("shape, count", [((4, 3, 320), 7), ((4, 3, 321), 7), ((2, 1, 700), 1), ((2, 5, 30), 99)])
 def test_top_equals_topk_and_argmax(shape, count):
     logits, bias = torch.randn(shape), torch.randn(shape[:2])
-    assert torch.equal(search._argmax(logits), logits.argmax(-1))
+    assert torch.equal(first_largest(logits), logits.argmax(-1))
     ties = logits.round()
-    assert torch.equal(search._argmax(ties), (ties == ties.amax(-1, keepdim=True)).int().argmax(-1))
-    values, hypotheses, tokens = search._top(logits, bias, count)
+    assert torch.equal(first_largest(ties), (ties == ties.amax(-1, keepdim=True)).int().argmax(-1))
+    values, hypotheses, tokens = largest(logits, bias, count)
     expected = (logits + bias[..., None]).flatten(1).topk(count)
     torch.testing.assert_close(values, expected.values)
     assert torch.equal(hypotheses * shape[-1] + tokens, expected.indices)

@@ -29,12 +29,12 @@ import torch
 from torch import Tensor
 
 from zoo.layers.kernels.products import constant_weights
+from zoo.layers.selection import first_largest, largest
 from zoo.utils.search_options import NOT_A_NUMBER, check_beam, check_rules, check_sampling, check_search, length_norm
 
 Step = Callable[[Tensor, Any, Any, int], tuple[Tensor, Any, Tensor | None]]
 
 _PAD, _BOS, _EOS = 0, 2, 3
-_BLOCK = 64  # vocabulary entries per block, see `_top`
 _CHECK_EVERY = 8  # steps between two checks for finished sentences, on asynchronous devices
 _INF = float("inf")
 
@@ -107,7 +107,7 @@ def greedy_search(
         ValueError: for arguments outside their range.
     """
     rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
-    return _roll_out(step, state, memory, _argmax, 1, length_penalty, rules, return_attention)
+    return _roll_out(step, state, memory, first_largest, 1, length_penalty, rules, return_attention)
 
 
 @torch.no_grad()
@@ -153,7 +153,7 @@ def sample(
         log_probs, tokens = log_probs.flatten(0, 1), None  # (B K, V)
         if 0 < top_k < log_probs.shape[1]:
             no_bias = log_probs.new_zeros(len(log_probs), 1)
-            log_probs, _, tokens = _top(log_probs[:, None], no_bias, top_k)  # (B K, top_k)
+            log_probs, _, tokens = largest(log_probs[:, None], no_bias, top_k)  # (B K, top_k)
         # Inverse transform sampling with one uniform number per row; torch.multinomial would draw V of them.
         below = log_probs - log_probs.amax(-1, keepdim=True)  # else tiny temperatures would make all of them -inf
         cumulated = (below / max(temperature, torch.finfo(below.dtype).tiny)).softmax(-1).cumsum(-1)
@@ -236,7 +236,7 @@ def beam_search(
         gains = rules.log_probs(logits, t, history)  # (b, k, V)
         width = gains.shape[1]
         count = min(2 * beam_size, gains[0].numel())
-        values, parents, tokens = _top(gains, log_probs, count)  # (b, count) each, best first
+        values, parents, tokens = largest(gains, log_probs, count)  # (b, count) each, best first
         if rules.is_check(t) and values.isnan().any():  # NaN sorts first, with a parent that may not exist
             raise ValueError(NOT_A_NUMBER)
 
@@ -444,50 +444,6 @@ def _merge(pool: tuple[Tensor, ...], new: tuple[Tensor, ...]) -> tuple[Tensor, .
     order = both[0].sort(dim=1, descending=True, stable=True).indices[:, : pool[0].shape[1]]
     rows = torch.arange(len(order), device=order.device)[:, None]
     return tuple(x[rows, order] for x in both)
-
-
-def _top(logits: Tensor, bias: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The `count` largest of logits (b, k, V) + bias (b, k) of its hypothesis in each row b, sorted.
-
-    Only blocks whose maximum is among the `count` largest maxima can contain them. Finding the maxima is one vectorised
-    pass; the selection itself then reads about V / 64 + 64 * count numbers instead of V.
-
-    Returns:
-        values, hypotheses (0 ... k-1) and tokens (0 ... V-1), (b, count) each.
-    """
-    batch, width, vocab = logits.shape
-    blocks = vocab // _BLOCK
-    if blocks * width <= 2 * count:  # too small to gain from blocks
-        values, index = (logits + bias[..., None]).flatten(1).topk(count)
-        return values, index // vocab, index % vocab
-    full = blocks * _BLOCK
-    maxima = logits[..., :full].unflatten(-1, (blocks, _BLOCK)).amax(-1)  # (b, k, blocks)
-    best = (maxima + bias[..., None]).flatten(1).topk(count, sorted=False).indices  # (b, count)
-    owner = best // blocks  # hypothesis of each block
-    index = owner * vocab + best % blocks * _BLOCK
-    index = index[..., None] + torch.arange(_BLOCK, device=logits.device)  # (b, count, 64) into k V numbers
-    values = logits.flatten(1).gather(1, index.flatten(1)).view_as(index) + bias.gather(1, owner)[..., None]
-    index, values = index.flatten(1), values.flatten(1)
-    if full < vocab:  # the tail is not a whole block: take all of it
-        tail = torch.arange(width * vocab, device=logits.device).view(width, vocab)[:, full:].flatten()
-        index = torch.cat((index, tail.expand(batch, -1)), 1)
-        values = torch.cat((values, (logits[..., full:] + bias[..., None]).flatten(1)), 1)
-    values, order = values.topk(count)
-    index = index.gather(1, order)
-    return values, index // vocab, index % vocab
-
-
-def _argmax(logits: Tensor) -> Tensor:
-    """(b, k, V) -> (b, k), the first of ties; by blocks, because torch.argmax is not vectorised on CPUs."""
-    vocab = logits.shape[-1]
-    if vocab < 2 * _BLOCK:
-        return logits.argmax(-1)
-    blocks = vocab // _BLOCK
-    maxima = logits[..., : blocks * _BLOCK].unflatten(-1, (blocks, _BLOCK)).amax(-1)  # (b, k, blocks)
-    maxima = torch.cat((maxima, logits[..., -_BLOCK:].amax(-1, keepdim=True)), -1)  # one more block covers the tail
-    start = (maxima.argmax(-1, keepdim=True) * _BLOCK).clamp(max=vocab - _BLOCK)
-    inside = logits.gather(-1, start + torch.arange(_BLOCK, device=logits.device))
-    return start[..., 0] + inside.argmax(-1)
 
 
 def _unfinished(done: Tensor, is_check: bool) -> Tensor | None:
