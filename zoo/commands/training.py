@@ -33,6 +33,8 @@ example:
 """
 SCORES = """\
   --precision bf16      compute the scores in bf16, faster where the processor or GPU has it (default: fp32)
+  --search.KEY VALUE    translations and captions: --search.beam_size 5, --search.length_penalty 1.2 (default: those of the
+                        model; validation searches greedily)
 """
 TRAINING = {
     "fit": dict(

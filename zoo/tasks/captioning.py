@@ -227,7 +227,7 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
     def score(self, batch: CaptionBatch, scores: "CaptionScores", validating: bool) -> tuple[Tensor, int] | None:
         batch = batch._replace(images=self.features(batch.images))  # once for the loss and the search
         loss = self.loss(batch) if validating else None
-        found = self._search(batch.images, 1 if validating else self.config["beam_size"], return_attention=False)
+        found = self._search(batch.images, *self.searched_by(validating), return_attention=False)
         scores.update([self.vocabulary.decode(row) for row in found.tokens[:, 0].tolist()], batch.known_references())
         return loss
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from zoo.metrics import Mean
 from zoo.tasks.base import ZooModule, score_prefix
 from zoo.tasks.precision import chosen, for_scores
+from zoo.utils.search_options import SearchSettings
 from zoo.verbs.confidence import Evidence
 
 
@@ -28,6 +29,7 @@ class ScoredModule(ZooModule):
     """
 
     shown: ClassVar[tuple[str, ...]] = ()
+    search_settings = SearchSettings()  # of `zoo validate` and `zoo test`, for models that search for their outputs
 
     # ---- filled in by the task ----
 
@@ -103,8 +105,15 @@ class ScoredModule(ZooModule):
         precision = chosen(self.precision, self.device.type)
         self.print("\n".join([f"\n{name}, {self._decoding(validating)}{precision}", *lines]))
 
+    def searched_by(self, validating: bool) -> tuple[int, float]:
+        """Beam size and length penalty with which scored outputs are searched for."""
+        beam_size, length_penalty = self.search_settings.beam_size, self.search_settings.length_penalty
+        if beam_size is None:
+            beam_size = 1 if validating else self.config["beam_size"]
+        return beam_size, self.config["length_penalty"] if length_penalty is None else length_penalty
+
     def _decoding(self, validating: bool) -> str:
         """The search settings of a model that searches for its outputs."""
         if "beam_size" not in self.config:
             return ""
-        return f"beam {1 if validating else self.config['beam_size']}, length penalty {self.config['length_penalty']}, "
+        return "beam {}, length penalty {}, ".format(*self.searched_by(validating))

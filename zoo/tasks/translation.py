@@ -200,9 +200,7 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
 
     def score(self, batch: PairBatch, scores: "ExactMatch", validating: bool) -> tuple[Tensor, int] | None:
         loss = self.loss(batch) if validating else None
-        found = self._search(
-            batch.src, batch.src_lengths, 1 if validating else self.config["beam_size"], return_attention=False
-        )
+        found = self._search(batch.src, batch.src_lengths, *self.searched_by(validating), return_attention=False)
         _, tokenizer = self.tokenizers
         scores.update([tokenizer.decode(row) for row in found.tokens[:, 0].tolist()], batch.references())
         return loss

@@ -59,6 +59,7 @@ from zoo.training.signals import ending_by_signal
 from zoo.utils.atomic import remove_leftovers, write_text
 from zoo.utils.continuous_cache import ContinuousCache
 from zoo.utils.modules import load_class
+from zoo.utils.search_options import SearchSettings
 
 INEXACT = {  # callbacks of Lightning, and what to take instead
     EMAWeightAveraging: "until it begins it is the untrained weights; zoo.training.averaging.EMAWeights follows",
@@ -126,7 +127,7 @@ class TrainingCLI(LightningCLI):
         return {name: skip for name, skip in LightningCLI.subcommands().items() if name == self._arguments[0]}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Adds --weights, --cache, --log, --stages, --optimizer and --lr_scheduler, and for scores --precision."""
+        """Adds --weights, --cache, --log, --stages, --optimizer, --lr_scheduler; of scores --precision, --search."""
         parser.add_argument("--weights", type=str | None, help="a pretrained name instead of the recipe's fresh model")
         parser.add_argument(
             "--cache", type=ContinuousCache | None, help="a continuous cache for the perplexity of language models"
@@ -134,6 +135,11 @@ class TrainingCLI(LightningCLI):
         parser.add_argument("--log", type=str | None, help="tensorboard or wandb, in addition to metrics.csv")
         if self._arguments[0] != "fit":
             parser.add_argument("--precision", type=str, default="fp32", help="of the scores: fp32 or bf16")
+            parser.add_argument(
+                "--search",
+                type=SearchSettings | None,
+                help="how outputs to be scored are searched for",
+            )
         # of a bare list jsonargparse leaves the items as they are: classes named in them are for later trainings
         parser.add_argument("--stages", type=list | None, help="for `zoo rebuild`; not used here")
         for name, kind, usual in (
@@ -213,6 +219,8 @@ class TrainingCLI(LightningCLI):
             setattr(self.model, name, _builder(settings))
         if self.subcommand != "fit":
             self.model.precision = self._get(self.config, "precision")
+            if settings := self._get(self.config_init, "search"):
+                self._search_by(settings)
         if cache := self._get(self.config_init, "cache"):
             self._give_cache(cache)
         if check := getattr(self.datamodule, "check_task", None):
@@ -225,6 +233,12 @@ class TrainingCLI(LightningCLI):
         if not isinstance(self.model, LanguageModelModule):
             raise ValueError(f"--cache is for language models; {type(self.model).__name__} is not one: leave it out")
         self.model.cache = cache
+
+    def _search_by(self, settings: SearchSettings) -> None:
+        if not isinstance(self.model, ScoredModule) or "beam_size" not in self.model.config:
+            name = type(self.model).__name__
+            raise ValueError(f"--search is for scores of translations and captions; {name} has none: leave it out")
+        self.model.search_settings = settings
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """Adds a CSV logger, checkpoints in a fixed place (for `--ckpt_path last`) and atomic writing of them."""

@@ -1,6 +1,7 @@
 """Checks of the options of a search, and its length penalty, for zoo/layers/search.py and zoo/runtime/search.py."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 NOT_A_NUMBER = "the model computes NaN instead of probabilities: its weights are too large or damaged"
@@ -12,6 +13,25 @@ def check_search(beam_size: int, length_penalty: float) -> None:
         raise ValueError(f"beam_size must be from 1 to 100; got {beam_size:,}")
     if not -10 <= length_penalty <= 10:
         raise ValueError(f"length_penalty must be from -10 to 10; got {length_penalty}")
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How the outputs that are scored are searched for; what is left out is the model's own setting.
+
+    Args:
+        beam_size: of the search, 1 for greedy search. If left out it is 1 in validation.
+        length_penalty: alpha of `length_norm`.
+
+    Raises:
+        ValueError: a value outside its range.
+    """
+
+    beam_size: int | None = None
+    length_penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        check_search(1 if self.beam_size is None else self.beam_size, self.length_penalty or 0.0)
 
 
 def check_beam(beam_size: int, n_best: int) -> None:
