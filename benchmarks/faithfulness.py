@@ -42,13 +42,15 @@ def table(certificates: list[Certificate]) -> str:
 
 def near(certificates: list[Certificate]) -> str:
     """For each rule about a mean the weights whose interval holds its limit."""
-    lines = []
+    rules = {"first": [one for one in certificates if _holds(one, "advantage", one.needed)]}
     for rule, (measure, limit) in LIMITS.items():
-        there = [
-            f"`{one.name}`" for one in certificates if one.figures[measure].low < limit < one.figures[measure].high
-        ]
-        lines.append(f"- the {rule}: {', '.join(there) or 'none'}")
-    return "\n".join(lines)
+        rules[rule] = [one for one in certificates if _holds(one, measure, limit)]
+    listed = {rule: ", ".join(f"`{one.name}`" for one in found) or "none" for rule, found in rules.items()}
+    return "\n".join(f"- the {rule}: {names}" for rule, names in listed.items())
+
+
+def _holds(certificate: Certificate, measure: str, limit: float) -> bool:
+    return certificate.figures[measure].low < limit < certificate.figures[measure].high
 
 
 def draw(certificates: list[Certificate]) -> None:
