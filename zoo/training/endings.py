@@ -122,8 +122,8 @@ def _what_is_wrong(message: str) -> str:
     lines = [line.strip() for line in message.splitlines()]
     kept = [line.removeprefix("- ").rstrip(":") for line in lines if line and not line.startswith(noise)]
     said = re.sub(r'Parser key "([^"]+)"', r"\1", ": ".join(kept))
-    given = re.search(r"^ *Given value: (?!NestedArg)(.*)$", message, re.MULTILINE)  # the innermost, which others hold
-    if given and "Got value" not in said:
+    given = re.search(r"^ *Given value: (.*)$", message, re.MULTILINE)  # the innermost, which others hold
+    if given and "Expected a <" in said and "Got value" not in said:
         said += f". Got value: {given[1]}"
     choice = rf"\b({'|'.join(REGISTERED)}): Expected a typing.Literal\[(.*?)\]\. Got value: (\w+)"
     return re.sub(choice, rf"\1 must be one of \2; got '\3'{OF_A_MODULE}", said)
