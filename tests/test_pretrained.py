@@ -20,7 +20,12 @@ from zoo.commands import cards
 RECIPES = Path(__file__).parent.parent / "recipes"
 NAMES = registry.list_models()
 BUNDLED = [name for name in NAMES if registry.is_bundled(name)]
-SENTENCES = {"en": "A dog runs in the snow.", "de": "Ein Hund läuft im Schnee.", "fr": "Un chien court dans la neige."}
+SENTENCES = {
+    "en": "A dog runs in the snow.",
+    "de": "Ein Hund läuft im Schnee.",
+    "fr": "Un chien court dans la neige.",
+    "cs": "Pes běží ve sněhu.",
+}
 
 
 @pytest.mark.parametrize("name", BUNDLED)
