@@ -76,6 +76,13 @@ def test_wrong_settings(command, capsys, settings, message):
     assert len(errors) == 1 and errors[0].startswith("zoo: error: ") and message in errors[0]
 
 
+def test_a_calibration_is_of_the_search_of_the_weight(command, capsys):
+    settings = [*command[:2], "--weights", "local-dir:mine", "--search.beam_size=2"]
+    assert main(["calibrate", *settings]) == 2
+    line = "zoo: error: zoo calibrate measures the weight's own search: leave out --search.beam_size\n"
+    assert capsys.readouterr().err == line
+
+
 def test_a_model_that_does_not_search(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

@@ -112,6 +112,8 @@ def calibrate(args: list[str], typed: list[str] | None = None) -> None:
         )
     if given_options(args, "precision"):
         raise ValueError("zoo calibrate measures in fp32: leave out --precision")
+    if given := given_options(args, "search"):
+        raise ValueError(f"zoo calibrate measures the weight's own search: leave out {given[0]}")
     bundle: Bundle = local_dir(names[-1].removeprefix("local-dir:"))
     callback = Calibrate()
     run(["validate", *args[1:]], typed, [callback])
