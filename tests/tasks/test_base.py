@@ -43,6 +43,12 @@ def test_config_is_the_init_arguments_with_defaults():
         Toy(clases=3)
 
 
+def test_a_part_of_another_module_is_where_that_was_moved():
+    model = Toy()
+    torch.nn.Sequential(model).to("meta")
+    assert model.device == torch.device("meta") == next(model.parameters()).device
+
+
 def test_round_trip_is_exact(tmp_path):
     model = Toy(hidden=6)
     model.words = "Straße\r\n\u2028 Ł"

@@ -91,6 +91,13 @@ def test_the_encoder_may_be_replaced_by_its_features(model, files):
     torch.testing.assert_close(*logits)
 
 
+def test_as_a_part_of_another_module(model):
+    images = model.example_batch(2).images
+    torch.nn.Sequential(model).double()
+    assert model.features(images).dtype == torch.float64
+    assert model.features(model.features(images).float()).dtype == torch.float64
+
+
 def test_pictures(model, files, tmp_path):
     caption = next(caption for caption in model.caption(files) if caption.text)
     assert PIL.Image.open(caption.plot(tmp_path / "caption.png")).width > 100

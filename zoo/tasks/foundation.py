@@ -12,13 +12,20 @@ from torch import nn
 from zoo.utils.purpose import predicts_only
 
 
-class PredictionModule(nn.Module):
-    """A plain module with those attributes of a LightningModule that predictions read."""
+class Placed(nn.Module):
+    """A module that asks its parameters where they are.
+
+    Lightning's module knows its own calls of `to` only, and not that another one was moved of which it is a part.
+    """
 
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
+
+
+class PredictionModule(Placed):
+    """A plain module with those attributes of a LightningModule that predictions read."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -27,6 +34,10 @@ class PredictionModule(nn.Module):
 
 
 if TYPE_CHECKING or not predicts_only():
-    from lightning.pytorch import LightningModule as Foundation
+    from lightning.pytorch import LightningModule
+
+    class Foundation(Placed, LightningModule):
+        """A LightningModule."""
+
 else:
     Foundation = PredictionModule
