@@ -44,13 +44,16 @@ def test_times_of_another_machine_are_not_compared():
         Row("none", [run((600, 1.0), name="none"), run((60, 1.0), name="none", seed=2, threads=7)]),
         Row("location", [run((700, 4.0), name="location")]),
     ]
-    assert [row.name for row in of_one_machine(rows)] == ["dot", "location"]
-    assert of_one_machine(rows[1:2]) == rows[1:2] and of_one_machine(rows[2:3]) == of_one_machine([]) == []
+    compared = of_one_machine(rows)
+    assert [(row.name, len(row.runs)) for row in compared] == [("dot", 2), ("none", 1), ("location", 1)]
+    assert of_one_machine(rows[1:2]) == rows[1:2] and of_one_machine([]) == []
     text = page.text(page.Study(Recipes(RECIPES), Results(rows)))
     (table,) = [part for part in text.split("\n## ") if part.startswith("With equal training time")]
-    assert "after 10.5 minutes" in table and "with other threads: `general`, `none`." in table
-    assert "| `dot` |" in table and "| `general` |" not in table and "| `none` |" not in table
-    assert "Those of `general`, `none` come from another machine or setting" in text
+    assert "after 10.0 minutes" in table and "are not here; of `general` there are no others." in table
+    assert "| `dot` |" in table and "| `none` | – | 1.0 |" in table and "| `general` |" not in table
+    assert "of the 4 of 6 trainings on CPU with 1 thread(s)" in text
+    speeds = [line.split(" | ")[-3:] for line in text.splitlines() if line.startswith("| `general` | no | 1 |")]
+    assert speeds == [["–", "–", "– |"]]
 
 
 def test_table_at_equal_time():

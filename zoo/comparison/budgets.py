@@ -7,11 +7,17 @@ from zoo.comparison.results import Row, Run
 
 
 def of_one_machine(rows: Sequence[Row]) -> list[Row]:
-    """The rows whose times can be compared: those of the processor or GPU and number of threads that most have."""
-    settings = [{(result["hardware"], result["threads"]) for result in row.results} for row in rows]
-    counts = Counter(setting for found in settings if len(found) == 1 for setting in found)
-    usual = {setting for setting, _ in counts.most_common(1)}  # of equally many the first
-    return [row for row, found in zip(rows, settings, strict=True) if found == usual]
+    """The rows with the runs whose times can be compared: those on the processor or GPU, and with the number of
+    threads, that occur in most rows. Rows without such a run are left out.
+    """
+    settings = [[(run.result["hardware"], run.result["threads"]) for run in row.runs] for row in rows]
+    counts = Counter(setting for found in settings for setting in dict.fromkeys(found))
+    usual = next((setting for setting, _ in counts.most_common(1)), None)  # of equally many the first
+    there = [
+        Row(row.name, [run for run, setting in zip(row.runs, found, strict=True) if setting == usual])
+        for row, found in zip(rows, settings, strict=True)
+    ]
+    return [row for row in there if row.runs]
 
 
 def common_seconds(rows: Sequence[Row]) -> float | None:

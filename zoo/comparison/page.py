@@ -6,6 +6,7 @@ recipe. What has no results is not on the page.
 
 import os
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,7 +109,7 @@ class Study:
 
     @property
     def timed(self) -> list[Row]:
-        """The rows whose times are compared."""
+        """The rows whose times are compared, with the runs that are."""
         return of_one_machine(self.rows)
 
     @property
@@ -161,17 +162,22 @@ def _budget(study: Study) -> str:
     )
 
 
+def _runs(rows: Sequence[Row]) -> int:
+    return sum(len(row.runs) for row in rows)
+
+
 def _notes(study: Study) -> str:
     rows, first = study.rows, study.rows[0].results[0]
-    hardware, threads = distinct(rows, "hardware"), distinct(rows, "threads")
-    on_gpu = any(result["device"] == "cuda" for row in rows for result in row.results)
+    timed = study.timed
+    on_gpu, threads = distinct(timed, "device") == ["cuda"], distinct(timed, "threads")
     clock = ""
-    if len(hardware) * len(threads) > 1:
-        clock = f" Those of {study.not_timed} come from another machine or setting: no speed and memory to compare."
-    elif not on_gpu and threads == [1]:
+    if not on_gpu and threads == [1]:
         clock = " Both use processor time, which other work on the machine hardly affects."
-    elif max(distinct(rows, "at_once") or [1]) > 1:
+    elif max(distinct(timed, "at_once") or [1]) > 1:
         clock = " Several trainings ran at a time, so both are lower than of one alone."
+    if _runs(timed) < _runs(rows):
+        machine = ", ".join(distinct(timed, "hardware"))
+        clock += f" Speed and memory are of the {_runs(timed)} of {_runs(rows)} trainings on {machine} with {threads[0]} thread(s)."
     even = [value for row in rows for value in row.values("validation", "attention", "uniform_band")]
     single = " One seed does not show the variance: train several (`--seeds 1 2 3`) before you compare close results."
     several = any(len(row.results) > 1 for row in rows)
@@ -194,7 +200,10 @@ def _significance(study: Study) -> str:
     found = study.found
     if found is None or len(found.names) < 2:
         return ""
-    several = any(len(row.runs) > 1 for row in study.rows if row.name in found.names)
+    counts = {len(row.runs) for row in study.rows if row.name in found.names}
+    seeds = " and the seeds" if max(counts) > 1 else "; one seed each, so that the differences between seeds are not in it"
+    if min(counts) == 1 < max(counts):
+        seeds += " (a mechanism with one seed is taken to vary like the others)"
     corrected = found.corrected()
     text = SIGNIFICANCE.format(
         all_pairs=len(corrected),
@@ -205,7 +214,7 @@ def _significance(study: Study) -> str:
         unit=study.task.unit,
         highest="lowest" if study.task.score.falls else "highest",
         score=study.score,
-        seeds=" and the seeds" if several else "; one seed each, so that the differences between seeds are not in it",
+        seeds=seeds,
         ranks=tables.rank_table(study.rows, study.names(study.rows), found),
         pairs=PAIRS,
         all_ranks=RANKS,
@@ -223,9 +232,10 @@ def _time(study: Study) -> str:
     if not rows or not study.seconds:
         return ""
     shared = max(distinct(rows, "at_once") or [1])
-    others = (
-        f" Not here, as trained on another machine or with other threads: {study.not_timed}." if study.not_timed else ""
-    )
+    others = ""
+    if _runs(study.timed) < _runs(study.rows):
+        others = " Trainings on another machine or with other threads are not here"
+        others += f"; of {study.not_timed} there are no others." if study.not_timed else "."
     return TIME.format(
         minutes=study.seconds / 60,
         score=study.score,
@@ -288,10 +298,16 @@ def _again(study: Study) -> str:
         f"    zoo compare --out runs/{name} --data.root DATA{which}{search} --epochs {first['settings']['epochs']} "
         f"--seeds {' '.join(map(str, seeds))}\n"
     )
-    minutes = [row.minutes * len(row.results) for row in rows if row.minutes]
-    took = f"; training took {sum(minutes) / 60:.1f} hours in all, without validation and evaluation" if minutes else ""
+    seconds = [x for row in rows for x in row.values("training", "training_seconds")]
+    took = (
+        f"; training took {sum(seconds) / 3600:.1f} hours in all, without validation and evaluation" if seconds else ""
+    )
     threads = "/".join(map(str, sorted(distinct(rows, "threads"))))
-    where = f"{'; '.join(distinct(rows, 'hardware'))}; {threads} thread(s) per run"
+    machines = Counter(result["hardware"] for row in rows for result in row.results)
+    counted = [
+        f"{machine} ({count} trainings)" if len(machines) > 1 else machine for machine, count in machines.items()
+    ]
+    where = f"{'; '.join(counted)}; {threads} thread(s) per run"
     return f"{command}\nIt resumes where it stopped; `--jobs N` trains N at a time, on all GPUs. Here: {where}{took}.\n"
 
 
@@ -314,7 +330,7 @@ def text(study: Study) -> str:
         _elsewhere(study),
         _missing(study),
         _budget(study),
-        tables.main_table(study.rows, study.names(study.rows), study.found),
+        tables.main_table(study.rows, study.timed, study.names(study.rows), study.found),
         _published(study),
         _notes(study),
         f"![{study.score} against cost]({pictures.cost_name(study.task)})\n",
@@ -332,7 +348,7 @@ def text(study: Study) -> str:
 
 def draw(study: Study, folder: Path) -> None:
     """Writes the pictures and CSV files of the page."""
-    pictures.plot_cost(study.timed, folder / pictures.cost_name(study.task))
+    pictures.plot_cost(study.rows, study.timed, folder / pictures.cost_name(study.task))
     if study.found is not None and len(study.found.names) > 1:
         pictures.plot_pairs(study.found, study.task.score, folder / pictures.PAIRS)
         tables.write_pairs(study.found, folder / PAIRS)

@@ -35,13 +35,14 @@ def save(figure: Any, path: Path) -> Path:
     return path
 
 
-def plot_cost(rows: Sequence[Row], path: Path) -> Path:
+def plot_cost(rows: Sequence[Row], timed: Sequence[Row], path: Path) -> Path:
     """Plots the test score against two times; a line joins a mechanism to the same with input feeding.
 
     The times are of the training, and of an example of the test set.
 
     Args:
         rows: the results.
+        timed: the rows that are shown, with the runs whose times are compared.
         path: image file.
     """
     figure, task = new_figure(figsize=(9.6, 10.4), dpi=DPI, layout="constrained"), rows[0].task
@@ -49,9 +50,9 @@ def plot_cost(rows: Sequence[Row], path: Path) -> Path:
         ("minutes of training, without validation", lambda row: row.minutes),
         (task.cost, lambda row: row.milliseconds),
     ]
-    panels = figure.subplots(2, 1)
+    panels, scores = figure.subplots(2, 1), {row.name: row.scores("test") for row in rows}
     for axes, (title, cost) in zip(panels, costs, strict=True):
-        points = {row.name: (x, row.scores("test")) for row in rows if (x := cost(row)) is not None}
+        points = {row.name: (x, scores[row.name]) for row in timed if (x := cost(row)) is not None}
         _panel(axes, points)
         axes.set_xlabel(title, color=INK)
         axes.set_ylabel(f"test {task.score.name}", color=INK)

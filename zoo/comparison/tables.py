@@ -48,17 +48,28 @@ def names(
     return [("mechanism", name), *([("input feeding", feeding)] if has_feeding else [])]
 
 
-def main_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap | None) -> str:
+def main_table(rows: Sequence[Row], timed: Sequence[Row], first: Sequence[Column], found: Bootstrap | None) -> str:
     """Scores, sizes, attention and speed.
 
     Args:
         rows: in the order of the table.
+        timed: those whose speed and memory are shown, with the runs that are compared.
         first: columns that name the mechanism.
         found: the bootstrap, if there is one.
     """
     task = rows[0].task
     parts = task.part_columns([result for row in rows for result in row.results])
     best = {} if found is None else dict(zip(found.names, found.ranks()[:, 0]))
+    compared = {row.name: row for row in timed}
+
+    def cell_of_timed(cell: Callable[[Row], str]) -> Callable[[Row], str]:
+        return lambda row: cell(compared[row.name]) if row.name in compared else NONE
+
+    speeds: list[Column] = [
+        ("tokens/s", lambda row: row.show(0, "training", "tokens_per_second")),
+        _shown(task.speed),
+        ("memory (MB)", lambda row: row.show(0, "training", "peak_memory_mb")),
+    ]
     columns: list[Column] = [
         *first,
         ("seeds", lambda row: str(len(row.results))),
@@ -69,9 +80,7 @@ def main_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap | 
         ("parameters", lambda row: f"{row.results[0]['parameters'] / 1e6:.2f} M"),
         ("steps", lambda row: row.show(0, "training", "steps")),
         *map(_shown, task.attention),
-        ("tokens/s", lambda row: row.show(0, "training", "tokens_per_second")),
-        _shown(task.speed),
-        ("memory (MB)", lambda row: row.show(0, "training", "peak_memory_mb")),
+        *((head, cell_of_timed(cell)) for head, cell in speeds),
     ]
     return of_columns(columns, rows, len(first))
 
