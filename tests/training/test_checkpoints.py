@@ -279,6 +279,21 @@ def test_the_model_of_weights_cannot_be_changed(verb, place, capsys):
     assert line.startswith("--model.dropout has no effect with --weights luong_dot.dates")
 
 
+def test_weights_take_the_place_of_those_of_the_recipe(place, capsys):
+    """Which may not exist yet."""
+    (place / "other.yaml").write_text("""
+model:
+  class_path: zoo.load
+  init_args: {name: not.trained.yet, overrides: {dropout: 0.2}}
+data:
+  class_path: zoo.data.Dates
+  init_args: {train_size: 8, val_size: 8, test_size: 8}
+""")
+    assert fails(capsys, "test", "--config", "other.yaml").startswith("unknown model 'not.trained.yet'")
+    assert main(["test", "--config", "other.yaml", "--weights", "luong_dot.dates"]) == 0
+    assert "test/exact_match 100.00" in capsys.readouterr().out
+
+
 def test_two_trainings_cannot_share_a_folder(place, capsys, monkeypatch):
     monkeypatch.setattr(training, "WAIT", 0.1)
     with FileLock("runs/tiny/.lock"):

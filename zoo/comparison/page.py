@@ -201,7 +201,9 @@ def _significance(study: Study) -> str:
     if found is None or len(found.names) < 2:
         return ""
     counts = {len(row.runs) for row in study.rows if row.name in found.names}
-    seeds = " and the seeds" if max(counts) > 1 else "; one seed each, so that the differences between seeds are not in it"
+    seeds = (
+        " and the seeds" if max(counts) > 1 else "; one seed each, so that the differences between seeds are not in it"
+    )
     if min(counts) == 1 < max(counts):
         seeds += " (a mechanism with one seed is taken to vary like the others)"
     corrected = found.corrected()

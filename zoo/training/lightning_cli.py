@@ -188,6 +188,8 @@ class TrainingCLI(LightningCLI):
             raise ValueError(
                 f"--weights {config.weights} and --ckpt_path {config.ckpt_path} are two models; give one of them"
             )
+        if config.weights and config.model.class_path == "zoo.load":  # the recipe's own need not exist yet
+            config.model.init_args.name, config.model.init_args.overrides = config.weights, None
         check_data(config.data, self.config.subcommand)
         self.checkpoint = None
         # without one Lightning says so and begins anew
@@ -212,7 +214,7 @@ class TrainingCLI(LightningCLI):
             self.model.restore_assets(self.checkpoint)
             self.datamodule.changes_model = False
             self.checkpoint = None
-        elif name := self._get(self.config, "weights"):
+        elif (name := self._get(self.config, "weights")) and self._get(self.config, "model").class_path != "zoo.load":
             self.model = load(name)
         self.model.training_settings = {name: self._get(self.config, name).as_dict() for name in TRAINING}
         for name, settings in self.model.training_settings.items():
