@@ -68,6 +68,7 @@ def load(
         "luong_dot_no_feed.multi30k_en_de",
         "luong_general.multi30k_cs_en",
         "luong_general.multi30k_de_en",
+        "luong_general.multi30k_de_fr",
         "luong_general.multi30k_en_cs",
         "luong_general.multi30k_en_de",
         "luong_general.multi30k_en_fr",

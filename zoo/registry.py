@@ -70,6 +70,7 @@ TABLE: dict[str, Entry] = _table(
     Entry("luong_dot_no_feed.multi30k_en_de", "b6b51f6f172e709f1786804a1d47d29d0e038e226a1b0aabe66049724301e6a8"),
     Entry("luong_general.multi30k_cs_en", "2b6fd8c962fb634f682664ebbe1e78890c70818435fec1a523d79c9954e13023"),
     Entry("luong_general.multi30k_de_en", "d653c3e1fd9e07474c892328c262bd107db5421f44e12f6a3e7442a08b518ea8"),
+    Entry("luong_general.multi30k_de_fr", "26a8232d64de1f3188d8fa9513a542da24b8585377b02e3faafc8d86aa05aa76"),
     Entry("luong_general.multi30k_en_cs", "f8e3dd9084a39d983cdf623a8649b73aef235b2b6f603ec1a2b0e70291fa76fc"),
     Entry("luong_general.multi30k_en_de", "be3999ca5246271960020a1f3a5e1bed4789141b2d2142e10bf1e162cde1253b"),
     Entry("luong_general.multi30k_en_fr", "ecd5b33e4bf1c6b16fb3ab3f20a50dcb6165d51b66fb7b6532ce40fb5c353267"),
