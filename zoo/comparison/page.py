@@ -307,7 +307,8 @@ def _again(study: Study) -> str:
     threads = "/".join(map(str, sorted(distinct(rows, "threads"))))
     machines = Counter(result["hardware"] for row in rows for result in row.results)
     counted = [
-        f"{machine} ({count} trainings)" if len(machines) > 1 else machine for machine, count in machines.items()
+        f"{machine} ({count} of {_runs(rows)} trainings)" if len(machines) > 1 else machine
+        for machine, count in machines.items()
     ]
     where = f"{'; '.join(counted)}; {threads} thread(s) per run"
     return f"{command}\nIt resumes where it stopped; `--jobs N` trains N at a time, on all GPUs. Here: {where}{took}.\n"
