@@ -362,7 +362,8 @@ def test_threads_do_not_disturb_each_other(good, tmp_path):
             real.append(HAN(**HAN.tiny))
     assert real and not any(t.is_meta for model in real for t in model.state_dict().values())
     for model in (load.result() for load in loads):
-        assert model.embedding.weight.isfinite().all() and model.device.type == model._device.type == "cpu"
+        assert model.embedding.weight.isfinite().all()
+        assert model.device.type == model._device.type == "cpu"
 
 
 def test_strict_json():
