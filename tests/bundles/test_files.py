@@ -361,7 +361,7 @@ def test_threads_do_not_disturb_each_other(good, tmp_path):
         while not all(load.done() for load in loads):
             real.append(HAN(**HAN.tiny))
     assert real and not any(t.is_meta for model in real for t in model.state_dict().values())
-    for model in (load.result() for load in loads):
+    for model in (done.result() for done in loads):
         assert model.embedding.weight.isfinite().all()
         assert model.device.type == model._device.type == "cpu"
 
