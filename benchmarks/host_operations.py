@@ -11,6 +11,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import measuring
@@ -105,37 +106,37 @@ def training_seconds(model: ZooModule, device: torch.device) -> float:
     return statistics.median(times.seconds)
 
 
-def search(model: TranslationModule, length: int) -> None:
-    """Greedy search for translations of this length."""
+def searches(model: TranslationModule) -> list[Callable[[], object]]:
+    """Greedy searches for translations of the lengths SHORT and LONG."""
     batch = measuring.on(model.example_batch(BATCH), model.device)
-    model._search(batch.src, batch.src_lengths, 1, max_length=length, min_length=length)
+    return [
+        partial(model._search, batch.src, batch.src_lengths, 1, max_length=length, min_length=length)
+        for length in (SHORT, LONG)
+    ]
 
 
 @torch.no_grad()
 def decoding_step(model: TranslationModule) -> float:
     """Operations of one step of greedy search."""
-    counts = [of_call(lambda length=length: search(model, length)) for length in (SHORT, LONG)]
-    return (counts[1] - counts[0]) / (LONG - SHORT)
+    short, long = map(of_call, searches(model))
+    return (long - short) / (LONG - SHORT)
 
 
 @torch.no_grad()
 def decoding_seconds(model: TranslationModule, device: torch.device) -> float:
     """Seconds of one step of greedy search."""
-    model.to(device)
-    short, long = (
-        measuring.best(lambda length=length: search(model, length), device, warm=3) for length in (SHORT, LONG)
-    )
+    short, long = (measuring.best(job, device, warm=3) for job in searches(model.to(device)))
     return (long - short) / (LONG - SHORT)
 
 
 def models(names: Sequence[str]) -> Iterator[tuple[str, ZooModule]]:
-    """A weight of each class that has one."""
+    """The weights of these names; without any a weight of each class that has one."""
     seen = set()
     for name in names or zoo.list_models():
         if name.startswith("show_attend_tell_hard"):
             continue  # trained with rewards, which need captions; the soft one is of the same class
         model = zoo.load(name)
-        if type(model) not in seen:
+        if names or type(model) not in seen:
             seen.add(type(model))
             yield name, model
 

@@ -10,7 +10,6 @@ from lightning.pytorch import LightningModule
 
 import zoo
 from zoo.cli import main
-from zoo.tasks.foundation import PredictionModule
 from zoo.utils import purpose
 
 SLOW = {
@@ -103,4 +102,4 @@ def test_lightning_that_is_there_is_used(monkeypatch):
 def test_the_plain_module_has_what_lightning_has(attribute):
     model = zoo.load("luong_dot.dates")
     assert isinstance(model, LightningModule)
-    assert getattr(model, attribute) == getattr(PredictionModule, attribute).fget(model)
+    assert getattr(model, attribute) == getattr(LightningModule, attribute).fget(model)

@@ -45,8 +45,9 @@ def test_config_is_the_init_arguments_with_defaults():
 
 def test_a_part_of_another_module_is_where_that_was_moved():
     model = Toy()
-    torch.nn.Sequential(model).to("meta")
+    torch.nn.Sequential(model).to("meta", torch.float64)
     assert model.device == torch.device("meta") == next(model.parameters()).device
+    assert model.dtype == torch.float64
 
 
 def test_round_trip_is_exact(tmp_path):

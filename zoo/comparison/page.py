@@ -176,7 +176,7 @@ def _notes(study: Study) -> str:
     elif max(distinct(timed, "at_once") or [1]) > 1:
         clock = " Several trainings ran at a time, so both are lower than of one alone."
     if _runs(timed) < _runs(rows):
-        machine = ", ".join(distinct(timed, "hardware"))
+        (machine,) = distinct(timed, "hardware")
         clock += f" Speed and memory are of the {_runs(timed)} of {_runs(rows)} trainings on {machine} with {threads[0]} thread(s)."
     even = [value for row in rows for value in row.values("validation", "attention", "uniform_band")]
     single = " One seed does not show the variance: train several (`--seeds 1 2 3`) before you compare close results."

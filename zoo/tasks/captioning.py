@@ -111,11 +111,10 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
 
     def features(self, images: Tensor) -> Tensor:
         """What the attention looks at: images (N, 3, S, S) uint8 -> (N, L, C); features are returned as they are."""
-        dtype = next(self.parameters()).dtype
         if images.dim() == 3:
-            return images.to(dtype)
+            return images.to(self.dtype)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._trains_encoder()):
-            pixels = self.transform.normalize(images).to(dtype).contiguous(memory_format=torch.channels_last)
+            pixels = self.transform.normalize(images).to(self.dtype).contiguous(memory_format=torch.channels_last)
             return self.encoder(pixels).flatten(2).transpose(1, 2)
 
     def _trains_encoder(self) -> bool:

@@ -12,20 +12,16 @@ from torch import nn
 from zoo.utils.purpose import predicts_only
 
 
-class Placed(nn.Module):
-    """A module that asks its parameters where they are.
+class PredictionModule(nn.Module):
+    """A module with those attributes of a LightningModule that predictions read. It asks its parameters for them.
 
-    Lightning's module knows its own calls of `to` only, and not that another one was moved of which it is a part.
+    Lightning's own know the module's calls of `to` only, and not that another one was moved of which it is a part.
     """
 
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
-
-
-class PredictionModule(Placed):
-    """A plain module with those attributes of a LightningModule that predictions read."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -36,7 +32,7 @@ class PredictionModule(Placed):
 if TYPE_CHECKING or not predicts_only():
     from lightning.pytorch import LightningModule
 
-    class Foundation(Placed, LightningModule):
+    class Foundation(PredictionModule, LightningModule):  # pyright: ignore[reportIncompatibleMethodOverride]
         """A LightningModule."""
 
 else:
