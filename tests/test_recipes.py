@@ -69,6 +69,9 @@ def _invent(data_class, init_args, root):
         labeled_fakes.invent(data_class, init_args, root)
         for name in init_args.get("extra_text", []):
             labeled_fakes.invent(getattr(zoo.data, name), {}, root)
+        for name in init_args.get("extra_examples", []):
+            rows = "".join(f"{' '.join(WORDS)}\t{label}\n" for label in data_class(**init_args).known_labels)
+            (root.parent / name).write_text(f"text\tlabel\n{rows}", encoding="utf-8")
         return
     if issubclass(data_class, CaptionData):
         captions_fakes.invent(data_class, init_args, root, captions_fakes.sample((10, 3, 3)))
@@ -222,7 +225,9 @@ def _invent_for_stages(path, folder, monkeypatch):
     small = {
         option: value for recipe in recipes for option, value in _pairs(_small(recipe, folder, monkeypatch)[1][3:])
     }
-    if any(stage.kind == "prepare" for stage in stages):
+    if any(stage.kind == "classify" for stage in stages):
+        _pack_texts(folder / "data")
+    elif any(stage.kind == "prepare" for stage in stages):
         _invent(zoo.data.Tatoeba, {"src_lang": "deu", "tgt_lang": "eng"}, folder / "data")
         captions_fakes.invent(zoo.data.Flickr8k, {}, folder / "data", captions_fakes.sample((10, 3, 3)))
         (folder / "data/multi30k/image_splits").mkdir()
@@ -240,6 +245,15 @@ def _invent_for_stages(path, folder, monkeypatch):
     once = {"--trainer.max_epochs": 1, "--trainer.limit_train_batches": 2, "--trainer.limit_val_batches": 2}
     once |= {"--trainer.val_check_interval": 1.0, "--trainer.limit_test_batches": 2}
     return [f"{option}={value}" for option, value in (small | once).items() if not option.startswith("--model.")]
+
+
+def _pack_texts(root):
+    """Compresses the invented texts, as the stages read them, and adds those of a set without a class."""
+    labeled_fakes.table(root / "subj.tsv", ["split", "label", "text"], [["all", 0, " ".join(WORDS)]])
+    for file in list(root.rglob("*.tsv")):
+        with lzma.open(file.with_name(f"{file.name}.xz"), "wb") as packed:
+            packed.write(file.read_bytes())
+        file.unlink()
 
 
 def _pairs(words):

@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 
 from zoo.cli import main
+from zoo.data.common import files
 from zoo.rebuilding.processes import FailedError, Processes
 
 
@@ -22,6 +23,7 @@ def in_process(monkeypatch, more=lambda module, arguments: arguments):
     def module(self, name, arguments):
         arguments = more(name, list(arguments))
         ran.append([name, *arguments])
+        files._content.cache_clear()  # as in a process of its own, which reads all files of the data again
         run = main if name == "zoo" else import_module(name).main
         if code := run(arguments):
             raise FailedError(code)

@@ -21,6 +21,7 @@ import zoo
 from zoo.bundles.files import WEIGHTS, Bundle
 from zoo.models.luong import LuongNMT
 from zoo.rebuilding import consensus
+from zoo.rebuilding import lines as lines_of_text
 from zoo.rebuilding.processes import Processes
 from zoo.training.signals import Stopped
 
@@ -224,7 +225,7 @@ def test_an_interrupted_translation_keeps_what_was_translated(work, monkeypatch)
     target = work / "translated/translated"
     before, calls = target.read_text(), []
     shutil.rmtree(work / "translated")
-    monkeypatch.setattr(consensus, "LINES", 6)
+    monkeypatch.setattr(lines_of_text, "LINES", 6)
     translate = consensus.translations
 
     def until(name, lines, *options):

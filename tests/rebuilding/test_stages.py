@@ -69,6 +69,12 @@ def test_one_model_translates_too(recipe):
     assert stages[1].given["by"] == ["luong_dot.dates"] and stages[1].what == "translate lines by luong_dot.dates"
 
 
+def test_models_classify_lines(recipe):
+    stages = read_stages(recipe([LINES, {"classify": "lines", "by": ["han.imdb"], "to": "table"}, FIRST]))
+    assert (stages[1].uses, stages[1].weights) == (("lines",), ("han.imdb",))
+    assert stages[1].what == "classify lines by han.imdb"
+
+
 def test_stages_of_another_recipe_stand_in_their_place(recipe, tmp_path):
     own = [{"stages": "loaded", "up_to": "b"}, {"from": "second"}]
     theirs = [{"stages": "scratch", "up_to": "first"}, {"from": "first", "to": "second"}, {**LINES, "to": ["a", "b"]}]
@@ -154,6 +160,11 @@ WRONG = {  # what the message says -> stages
     "stage 2: average needs two weights or more": [FIRST, {"average": "first"}],
     "stage 1: prepare must be lines for bash": [{"prepare": ["ls"], "to": "x"}, FIRST],
     "stage 2: translate needs a model under by": [LINES, {"translate": "lines", "by": [], "to": "x"}],
+    "stage 2: classify needs a model under by": [LINES, {"classify": "lines", "to": "x"}],
+    "stage 2: 'beam_size' is no key of a classify; allowed: classify, by, min_probability, to": [
+        LINES,
+        {"classify": "lines", "by": "han.imdb", "beam_size": 2, "to": "x"},
+    ],
     "stage 2: length_penalties must be one for each of 2 models; got [1]": [
         LINES,
         {"translate": "lines", "by": ["luong_dot.dates"] * 2, "length_penalties": [1], "to": "x"},

@@ -18,7 +18,8 @@ class TextBatch(NamedTuple):
     Attributes:
         tokens: (B, S) int64, PAD after the words; S is at least 1 even if all texts are empty.
         lengths: (B,) int64, number of words; 0 for an empty text.
-        labels: (B,) int64; or (B, C) float32 of 0 and 1 if a text can have several of C labels; None at inference.
+        labels: (B,) int64; or (B, C) float32 of 0 and 1 if a text can have several of C labels, or of probabilities
+            in training with texts that have no certain label; None at inference.
         tokens2: (B, S2) int64, the second text of each pair; None if there are no pairs.
         scores: (B,) float32, an additional number for each text or pair, NaN where it has none; None if none has
             any.

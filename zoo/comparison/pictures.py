@@ -56,7 +56,7 @@ def plot_cost(rows: Sequence[Row], timed: Sequence[Row], path: Path) -> Path:
         _panel(axes, points)
         axes.set_xlabel(title, color=INK)
         axes.set_ylabel(f"test {task.score.name}", color=INK)
-    if task.has_feeding:
+    if any(row.name.endswith(FEEDING) for row in timed):
         for name, colour in (("without input feeding", "white"), ("with", COLOURS[5])):
             panels[0].plot([], [], "o", markersize=7, color=COLOURS[5], markerfacecolor=colour, label=name)
         figure.legend(

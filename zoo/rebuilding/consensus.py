@@ -7,18 +7,17 @@ first model counts 1.15 times. Lines on which the models do not agree are left o
 translations are kept.
 """
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from zoo import registry
+from zoo.rebuilding.lines import answers, read_lines, run_job
 from zoo.utils.atomic import write_text
 
 FIRST = 1.15  # weight of the first model
 BEAM_SIZE, MIN_AGREEMENT, LENGTH_PENALTY = 5, 0.5, 1.2
-LINES = 1000  # that are translated between two savings
 
 
 def ngrams(text: str) -> Counter[str]:
@@ -71,14 +70,9 @@ def translations(name: str, lines: Sequence[str], beam_size: int, length_penalty
     return [translation.text for translation in found]
 
 
-def read_lines(text: str) -> list[str]:
-    """The lines of a text that are not empty."""
-    return [line for line in text.split("\n") if line.strip()]
-
-
 def translate_file(
     source: str,
-    pairs: str,
+    target: str,
     models: Sequence[str],
     length_penalties: Sequence[float] = (),
     beam_size: int = BEAM_SIZE,
@@ -88,50 +82,33 @@ def translate_file(
 
     Args:
         source: file of lines.
-        pairs: file for source and translation, with a tab between them.
+        target: file for source and translation, with a tab between them.
         models: names of `zoo list`, or local-dir:FOLDER.
         length_penalties: one for each model; 1.2 if there are none.
         beam_size: of the search.
         min_agreement: least agreement of a translation with the others.
     """
-    target = Path(pairs)
+    file = Path(target)
     lines = read_lines(Path(source).read_text(encoding="utf-8"))
     columns = []
     for number, name in enumerate(models):
         penalty = length_penalties[number] if length_penalties else LENGTH_PENALTY
-        columns.append(_column(target.with_name(f"model{number + 1}"), name, lines, beam_size, penalty))
+        columns.append(_column(file.with_name(f"model{number + 1}"), name, lines, beam_size, penalty))
     found = list(agreed(lines, columns, min_agreement))
     if not found:
         raise ValueError(f"{source}: the models agree on none of {len(lines):,} lines")
-    write_text(target, "".join(f"{line}\t{best}\n" for line, best in found))
+    write_text(file, "".join(f"{line}\t{best}\n" for line, best in found))
     print(f"{len(found):,} of {len(lines):,} lines were translated alike")
 
 
 def _column(folder: Path, name: str, lines: Sequence[str], beam_size: int, penalty: float) -> list[str]:
-    """The translations by one model, a file for each part of the lines; those that are there are not made again."""
-    found: list[str] = []
-    for start in range(0, len(lines), LINES):
-        part, wanted = folder / f"{start}.json", lines[start : start + LINES]
-        if not part.is_file():
-            made = translations(name, wanted, beam_size, penalty)
-            write_text(part, json.dumps(made, ensure_ascii=False))
-            print(f"{name}: {start + len(wanted):,} of {len(lines):,} lines", flush=True)
-        found += json.loads(part.read_text(encoding="utf-8"))
-    return found
+    """The translations by one model."""
+    return answers(folder, name, lines, lambda wanted: translations(name, wanted, beam_size, penalty))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs one job.
-
-    Returns:
-        The exit code: 0, or 2 after an error, which one line on standard error explains.
-    """
-    try:
-        translate_file(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
-    except (ValueError, OSError) as error:
-        print(f"zoo: error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    """Runs one job; the exit code is that of `run_job`."""
+    return run_job(translate_file, arguments)
 
 
 if __name__ == "__main__":

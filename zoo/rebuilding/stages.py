@@ -11,6 +11,7 @@
     - prepare: gzip -dc "$(data multi30k/train.en.gz)" > train.en     # for bash; `data FILE` is a file of the data
       to: [train.en]                    # the files that it writes, each of them a name
     - {translate: train.en, by: [NAME, NAME], length_penalties: [1.2, 2.0], to: pairs.tsv}    # see consensus.py
+    - {classify: lines, by: [NAME, NAME], min_probability: 0.6, to: labelled.tsv}    # see labelling.py
     - {stages: RECIPE, up_to: NAME}     # the stages of a recipe next to this one, up to that name, stand here
 
 A stage uses only earlier ones. The last one makes the weight. A recipe without stages is one fit.
@@ -33,6 +34,7 @@ KEYS = {  # kind -> keys
     "average": ("average", "int8", "to"),
     "prepare": ("prepare", "to"),
     "translate": ("translate", "by", "length_penalties", "beam_size", "min_agreement", "to"),
+    "classify": ("classify", "by", "min_probability", "to"),
 }
 OURS = ("config", "ckpt_path", "weights", "model.name", "data.root", "trainer.default_root_dir", "stages")
 SETTING = r"[a-z_]+(\.\w+)*\+?"
@@ -78,7 +80,7 @@ class Stage:
             return f"prepare {', '.join(self.to)}"
         if self.kind == "average":
             return f"average {', '.join(self.given['average'])}"
-        return f"translate {self.given['translate']} by {', '.join(self.given['by'])}"
+        return f"{self.kind} {self.given[self.kind]} by {', '.join(self.given['by'])}"
 
     def definition(self, settings: dict[str, str]) -> dict[str, Any]:
         """All that its result depends on, but for the data and earlier stages.
@@ -185,7 +187,7 @@ def _stage(file: Path, given: dict[str, Any], names: dict[str, bool], later: lis
         raise ValueError(f"{_article(kind)} has one name; got {', '.join(to)}")
     if not isinstance(given.get("int8", False), bool):
         raise ValueError(f"int8 must be true or false; got {given['int8']!r}")
-    if kind == "translate":
+    if kind in ("translate", "classify"):
         given = {**given, "by": _listed(given.get("by"))}
     recipe = _recipe(file, given) if kind == "fit" else file
     of_weights, of_files, of_either = _mentioned(kind, given)
@@ -252,11 +254,12 @@ def _mentioned(kind: str, given: dict[str, Any]) -> tuple[list[str], list[str], 
             raise ValueError("prepare must be lines for bash")
         return [], [], _in(given["prepare"])
     if not (by := given["by"]):
-        raise ValueError("translate needs a model under by, or several: then what they agree on is kept")
+        kept = {"translate": "what they agree on", "classify": "the mean of their probabilities"}[kind]
+        raise ValueError(f"{kind} needs a model under by, or several: then {kept} is kept")
     penalties = given.get("length_penalties", [])
     if not isinstance(penalties, list) or len(penalties) not in (0, len(by)):
         raise ValueError(f"length_penalties must be one for each of {len(by)} models; got {penalties}")
-    return by, _listed(given["translate"]), []
+    return by, _listed(given[kind]), []
 
 
 def _missing(name: str, names: dict[str, bool], later: list[str], also: str = "") -> ValueError:

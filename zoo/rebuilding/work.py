@@ -197,9 +197,8 @@ class Rebuild:
         folder = self.folder(stage)
         begun = {"definition": self.definition(stage), "uses": self.uses(stage), "done": False}
         write_text(folder / STAGE, json.dumps(begun, indent=1) + "\n")
-        data = {"fit": self._fit, "average": self._average, "prepare": self._prepare, "translate": self._translate}[
-            stage.kind
-        ](stage)
+        kinds = {"fit": self._fit, "average": self._average, "prepare": self._prepare}
+        data = kinds.get(stage.kind, self._answer)(stage)
         for name in stage.to:
             if not self.place(name).exists():
                 raise ValueError(f"stage {stage.name} did not make {self.place(name)}")
@@ -267,17 +266,18 @@ class Rebuild:
         names = sorted({name.removeprefix("/") for name in read if name})
         return {name: file_sha256(Path(root) / name) for name in names}
 
-    def _translate(self, stage: Stage) -> dict[str, str]:
+    def _answer(self, stage: Stage) -> dict[str, str]:
+        """Translates or classifies lines."""
         given, folder = stage.given, self.folder(stage)
-        options = ("length_penalties", "beam_size", "min_agreement")
+        module = {"translate": "consensus", "classify": "labelling"}[stage.kind]
         job = {
-            "source": str(self.place(given["translate"])),
-            "pairs": str(folder / stage.name),
+            "source": str(self.place(given[stage.kind])),
+            "target": str(folder / stage.name),
             "models": [self._source(name) for name in given["by"]],
-            **{name: given[name] for name in options if name in given},
+            **{name: value for name, value in given.items() if name not in (stage.kind, "by", "to")},
         }
         write_text(folder / "job.json", json.dumps(job))
-        self.processes.module("zoo.rebuilding.consensus", [str(folder / "job.json")])
+        self.processes.module(f"zoo.rebuilding.{module}", [str(folder / "job.json")])
         return {}
 
     # ---- the end ----

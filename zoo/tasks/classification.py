@@ -110,6 +110,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
     def _classification_loss(self, logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
         logits = wide(logits)
         if not self.config["multi_label"]:
+            labels = labels.to(logits.dtype) if labels.is_floating_point() else labels  # probabilities
             return cross_entropy(logits, labels, label_smoothing=label_smoothing, reduction="sum")
         labels = labels.to(logits.dtype) * (1 - label_smoothing) + label_smoothing / 2
         return binary_cross_entropy_with_logits(logits, labels, reduction="sum")

@@ -1,106 +1,42 @@
 import pickle
-import random
 
 import labeled_fakes
 import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
+from labeled_examples import NAMES, Invented, contents, expected, ready, words_of
 
-from zoo.batches.classification import DocumentBatch, collate_documents, collate_texts
+from zoo.batches.classification import collate_documents, collate_texts
 from zoo.data import IMDB, TREC6, LabeledText
 from zoo.data.classification.arrays import Encoding, Example, LabeledArrays, LabeledStream
-from zoo.data.classification.base import LabeledData
 from zoo.data.common.loaders import BatchStream, SortedLoader, TrainLoader
 from zoo.text import UNK, Tokenizer
-from zoo.text.sentences import encode_document
-
-NAMES = ("red", "green", "blue")
-
-
-class Invented(LabeledData):
-    """Documents or pairs that exist in memory only; the first word of each is different."""
-
-    def __init__(self, sizes=(203, 30, 40), structure="document", pair=False, multi_label=False, **options):
-        super().__init__(**options)
-        self.structure, self.pair, self.multi_label = structure, pair, multi_label
-        self.sizes = dict(zip(("train", "val", "test"), sizes, strict=True))
-        self.holds_out = not self.sizes["val"]
-
-    def signature(self, split):
-        return [split, self.sizes]
-
-    def examples(self, split):
-        rng = random.Random(split)
-        for number in range(self.sizes[split]):
-            label = NAMES[number % 3]
-            text = f"n{number} {labeled_fakes.document(rng, label)}"
-            second = f"m{number} {labeled_fakes.sentence(rng, label)}" if self.pair else None
-            yield Example(text, second, (label, "red") if self.multi_label else (label,))
-
 
 FORMS = [{}, {"structure": "text"}, {"structure": "text", "pair": True}, {"multi_label": True}]
 BY_SIZE, BY_WORDS = {"batch_size": 8}, {"batch_tokens": 300}
 
 
-def _ready(data, stages=("fit",)):
-    data.prepare_data()
-    for stage in stages:
-        data.setup(stage)
-    return data
-
-
-def _words(batch):
-    """Word ids of each document or text, and of the second text if there is one."""
-    if isinstance(batch, DocumentBatch):
-        words, lengths = iter(batch.words.tolist()), iter(batch.sentence_lengths.tolist())
-        return [
-            [[next(words) for _ in range(next(lengths))] for _ in range(n)] for n in batch.document_lengths.tolist()
-        ]
-    rows = [row[:n] for row, n in zip(batch.tokens.tolist(), batch.lengths.tolist(), strict=True)]
-    if batch.tokens2 is None:
-        return rows
-    seconds = [row[:n] for row, n in zip(batch.tokens2.tolist(), batch.lengths2.tolist(), strict=True)]
-    return list(map(list, zip(rows, seconds, strict=True)))
-
-
-def _contents(loader):
-    """Words and labels of each example, sorted."""
-    return sorted(pair for batch in loader for pair in zip(_words(batch), batch.labels.tolist(), strict=True))
-
-
-def _expected(data, split):
-    def encode(text):
-        return encode_document(text, data.tokenizer)[0] if data.structure == "document" else data.tokenizer.encode(text)
-
-    contents = []
-    for example in data.examples(split):
-        words = [encode(example.text), encode(example.text2)] if data.pair else encode(example.text)
-        ids = [data.labels.index(label) for label in example.labels]
-        contents.append((words, [float(i in ids) for i in range(len(NAMES))] if data.multi_label else ids[0]))
-    return sorted(contents)
-
-
 @pytest.mark.parametrize("budget", [BY_SIZE, BY_WORDS])
 @pytest.mark.parametrize("form", FORMS)
 def test_batches_hold_the_texts(form, budget):
-    data = _ready(Invented(**form, **budget, min_frequency=1, pool_batches=4), ["fit", "test"])
+    data = ready(Invented(**form, **budget, min_frequency=1, pool_batches=4), ["fit", "test"])
     assert data.labels == sorted(NAMES) and data.tokenizer.kind == "word_punct"
     loader = data.train_dataloader()
-    assert _contents(loader) == _expected(data, "train") and len(loader) > 10
+    assert contents(loader) == expected(data, "train") and len(loader) > 10
     if budget is BY_SIZE:  # with a budget of words an epoch of the trainer is not exactly one of the data
-        assert _contents(loader) == _expected(data, "train")
-    assert _contents(data.val_dataloader()) == _expected(data, "val")
+        assert contents(loader) == expected(data, "train")
+    assert contents(data.val_dataloader()) == expected(data, "val")
     (test,) = data.test_dataloader()
-    assert _contents(test) == _expected(data, "test") and data.test_names == ["test"]
+    assert contents(test) == expected(data, "test") and data.test_names == ["test"]
 
 
 def test_batches_are_of_similar_length_and_within_the_budget():
-    data = _ready(Invented((1000, 30, 30), **BY_WORDS))
+    data = ready(Invented((1000, 30, 30), **BY_WORDS))
     assert {len(batch.words) <= 300 for batch in data.train_dataloader()} == {True}
-    lengths = [len(_flat(words)) for batch in data.val_dataloader() for words in _words(batch)]
+    lengths = [len(_flat(words)) for batch in data.val_dataloader() for words in words_of(batch)]
     assert lengths == sorted(lengths, reverse=True)
-    rows = [list(map(len, map(_flat, _words(batch)))) for batch in data.train_dataloader()]
+    rows = [list(map(len, map(_flat, words_of(batch)))) for batch in data.train_dataloader()]
     assert np.mean([max(row) - min(row) for row in rows]) < 4  # a shuffled order has more than 20
 
 
@@ -109,19 +45,19 @@ def _flat(sentences):
 
 
 def test_epochs_and_seeds_differ():
-    loaders = [_ready(Invented(seed=seed)).train_dataloader() for seed in (0, 0, 1)]
-    first, again, other = ([_words(batch) for batch in loader] for loader in loaders)
+    loaders = [ready(Invented(seed=seed)).train_dataloader() for seed in (0, 0, 1)]
+    first, again, other = ([words_of(batch) for batch in loader] for loader in loaders)
     assert first == again != other
-    assert [_words(batch) for batch in loaders[0]] != first
+    assert [words_of(batch) for batch in loaders[0]] != first
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_resume_in_the_middle_is_exact(form):
     def loader():
-        return _ready(Invented(**form, **BY_WORDS, pool_batches=4)).train_dataloader()
+        return ready(Invented(**form, **BY_WORDS, pool_batches=4)).train_dataloader()
 
     whole = loader()
-    expected = [_words(batch) for _ in range(2) for batch in whole]
+    expected = [words_of(batch) for _ in range(2) for batch in whole]
     stopped = iter(start := loader())
     for _ in range(len(whole) + 3):
         if next(stopped, None) is None:
@@ -130,27 +66,27 @@ def test_resume_in_the_middle_is_exact(form):
     state = pickle.loads(pickle.dumps(start.state_dict()))
     resumed = loader()
     resumed.load_state_dict(state)
-    assert [_words(batch) for batch in resumed] == expected[len(whole) + 3 :]
+    assert [words_of(batch) for batch in resumed] == expected[len(whole) + 3 :]
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_processes_share_every_epoch(num_workers):
-    arrays = _ready(Invented())._train
+    arrays = ready(Invented())._train
     one = TrainLoader(BatchStream(arrays, 16, pool_batches=4))
     two = [TrainLoader(BatchStream(arrays, 8, None, 4, 0, rank, 2), 0, num_workers) for rank in range(2)]
     for whole, *shares in zip(one, *two, strict=True):
-        assert sorted(_words(whole)) == sorted(words for share in shares for words in _words(share))
+        assert sorted(words_of(whole)) == sorted(words for share in shares for words in words_of(share))
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3])
 def test_evaluation_gives_every_text_once(world_size):
-    data = _ready(Invented(), ["test"])
+    data = ready(Invented(), ["test"])
     loaders = [SortedLoader(data._test, 8, None, rank, world_size) for rank in range(world_size)]
     assert len({len(list(loader)) for loader in loaders}) == 1
-    assert sorted(sum(map(_contents, loaders), [])) == _expected(data, "test")
+    assert sorted(sum(map(contents, loaders), [])) == expected(data, "test")
     assert list(SortedLoader(data._test, 8, None, 40, 41)) == [None]  # 40 documents
     with pytest.raises(ValueError, match="cannot shard 203 training texts over 204 processes"):
-        BatchStream(_ready(Invented(structure="text"))._train, 8, world_size=204)
+        BatchStream(ready(Invented(structure="text"))._train, 8, world_size=204)
 
 
 # Cutting, empty and strange texts
@@ -178,7 +114,7 @@ def test_cut_documents(tmp_path):
 
 
 def test_cut_texts():
-    data = _ready(Invented(structure="text", pair=True, max_words=3), ["fit", "test"])
+    data = ready(Invented(structure="text", pair=True, max_words=3), ["fit", "test"])
     for loader in (data.train_dataloader(), *data.test_dataloader()):
         lengths = torch.cat([torch.cat([batch.lengths, batch.lengths2]) for batch in loader])
         assert lengths.max() == 3
@@ -218,8 +154,8 @@ def test_training_shows_other_parts_of_long_texts_in_each_epoch(tmp_path):
 
 @pytest.mark.parametrize("structure", ["document", "text"])
 def test_only_training_shows_parts(structure):
-    data = _ready(Invented(structure=structure, sample_words=3), ["fit", "test"])
-    whole = _ready(Invented(structure=structure), ["fit", "test"])
+    data = ready(Invented(structure=structure, sample_words=3), ["fit", "test"])
+    whole = ready(Invented(structure=structure), ["fit", "test"])
 
     def longest(loader):
         return max(len(row) for batch in loader for row in batch.rows())
@@ -240,7 +176,7 @@ def test_empty_texts(tmp_path, structure):
     kept = _arrays(tmp_path, examples, structure)
     assert (len(kept), kept.empty) == (4, 0)
     batches = list(SortedLoader(kept, 2))
-    assert [_words(batch) for batch in batches] == (
+    assert [words_of(batch) for batch in batches] == (
         [[[[4, 5]], [[UNK]]], [[], []]] if structure == "document" else [[[4, 5], [UNK]], [[], []]]
     )
     assert [batch.labels.tolist() for batch in batches] == [[1, 0], [0, 1]]
@@ -254,14 +190,14 @@ def test_pairs_with_an_empty_side(tmp_path):
     examples = [("a", "b", ("x",)), ("", "b", ("x",)), ("a", "", ("y",))]
     assert _arrays(tmp_path, examples, "text", keep_empty=False, pair=True).empty == 2
     (batch,) = SortedLoader(_arrays(tmp_path, examples, "text", pair=True))
-    assert _words(batch) == [[[4], [5]], [[4], []], [[], [5]]]
+    assert words_of(batch) == [[[4], [5]], [[4], []], [[], [5]]]
 
 
 def test_empty_training_texts_are_counted(tmp_path, caplog):
     rows = [("a text", "x"), (" ", "x")] * 20
     labeled_fakes.table(tmp_path / "a.tsv", ("text", "label"), rows)
     with caplog.at_level("INFO", "zoo.data.classification.base"):
-        data = _ready(LabeledText(*[str(tmp_path / "a.tsv")] * 3), ["fit", "test"])
+        data = ready(LabeledText(*[str(tmp_path / "a.tsv")] * 3), ["fit", "test"])
     assert "20 training texts; left out 20 without words" in caplog.text
     assert len(data._val) == len(data._test) == 40
 
@@ -271,9 +207,9 @@ def test_very_long_and_unknown_texts(tmp_path, split_sentences):
     texts = ["word " * 3_000, "It is good. " * 25_000, "xyzzy plugh", "fine"]
     labeled_fakes.table(tmp_path / "a.tsv", ("text", "label"), [(text, "x") for text in texts])
     options = {"split_sentences": split_sentences, "batch_size": 1, "vocab_size": 10, "min_frequency": 2}
-    data = _ready(LabeledText(*[str(tmp_path / "a.tsv")] * 3, **options), ["fit", "test"])
+    data = ready(LabeledText(*[str(tmp_path / "a.tsv")] * 3, **options), ["fit", "test"])
     (loader,) = data.test_dataloader()
-    words = [_flat(words[0]) if split_sentences else words[0] for words in map(_words, loader)]
+    words = [_flat(words[0]) if split_sentences else words[0] for words in map(words_of, loader)]
     assert list(map(len, words)) == [100_000, 3_000, 2, 1]
     assert set(words[1]) == set(data.tokenizer.encode("word")) and words[2:] == [[UNK, UNK], [UNK]]
     assert sum(len(batch.labels) for batch in data.train_dataloader()) == 4
@@ -322,13 +258,13 @@ def test_the_cache_is_used_and_follows_the_options(monkeypatch):
     def read_again(self, split):
         yield pytest.fail("the text was read again")
 
-    _ready(Invented())
+    ready(Invented())
     with monkeypatch.context() as patch:
         patch.setattr(Tokenizer, "train", None)
         patch.setattr(Invented, "examples", read_again)
-        again = _ready(Invented(batch_size=3, seed=4, val_fraction=0.3))
+        again = ready(Invented(batch_size=3, seed=4, val_fraction=0.3))
         assert len(again._train) == 203
-    shorter = _ready(Invented(max_words=2, vocab_size=7))
+    shorter = ready(Invented(max_words=2, vocab_size=7))
     assert shorter._train.tokens == 2 * 203 and len(shorter.tokenizer) == 7
 
 
@@ -366,7 +302,7 @@ def test_held_out_texts_are_not_trained_on(tmp_path):
     labeled_fakes.table(tmp_path / "a.tsv", ("text", "label"), rows)
     held_out = {}
     for seed in (0, 1):
-        data = _ready(LabeledText(str(tmp_path / "a.tsv"), val_fraction=0.2, split_seed=seed, min_frequency=1))
+        data = ready(LabeledText(str(tmp_path / "a.tsv"), val_fraction=0.2, split_seed=seed, min_frequency=1))
         train, val = ({example.text for example in data.examples_of(split)} for split in ("train", "val"))
         assert not train & val and len(train | val) == 100 and 5 < len(val) < 40
         assert len(data._train) == 3 * len(train) and len(data._val) == 3 * len(val)  # repeated texts stay together
@@ -392,11 +328,11 @@ class _Toy(pl.LightningModule):
             self.vectors = self.trainer.datamodule.vectors(self.config["embedding_size"])
 
     def training_step(self, batch, batch_idx):
-        self.seen.append(_words(batch))
+        self.seen.append(words_of(batch))
         return self.weight * batch.labels.sum()
 
     def validation_step(self, batch, batch_idx):
-        self.validated += zip(_words(batch), batch.labels.tolist(), strict=True)
+        self.validated += zip(words_of(batch), batch.labels.tolist(), strict=True)
 
     test_step = validation_step
 
@@ -447,7 +383,7 @@ def test_tokenizer_and_label_order_of_a_pretrained_model(tmp_path, monkeypatch):
     data = Invented()
     _trainer(tmp_path / "run").fit(_Toy(tokenizer, ["green", "red", "blue"]), data)
     assert data.tokenizer is tokenizer and data.labels == ["green", "red", "blue"]
-    assert _contents(data.val_dataloader()) == _expected(data, "val")
+    assert contents(data.val_dataloader()) == expected(data, "val")
 
 
 def test_labels_that_do_not_fit_the_model(tmp_path):

@@ -11,6 +11,7 @@ import torch
 
 from zoo.batches.classification import DocumentBatch, TextBatch
 from zoo.data import FDUMTL, IMDB, SICK, SST, TREC6, LabeledText, Reuters, TwentyNewsgroups
+from zoo.data.classification.arrays import Example
 from zoo.data.classification.documents import _stripped
 from zoo.models.han import HAN
 
@@ -182,7 +183,7 @@ def test_imdb_is_made_from_its_archive(monkeypatch):
     assert asked == ["https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"]
     examples = list(data.examples("train"))
     assert [example.text for example in examples[:2]] == ["bad train 0", "bad train 1"]
-    assert examples[-1] == ("good café train 29", None, ("positive",), None)
+    assert examples[-1] == Example("good café train 29", None, ("positive",))
     assert len(examples) == 60 and len(list(IMDB(rating=True).examples("test"))) == 60
     assert not list((data.cache / "downloads").rglob("*.gz"))
 
@@ -387,7 +388,7 @@ def test_binary_files_and_other_encodings(tmp_path):
 
 def test_a_byte_order_mark_is_no_text(tmp_path):
     (tmp_path / "a.tsv").write_bytes(b"\xef\xbb\xbftext\tlabel\nfine\tyes\n")
-    assert [*LabeledText(str(tmp_path / "a.tsv")).examples("train")] == [("fine", None, ("yes",), None)]
+    assert [*LabeledText(str(tmp_path / "a.tsv")).examples("train")] == [Example("fine", None, ("yes",))]
 
 
 def test_an_edited_folder_is_read_again(tmp_path):

@@ -30,14 +30,16 @@ class Example(NamedTuple):
     Attributes:
         text: as in the corpus.
         text2: the second text of a pair; None if there are no pairs.
-        labels: names of its labels: exactly one, or any number for multi-label data.
+        labels: names of its labels: exactly one, or any number for multi-label data; none if it has probabilities.
         score: an additional number, if it has one.
+        probabilities: of each label, in the order of the data's labels; empty if its labels are known.
     """
 
     text: str
     text2: str | None
     labels: tuple[str, ...]
     score: float | None = None
+    probabilities: tuple[float, ...] = ()
 
 
 def quoted(names: Iterable[str]) -> str:
@@ -58,6 +60,7 @@ class Encoding(NamedTuple):
         max_words: texts are cut after this many words.
         max_sentences: documents are cut after this many sentences.
         scored: keep the scores of the examples; for texts only.
+        soft: some examples have probabilities instead of labels.
         model: the model whose labels these are, for messages; None if they are those of the training text.
     """
 
@@ -69,6 +72,7 @@ class Encoding(NamedTuple):
     max_words: int | None = None
     max_sentences: int | None = None
     scored: bool = False
+    soft: bool = False
     model: str | None = None
 
     def words(self, text: str) -> list[int]:
@@ -94,6 +98,13 @@ class Encoding(NamedTuple):
         if not self.multi_label and len(names) != 1:
             raise ValueError(f"{source}: expected exactly one label for each text; got {list(names)}")
         return sorted({self.label_ids[name] for name in names})
+
+    def probabilities(self, example: Example, source: str) -> list[float]:
+        """Of each label; 0 and 1 if the labels are known."""
+        if example.probabilities:
+            return list(example.probabilities)
+        known = set(self.labels(example.labels, source))
+        return [float(i in known) for i in self.label_ids.values()]
 
 
 class LabeledArrays:
@@ -164,6 +175,8 @@ class LabeledArrays:
             part.release()
 
     def _labels(self, index: np.ndarray) -> Tensor:
+        if "probabilities" in self._parts:
+            return torch.from_numpy(np.stack(self._parts["probabilities"].rows(index)))
         rows = self._parts["labels"].rows(index)
         if self._classes is None:
             return _joined(rows)
@@ -256,7 +269,7 @@ def _joined(rows: list[np.ndarray]) -> Tensor:
 
 def _write(folder: Path, examples: Iterable[Example], encoding: Encoding, source: str, keep_empty: bool) -> None:
     words = token_type(encoding.tokenizer)
-    parts = {"words": words, "labels": "uint32"}
+    parts = {"words": words, **({"probabilities": "float32"} if encoding.soft else {"labels": "uint32"})}
     if encoding.structure == "document":
         parts["sentences"] = "uint32"
     if encoding.pair:
@@ -287,7 +300,11 @@ def _write(folder: Path, examples: Iterable[Example], encoding: Encoding, source
 
 def _encode(example: Example, encoding: Encoding, source: str) -> dict[str, list[int] | list[float]]:
     """The row of each part for one example."""
-    row: dict[str, list[int] | list[float]] = {"labels": encoding.labels(example.labels, source)}
+    row: dict[str, list[int] | list[float]] = {}
+    if encoding.soft:
+        row["probabilities"] = encoding.probabilities(example, source)
+    else:
+        row["labels"] = encoding.labels(example.labels, source)
     if encoding.structure == "document":
         row["words"], row["sentences"] = encoding.sentences(example.text)
     else:

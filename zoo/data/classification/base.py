@@ -4,16 +4,18 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypedDict
 
 from torch import Tensor
 
 from zoo.data.classification.arrays import Encoding, Example, LabeledArrays, LabeledStream, quoted
+from zoo.data.classification.extra import read_extra
 from zoo.data.common.base import SortedData, Split
 from zoo.data.common.cache import cached_text
 from zoo.data.common.download import RemoteFile, fetch
-from zoo.data.common.files import check_fraction, draw, fingerprint
+from zoo.data.common.files import check_fraction, draw, fingerprint, named_file
 from zoo.data.common.loaders import TrainLoader
 from zoo.data.common.published import Published
 from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
@@ -41,6 +43,7 @@ class LabeledOptions(TypedDict, total=False):
     word_vectors: str | None
     word2vec_epochs: int
     extra_text: list[str] | None
+    extra_examples: list[str] | None
     extend_vocabulary: int
     pool_batches: int
     val_fraction: float
@@ -73,6 +76,9 @@ class LabeledData(SortedData[LabeledArrays]):
         word2vec_epochs: passes of word2vec over the training text.
         extra_text: names of further data sets of this package, e.g. ["IMDB"], whose training texts the vocabulary
             and the word2vec vectors are also learnt from. Their labels are not used.
+        extra_examples: your own files of additional training texts: tables with the columns text (and text2 for pairs)
+            and label; or, instead of label, a column for each label of the data with its probability, as the stage
+            `classify` of `zoo rebuild` writes them.
         extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
             frequent unknown words of the training text, seen at least `min_frequency` times; 0 for none.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
@@ -120,6 +126,7 @@ class LabeledData(SortedData[LabeledArrays]):
         word_vectors: str | None = None,
         word2vec_epochs: int = 5,
         extra_text: list[str] | None = None,
+        extra_examples: list[str] | None = None,
         extend_vocabulary: int = 0,
         pool_batches: int = 20,
         val_fraction: float = 0.1,
@@ -151,6 +158,7 @@ class LabeledData(SortedData[LabeledArrays]):
         self.max_words, self.max_sentences, self.sample_words = max_words, max_sentences, sample_words
         self.word_vectors, self.word2vec_epochs = word_vectors, word2vec_epochs
         self._extra = self._extra_data(extra_text or [])
+        self.extra_examples = extra_examples or []
         self.extend_vocabulary = extend_vocabulary
         self.pool_batches, self.val_fraction, self.split_seed = pool_batches, val_fraction, split_seed
         self.num_workers, self.seed = num_workers, seed
@@ -272,11 +280,17 @@ class LabeledData(SortedData[LabeledArrays]):
 
     def examples_of(self, split: Split) -> Iterator[Example]:
         """The examples of a split, streamed; those held out of training are "val" if the data set `holds_out`."""
-        if not self.holds_out or split == "test":
-            return self.examples(split)
-        wanted = split == "val"
-        examples = self.examples("train")
-        return (example for example in examples if self._is_held_out(example) == wanted)
+        own = self.examples("train" if self.holds_out and split == "val" else split)
+        if self.holds_out and split != "test":
+            wanted = split == "val"
+            own = (example for example in own if self._is_held_out(example) == wanted)
+        return chain(own, *(self._read_extra(file) for file in self._extra_files() if split == "train"))
+
+    def _extra_files(self) -> list[Path]:
+        return [named_file(".", "extra_examples", name) for name in self.extra_examples]
+
+    def _read_extra(self, file: Path) -> Iterator[Example]:
+        return read_extra(file, self._label_names(), self.pair, self.multi_label)
 
     def _source(self, split: Split) -> str:
         if not self.holds_out or split != "val":
@@ -287,9 +301,10 @@ class LabeledData(SortedData[LabeledArrays]):
         return draw(example.text, self.split_seed) < self.val_fraction
 
     def _signature(self, split: Split) -> list[object]:
+        extra = self._extra_files() if split == "train" else []
         if not self.holds_out or split == "test":
-            return self.signature(split)
-        return [*self.signature("train"), split, self.val_fraction, self.split_seed]
+            return [*self.signature(split), *extra]
+        return [*self.signature("train"), split, self.val_fraction, self.split_seed, *extra]
 
     def _tokenizer(self) -> Tokenizer:
         """The model's tokenizer with the words of `extend_vocabulary`; without one, learnt from the training text."""
@@ -392,6 +407,7 @@ class LabeledData(SortedData[LabeledArrays]):
             self.max_words,
             self.max_sentences,
             self.scored,
+            bool(self.extra_examples) and split == "train",
             f"the model {type(self._model).__name__}" if labels == self._of_model("label_names") else None,
         )
         LabeledArrays.build(folder, self.examples_of(split), encoding, self._source(split), keep_empty=split != "train")

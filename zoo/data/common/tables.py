@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -19,8 +20,10 @@ NAMES = {"\t": "tab", ",": "comma", ";": "semicolon"}  # what separates columns
 
 
 def has_column(path: Path, column: str, encoding: str = "utf-8") -> bool:
-    """Whether the header of a table names a column."""
+    """Whether the header of a table names a column; of JSON lines, whether the first object has it."""
     header = next(read_lines(path, encoding), "")
+    if _kind(path) == ".jsonl":
+        return re.search(rf'"{re.escape(column)}"\s*:', header) is not None
     return column in next(csv.reader([header], delimiter=_separator(path, header)), [])
 
 
