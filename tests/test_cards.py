@@ -60,6 +60,16 @@ def test_front_matter(name):
     assert prose.lstrip().startswith("# ") and f'zoo.load("{name}")' in prose
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_scores_are_those_of_the_front_matter(name):
+    card, prose = cards.read_card(name)
+    section = re.split(r"\n##+ ", prose.split("\n## Scores\n")[1])[0]
+    shown = [(float(number), min(len(digits), 2)) for number, digits in re.findall(r"(\d+\.(\d+))", section)]
+    for score in card["scores"]:
+        same = [abs(value - score["value"]) < 0.501 / 10**places for value, places in shown]
+        assert any(same), f"{score['metric']} {score['value']} is not under Scores"
+
+
 # ---- what trained it ----
 
 
