@@ -69,9 +69,6 @@ def _invent(data_class, init_args, root):
         labeled_fakes.invent(data_class, init_args, root)
         for name in init_args.get("extra_text", []):
             labeled_fakes.invent(getattr(zoo.data, name), {}, root)
-        for name in init_args.get("extra_examples", []):
-            rows = "".join(f"{' '.join(WORDS)}\t{label}\n" for label in data_class(**init_args).known_labels)
-            (root.parent / name).write_text(f"text\tlabel\n{rows}", encoding="utf-8")
         return
     if issubclass(data_class, CaptionData):
         captions_fakes.invent(data_class, init_args, root, captions_fakes.sample((10, 3, 3)))
