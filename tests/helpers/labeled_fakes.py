@@ -6,7 +6,7 @@ import random
 
 from zoo.data import FDUMTL, IMDB, SICK, SST, TREC6, CaptionPairs, LabeledText, Reuters, TwentyNewsgroups
 
-_WORDS = (
+WORDS = (
     "a the this that and but with of in on it was is not very quite film story actor scene music plot town market "
     "price "
     "ship water report company question answer people house dog man woman child road game car screen light"
@@ -15,7 +15,7 @@ _WORDS = (
 
 def sentence(rng, label, words=None):
     """Random words, one of which tells the label."""
-    chosen = rng.choices(_WORDS, k=words or rng.randint(3, 9))
+    chosen = rng.choices(WORDS, k=words or rng.randint(3, 9))
     chosen.insert(rng.randrange(len(chosen) + 1), f"word{label}")
     return " ".join(chosen)
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from fakes import Cut
 
+import zoo
 from zoo import registry
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.rebuilding import lines as lines_of_text
@@ -87,6 +88,26 @@ def test_other_labels_and_other_models(models, source, tmp_path, monkeypatch, ca
     assert run_job(label_file, [str(tmp_path / "job.json")]) == 2
     assert capsys.readouterr().err == "zoo: error: second has the labels good, bad, first has bad, good\n"
     monkeypatch.undo()
-    for name, said in (("luong_dot.dates", "translation"), ("structured_self_attention.sick", "classification")):
-        with pytest.raises(ValueError, match=f"{name} does not classify single texts; it is a model for {said}"):
-            label_file(source, str(tmp_path / "table"), [name])
+    with pytest.raises(ValueError, match="luong_dot.dates does not classify texts; it is a model for translation"):
+        label_file(source, str(tmp_path / "table"), ["luong_dot.dates"])
+
+
+def test_pairs(source, tmp_path):
+    (tmp_path / "pairs").write_text("A man eats\tA person eats\nA dog runs\tA cat sleeps\n")
+    name = "structured_self_attention.sick"
+    label_file(str(tmp_path / "pairs"), str(tmp_path / "table"), [name])
+    header, *rows = (tmp_path / "table").read_text().splitlines()
+    assert header.split("\t") == ["text", "text2", *zoo.load(name).label_names, "score"]
+    results = zoo.load(name).classify([("A man eats", "A person eats"), ("A dog runs", "A cat sleeps")])
+    for row, result in zip(rows, results, strict=True):
+        values = [float(value) for value in row.split("\t")[2:]]
+        assert values == pytest.approx([*result.probabilities.values(), result.relatedness], abs=1e-4)
+    with pytest.raises(ValueError, match="a pair is two texts with a tab between them; got 'bad\\\\tfilm\\\\tat all'"):
+        (tmp_path / "pairs").write_text("bad\tfilm\tat all\n")
+        label_file(str(tmp_path / "pairs"), str(tmp_path / "other"), [name])
+
+
+def test_models_of_pairs_and_of_texts_do_not_mix(models, source, tmp_path):
+    models["second"].config = {"pair": True}
+    with pytest.raises(ValueError, match="second and first: one reads pairs of texts, the other one single texts"):
+        label_file(source, str(tmp_path / "table"), ["first", "second"])

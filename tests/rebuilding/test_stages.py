@@ -75,6 +75,21 @@ def test_models_classify_lines(recipe):
     assert stages[1].what == "classify lines by han.imdb"
 
 
+def test_an_encoder_only_classifies(recipe):
+    teacher = {"encoder": {"epochs": 2}, "to": "teacher"}
+    stages = read_stages(recipe([LINES, teacher, {"classify": "lines", "by": "teacher", "to": "table"}, FIRST]))
+    assert stages[2].uses == ("teacher", "lines") and stages[1].what == "fine-tune a sentence encoder"
+    assert stages[1].makes == "encoder" and "own" not in stages[1].definition({})
+
+
+def test_lines_are_varied_and_paired(recipe):
+    both = {"prepare": "echo > lines; echo > vectors", "to": ["lines", "vectors"]}
+    vary = {"vary": "lines", "vectors": "vectors", "to": "more"}
+    stages = read_stages(recipe([both, vary, {"pair": "more", "to": "pairs"}, FIRST]))
+    assert stages[1].uses == ("lines", "vectors") and stages[1].what == "vary lines"
+    assert stages[2].uses == ("more",) and stages[2].what == "pair more"
+
+
 def test_stages_of_another_recipe_stand_in_their_place(recipe, tmp_path):
     own = [{"stages": "loaded", "up_to": "b"}, {"from": "second"}]
     theirs = [{"stages": "scratch", "up_to": "first"}, {"from": "first", "to": "second"}, {**LINES, "to": ["a", "b"]}]
@@ -108,6 +123,7 @@ def test_only_names_in_braces_are_replaced():
 
 
 FIRST = {"fit": "scratch", "to": "first"}
+TEACHER = {"encoder": {}, "to": "teacher"}
 LINES = {"prepare": "echo > lines", "to": ["lines"]}
 WRONG = {  # what the message says -> stages
     "`stages:` must be a list of stages": "fit",
@@ -165,6 +181,26 @@ WRONG = {  # what the message says -> stages
         LINES,
         {"classify": "lines", "by": "han.imdb", "beam_size": 2, "to": "x"},
     ],
+    "stage 2: 'lines' is a file, and a weight or an encoder is needed": [
+        LINES,
+        {"classify": "lines", "by": "lines", "to": "x"},
+    ],
+    "stage 2: 'teacher' is an encoder, and a weight is needed": [TEACHER, {"from": "teacher"}],
+    "stage 1: encoder must be settings like {epochs: 3}, of epochs, lr, batch_size, label_smoothing, seed; got 'epoch'": [
+        {"encoder": {"epoch": 1}, "to": "x"},
+        FIRST,
+    ],
+    "stage 1: encoder must be settings like {epochs: 3}, of epochs, lr, batch_size, label_smoothing, seed; got 3": [
+        {"encoder": 3, "to": "x"},
+        FIRST,
+    ],
+    "stage 2: vary needs vectors: a file of word vectors": [LINES, {"vary": "lines", "to": "x"}, FIRST],
+    "stage 3: 'first' is a weight, and a file is needed": [
+        LINES,
+        FIRST,
+        {"vary": "lines", "vectors": "first", "to": "x"},
+    ],
+    "the last stage must make a weight: a fit or an average; it is an encoder": [TEACHER],
     "stage 2: length_penalties must be one for each of 2 models; got [1]": [
         LINES,
         {"translate": "lines", "by": ["luong_dot.dates"] * 2, "length_penalties": [1], "to": "x"},
@@ -204,7 +240,7 @@ def test_a_wrong_command_line_ends_with_one_line(arguments, said, tmp_path, caps
 @pytest.mark.parametrize("name", registry.list_models())
 def test_the_recipe_of_each_weight_has_right_stages(name):
     last = read_stages(find(name))[-1]
-    assert last.makes_weight
+    assert last.makes == "weight"
     with safe_open(registry.BUNDLED / name / WEIGHTS, "pt") as file:
         in_8_bits = any(key.endswith(".scale") for key in file.keys())  # noqa: SIM118
     assert last.given.get("int8", False) == in_8_bits, "it is stored as the recipe says"

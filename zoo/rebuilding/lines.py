@@ -10,6 +10,7 @@ from zoo.utils.atomic import write_text
 
 LINES = 1000  # that are answered between two savings
 
+Line = TypeVar("Line")
 Answer = TypeVar("Answer")
 
 
@@ -19,7 +20,7 @@ def read_lines(text: str) -> list[str]:
 
 
 def answers(
-    folder: Path, name: str, lines: Sequence[str], ask: Callable[[Sequence[str]], list[Answer]]
+    folder: Path, name: str, lines: Sequence[Line], ask: Callable[[Sequence[Line]], list[Answer]]
 ) -> list[Answer]:
     """What a model answers to each line, with a file for each part of them; parts that are there are not made again.
 

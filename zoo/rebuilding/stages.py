@@ -11,7 +11,10 @@
     - prepare: gzip -dc "$(data multi30k/train.en.gz)" > train.en     # for bash; `data FILE` is a file of the data
       to: [train.en]                    # the files that it writes, each of them a name
     - {translate: train.en, by: [NAME, NAME], length_penalties: [1.2, 2.0], to: pairs.tsv}    # see consensus.py
+    - {encoder: {epochs: 3, seed: 1}, to: teacher}    # learns this recipe's data and only classifies: see encoder.py
     - {classify: lines, by: [NAME, NAME], min_probability: 0.6, to: labelled.tsv}    # see labelling.py
+    - {vary: lines, vectors: vectors.txt, copies: 10, to: varied}    # see variants.py
+    - {pair: lines, similar: 10, to: pairs}    # see pairing.py
     - {stages: RECIPE, up_to: NAME}     # the stages of a recipe next to this one, up to that name, stand here
 
 A stage uses only earlier ones. The last one makes the weight. A recipe without stages is one fit.
@@ -34,8 +37,13 @@ KEYS = {  # kind -> keys
     "average": ("average", "int8", "to"),
     "prepare": ("prepare", "to"),
     "translate": ("translate", "by", "length_penalties", "beam_size", "min_agreement", "to"),
+    "encoder": ("encoder", "to"),
     "classify": ("classify", "by", "min_probability", "to"),
+    "vary": ("vary", "vectors", "copies", "share", "common", "seed", "to"),
+    "pair": ("pair", "similar", "others", "seed", "to"),
 }
+ENCODER = ("epochs", "lr", "batch_size", "label_smoothing", "seed")  # settings
+THINGS = {"weight": "a weight", "encoder": "an encoder", "file": "a file"}
 OURS = ("config", "ckpt_path", "weights", "model.name", "data.root", "trainer.default_root_dir", "stages")
 SETTING = r"[a-z_]+(\.\w+)*\+?"
 _NAME = r"[A-Za-z0-9][\w.-]*"
@@ -67,8 +75,9 @@ class Stage:
         return self.to[0]
 
     @property
-    def makes_weight(self) -> bool:
-        return self.kind in ("fit", "average")
+    def makes(self) -> str:
+        """What it makes: one of `THINGS`."""
+        return {"fit": "weight", "average": "weight", "encoder": "encoder"}.get(self.kind, "file")
 
     @property
     def what(self) -> str:
@@ -80,6 +89,10 @@ class Stage:
             return f"prepare {', '.join(self.to)}"
         if self.kind == "average":
             return f"average {', '.join(self.given['average'])}"
+        if self.kind == "encoder":
+            return "fine-tune a sentence encoder"
+        if self.kind in ("vary", "pair"):
+            return f"{self.kind} {self.given[self.kind]}"
         return f"{self.kind} {self.given[self.kind]} by {', '.join(self.given['by'])}"
 
     def definition(self, settings: dict[str, str]) -> dict[str, Any]:
@@ -92,6 +105,8 @@ class Stage:
         if self.kind == "fit":
             recipe = {key: value for key, value in read_recipe(self.recipe).items() if key != "stages"}
             found |= {"fit": self.recipe.stem, "recipe": recipe, "command_line": settings}
+        if self.kind == "encoder":
+            found["data"] = read_recipe(self.recipe).get("data")
         return found
 
 
@@ -121,7 +136,7 @@ def read_stages(file: Path) -> list[Stage]:
     """
     listed = _all_listed(file)
     listed[-1].setdefault("to", WEIGHT)
-    names: dict[str, bool] = {}  # of earlier stages; whether it is a weight
+    names: dict[str, str] = {}  # of earlier stages -> what it is, one of THINGS
     later = [name for given in listed for name in _listed(given.get("to"))]
     found = []
     for number, given in enumerate(listed, 1):
@@ -129,10 +144,12 @@ def read_stages(file: Path) -> list[Stage]:
             stage = _stage(file, given, names, later)
         except ValueError as error:
             raise ValueError(f"{file}, stage {number}: {error}") from error
-        names |= dict.fromkeys(stage.to, stage.makes_weight)
+        names |= dict.fromkeys(stage.to, stage.makes)
         found.append(stage)
-    if not found[-1].makes_weight:
-        raise ValueError(f"{file}: the last stage must make a weight: a fit or an average; it is a {found[-1].kind}")
+    if found[-1].makes != "weight":
+        raise ValueError(
+            f"{file}: the last stage must make a weight: a fit or an average; it is {_article(found[-1].kind)}"
+        )
     return found
 
 
@@ -170,7 +187,7 @@ def _borrowed(file: Path, given: dict[str, Any], within: tuple[Path, ...]) -> li
     return [stage if KEYS.keys() & stage.keys() else {"fit": other.stem, **stage} for stage in listed[: ends[0]]]
 
 
-def _stage(file: Path, given: dict[str, Any], names: dict[str, bool], later: list[str]) -> Stage:
+def _stage(file: Path, given: dict[str, Any], names: dict[str, str], later: list[str]) -> Stage:
     kinds = [kind for kind in KEYS if kind in given and kind != "fit"]
     kind = kinds[0] if kinds else "fit"
     if unknown := [key for key in given if key not in KEYS[kind]]:
@@ -200,10 +217,12 @@ def _stage(file: Path, given: dict[str, Any], names: dict[str, bool], later: lis
     for name in (*of_files, *of_either):
         if name not in names:
             raise _missing(name, names, later)
-    for wanted, mentioned in ((True, of_weights), (False, of_files)):
+    models = ("weight", "encoder") if kind == "classify" else ("weight",)
+    for wanted, mentioned in ((models, of_weights), (("file",), of_files)):
         for name in mentioned:
-            if names.get(name, wanted) != wanted:
-                raise ValueError(f"'{name}' is {_thing(not wanted)}, and {_thing(wanted)} is needed")
+            if names.get(name, wanted[0]) not in wanted:
+                needed = " or ".join(THINGS[thing] for thing in wanted)
+                raise ValueError(f"'{name}' is {THINGS[names[name]]}, and {needed} is needed")
     uses = [name for name in (*of_weights, *of_files, *of_either) if name in names]
     return Stage(kind, to, given, recipe, tuple(dict.fromkeys(uses)), tuple(dict.fromkeys(weights)))
 
@@ -253,6 +272,18 @@ def _mentioned(kind: str, given: dict[str, Any]) -> tuple[list[str], list[str], 
         if not isinstance(given["prepare"], str):
             raise ValueError("prepare must be lines for bash")
         return [], [], _in(given["prepare"])
+    if kind == "encoder":
+        given = given["encoder"]
+        wrong = [key for key in given if key not in ENCODER] if isinstance(given, dict) else [given]
+        if wrong:
+            raise ValueError(f"encoder must be settings like {{epochs: 3}}, of {', '.join(ENCODER)}; got {wrong[0]!r}")
+        return [], [], []
+    if kind == "vary":
+        if "vectors" not in given:
+            raise ValueError("vary needs vectors: a file of word vectors")
+        return [], [given["vary"], given["vectors"]], []
+    if kind == "pair":
+        return [], [given["pair"]], []
     if not (by := given["by"]):
         kept = {"translate": "what they agree on", "classify": "the mean of their probabilities"}[kind]
         raise ValueError(f"{kind} needs a model under by, or several: then {kept} is kept")
@@ -262,7 +293,7 @@ def _mentioned(kind: str, given: dict[str, Any]) -> tuple[list[str], list[str], 
     return by, _listed(given[kind]), []
 
 
-def _missing(name: str, names: dict[str, bool], later: list[str], also: str = "") -> ValueError:
+def _missing(name: str, names: dict[str, str], later: list[str], also: str = "") -> ValueError:
     if name in later:
         return ValueError(
             f"it needs '{name}', which is not made before it; stages use only earlier ones, not in circles"
@@ -297,9 +328,5 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _thing(weight: bool) -> str:
-    return "a weight" if weight else "a file"
-
-
 def _article(kind: str) -> str:
-    return f"an {kind}" if kind == "average" else f"a {kind}"
+    return f"an {kind}" if kind in ("average", "encoder") else f"a {kind}"

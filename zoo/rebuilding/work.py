@@ -11,6 +11,7 @@ OUTPUT/rebuild.json             the log
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class Rebuild:
     def place(self, name: str) -> Path:
         """The weights or the file that a stage makes under a name."""
         stage = next(stage for stage in self.stages if name in stage.to)
-        return self.folder(stage) / (WEIGHTS if stage.makes_weight else name)
+        return self.folder(stage) / (name if stage.makes == "file" else WEIGHTS)
 
     def state(self, stage: Stage) -> State:
         """How far a stage is.
@@ -109,7 +110,7 @@ class Rebuild:
     def made(self, stage: Stage) -> dict[str, str]:
         """The files that a stage made, with their hashes: of weights config.json, which has those of the others."""
         places = [self.place(name) for name in stage.to]
-        files = [place / "config.json" if stage.makes_weight else place for place in places]
+        files = [place if stage.makes == "file" else place / "config.json" for place in places]
         return {str(file.relative_to(self.folder(stage))): file_sha256(file) for file in files if file.is_file()}
 
     def uses(self, stage: Stage) -> dict[str, str | None]:
@@ -197,7 +198,13 @@ class Rebuild:
         folder = self.folder(stage)
         begun = {"definition": self.definition(stage), "uses": self.uses(stage), "done": False}
         write_text(folder / STAGE, json.dumps(begun, indent=1) + "\n")
-        kinds = {"fit": self._fit, "average": self._average, "prepare": self._prepare}
+        kinds = {
+            "fit": self._fit,
+            "average": self._average,
+            "prepare": self._prepare,
+            "encoder": self._encoder,
+            **dict.fromkeys(("vary", "pair"), self._change),
+        }
         data = kinds.get(stage.kind, self._answer)(stage)
         for name in stage.to:
             if not self.place(name).exists():
@@ -261,7 +268,9 @@ class Rebuild:
         inputs.unlink(missing_ok=True)
         places = {name: str(self.place(name).absolute()) for name in stage.uses}
         root = os.path.abspath(self.root or "")
-        self.processes.shell(DATA + filled(stage.given["prepare"], places), folder, {"DATA": root})
+        self.processes.shell(
+            DATA + filled(stage.given["prepare"], places), folder, {"DATA": root, "PYTHON": sys.executable}
+        )
         read = inputs.read_text(encoding="utf-8").split("\n") if inputs.is_file() else []
         names = sorted({name.removeprefix("/") for name in read if name})
         return {name: file_sha256(Path(root) / name) for name in names}
@@ -276,9 +285,30 @@ class Rebuild:
             "models": [self._source(name) for name in given["by"]],
             **{name: value for name, value in given.items() if name not in (stage.kind, "by", "to")},
         }
-        write_text(folder / "job.json", json.dumps(job))
-        self.processes.module(f"zoo.rebuilding.{module}", [str(folder / "job.json")])
+        self._job(stage, module, job)
         return {}
+
+    def _encoder(self, stage: Stage) -> dict[str, str]:
+        """Fine-tunes a sentence encoder."""
+        target = self.folder(stage) / WEIGHTS
+        job = {"target": str(target), "recipe": str(stage.recipe), "root": self.root, **stage.given["encoder"]}
+        self._job(stage, "encoder", job)
+        return {}
+
+    def _change(self, stage: Stage) -> dict[str, str]:
+        """Writes other lines, or pairs of lines."""
+        given = {name: value for name, value in stage.given.items() if name not in (stage.kind, "to")}
+        if "vectors" in given:
+            given["vectors"] = str(self.place(given["vectors"]))
+        job = {"source": str(self.place(stage.given[stage.kind])), "target": str(self.folder(stage) / stage.name)}
+        self._job(stage, {"vary": "variants", "pair": "pairing"}[stage.kind], {**job, **given})
+        return {}
+
+    def _job(self, stage: Stage, module: str, arguments: dict[str, Any]) -> None:
+        """Runs a module that reads its arguments from a file."""
+        file = self.folder(stage) / "job.json"
+        write_text(file, json.dumps(arguments))
+        self.processes.module(f"zoo.rebuilding.{module}", [str(file)])
 
     # ---- the end ----
 

@@ -5,6 +5,8 @@ import torch
 from labeled_examples import NAMES, Invented, contents, expected, ready
 
 from zoo.batches.classification import collate_texts
+from zoo.data.classification.arrays import Example
+from zoo.data.classification.extra import read_extra
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.han import HAN
 
@@ -57,6 +59,20 @@ def test_pairs_and_several_labels(tmp_path):
     assert (several.tokenizer.encode("sky"), [1.0, 0.0, 1.0]) in contents(several.train_dataloader())
     joined = ready(_data(tmp_path, "text\tlabel\nsky\tblue|red\n", multi_label=True))
     assert (joined.tokenizer.encode("sky"), [1.0, 0.0, 1.0]) in contents(joined.train_dataloader())
+
+
+def test_scores(tmp_path):
+    """Only where the data have some, and with labels as well as with probabilities."""
+    (tmp_path / "hard.tsv").write_text("text\tscore\tlabel\nsky\t4.5\tblue\n")
+    (tmp_path / "soft.tsv").write_text("text\tblue\tgreen\tred\tscore\nsky\t0.5\t0.5\t0\t1\n")
+    read = lambda name, scored: next(read_extra(tmp_path / name, NAMES, False, False, scored))  # noqa: E731
+    assert read("hard.tsv", True) == Example("sky", None, ("blue",), 4.5)
+    values = tuple({"blue": 0.5, "green": 0.5, "red": 0.0}[name] for name in NAMES)
+    assert read("soft.tsv", True) == Example("sky", None, (), 1.0, values)
+    assert read("hard.tsv", False).score is None and read("soft.tsv", False).score is None
+    (tmp_path / "hard.tsv").write_text("text\tscore\tlabel\nsky\t6\tblue\n")
+    with pytest.raises(ValueError, match="6"):
+        read("hard.tsv", True)
 
 
 def test_an_edited_file_is_read_again(tmp_path):

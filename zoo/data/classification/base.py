@@ -78,7 +78,7 @@ class LabeledData(SortedData[LabeledArrays]):
             and the word2vec vectors are also learnt from. Their labels are not used.
         extra_examples: your own files of additional training texts: tables with the columns text (and text2 for pairs)
             and label; or, instead of label, a column for each label of the data with its probability, as the stage
-            `classify` of `zoo rebuild` writes them.
+            `classify` of `zoo rebuild` writes them; and, if examples of the data have scores, a column score.
         extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
             frequent unknown words of the training text, seen at least `min_frequency` times; 0 for none.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.
@@ -290,7 +290,7 @@ class LabeledData(SortedData[LabeledArrays]):
         return [named_file(".", "extra_examples", name) for name in self.extra_examples]
 
     def _read_extra(self, file: Path) -> Iterator[Example]:
-        return read_extra(file, self._label_names(), self.pair, self.multi_label)
+        return read_extra(file, self._label_names(), self.pair, self.multi_label, self.scored)
 
     def _source(self, split: Split) -> str:
         if not self.holds_out or split != "val":
