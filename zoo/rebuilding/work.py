@@ -26,6 +26,7 @@ from zoo.rebuilding.digests import file_sha256
 from zoo.rebuilding.processes import FailedError, Processes
 from zoo.rebuilding.stages import Stage, check_settings, filled, read_stages
 from zoo.utils.atomic import write_text
+from zoo.utils.extras import require
 from zoo.utils.places import cache_folder
 
 STAGE, RECORD, WEIGHTS, TEST = "stage.json", "record.json", "weights", "test"
@@ -146,6 +147,8 @@ class Rebuild:
                 raise ValueError(f"stage {shell.name} reads files of the data: give --root DATA, or set ZOO_DATA")
             if not shutil.which("bash"):
                 raise ValueError(f"stage {shell.name} needs bash, which is not installed")
+        if encoder := next((stage for stage in todo if stage.kind == "encoder"), None):
+            require("encoder", f"stage {encoder.name}")
         fits = [stage for stage in todo if stage.kind == "fit"]
         if jobs := [(stage.name, self.fit_arguments(stage), bool(stage.uses)) for stage in fits]:
             self.processes.module("zoo.rebuilding.check", [json.dumps(jobs)])

