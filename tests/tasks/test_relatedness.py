@@ -245,7 +245,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_training_through_the_commands(folder, capsys):
     stage = _model(relatedness=0.0, vocab_size=60, num_classes=2, hidden_size=8, mlp_size=16)
-    stage.tokenizer, stage.label_names = Tokenizer.train(labeled_fakes._WORDS, "word_punct", 60), ["different", "same"]
+    stage.tokenizer, stage.label_names = Tokenizer.train(labeled_fakes.WORDS, "word_punct", 60), ["different", "same"]
     stage.save_pretrained("stage1")
     quiet = {
         "accelerator": "cpu",
