@@ -135,11 +135,7 @@ def pretrained(labels: Sequence[str], pair: bool = False, scored: bool = False) 
     Raises:
         ValueError: the package is not installed.
     """
-    require("encoder", "a sentence encoder")
-    found = importlib.util.find_spec(PACKAGE)
-    folder = Path(found.origin).parent / "model"  # pyright: ignore[reportOptionalMemberAccess, reportArgumentType]
-    sizes = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    encoder = SentenceEncoder(sizes, _tokenizer(folder / "tokenizer.json"), labels, pair, scored)
+    encoder, folder = _untrained(labels, pair, scored)
     encoder.load_state_dict({**_renamed(load_file(folder / MODEL)), **_own(encoder)})
     return encoder
 
@@ -147,9 +143,18 @@ def pretrained(labels: Sequence[str], pair: bool = False, scored: bool = False) 
 def load_encoder(folder: Path) -> SentenceEncoder:
     """An encoder that `fine_tune` wrote."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    encoder = pretrained(config["labels"], config["pair"], config["scored"])
+    encoder, _ = _untrained(config["labels"], config["pair"], config["scored"])
     encoder.load_state_dict(load_file(folder / MODEL))
     return encoder
+
+
+def _untrained(labels: Sequence[str], pair: bool, scored: bool) -> tuple[SentenceEncoder, Path]:
+    """An encoder of the package's sizes, and the folder with its weights."""
+    require("encoder", "a sentence encoder")
+    found = importlib.util.find_spec(PACKAGE)
+    folder = Path(found.origin).parent / "model"  # pyright: ignore[reportOptionalMemberAccess, reportArgumentType]
+    sizes = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return SentenceEncoder(sizes, _tokenizer(folder / "tokenizer.json"), labels, pair, scored), folder
 
 
 def is_encoder(folder: Path) -> bool:
