@@ -259,7 +259,7 @@ def _pack_texts(root):
         (root / name).parent.mkdir(exist_ok=True)
         with lzma.open(root / f"{name}.xz", "wt", encoding="utf-8") as packed:
             packed.write(f"{question}\n")
-    for file in list(root.rglob("*.tsv")):
+    for file in set(root.rglob("*.tsv")) - set(root.rglob("captions.tsv")):
         with lzma.open(file.with_name(f"{file.name}.xz"), "wb") as packed:
             packed.write(file.read_bytes())
         file.unlink()

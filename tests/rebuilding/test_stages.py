@@ -249,8 +249,19 @@ def test_the_recipe_of_each_weight_has_right_stages(name):
 def test_the_list(capsys, tmp_path):
     assert rebuild("structured_self_attention.sick", "--list", "--output", tmp_path / "out") == 0
     assert capsys.readouterr().out.splitlines() == [
-        "captions  fit reference_structured_self_attention.caption_pairs  to do",
-        "mixed     fit structured_self_attention.sick from captions       to do",
-        "weight    fit structured_self_attention.sick from mixed          to do",
+        "captions             fit reference_structured_self_attention.caption_pairs  to do",
+        "mixed                fit structured_self_attention.sick from captions       to do",
+        "sentences            prepare sentences, held_out                            to do",
+        "paired               pair sentences                                         to do",
+        "pairs                prepare pairs                                          to do",
+        "teacher1             fine-tune a sentence encoder                           to do",
+        "teacher2             fine-tune a sentence encoder                           to do",
+        "teacher3             fine-tune a sentence encoder                           to do",
+        "labelled.tsv         classify pairs by teacher1, teacher2, teacher3         to do",
+        "captions.en          prepare captions.en, snli                              to do",
+        "similar_captions     pair captions.en                                       to do",
+        "others               prepare others                                         to do",
+        "labelled_others.tsv  classify others by teacher1, teacher2, teacher3        to do",
+        "weight               fit structured_self_attention.sick from mixed          to do",
     ]
     assert not (tmp_path / "out").exists()
