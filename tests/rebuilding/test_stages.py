@@ -82,12 +82,14 @@ def test_an_encoder_only_classifies(recipe):
     assert stages[1].makes == "encoder" and "own" not in stages[1].definition({})
 
 
-def test_lines_are_varied_and_paired(recipe):
+def test_lines_are_varied_crossed_and_paired(recipe):
     both = {"prepare": "echo > lines; echo > vectors", "to": ["lines", "vectors"]}
     vary = {"vary": "lines", "vectors": "vectors", "to": "more"}
-    stages = read_stages(recipe([both, vary, {"pair": "more", "to": "pairs"}, FIRST]))
+    cross, pair = {"cross": "more", "count": 9, "to": "crossed"}, {"pair": "crossed", "to": "pairs"}
+    stages = read_stages(recipe([both, vary, cross, pair, FIRST]))
     assert stages[1].uses == ("lines", "vectors") and stages[1].what == "vary lines"
-    assert stages[2].uses == ("more",) and stages[2].what == "pair more"
+    assert stages[2].uses == ("more",) and stages[2].what == "cross more"
+    assert stages[3].uses == ("crossed",) and stages[3].what == "pair crossed"
 
 
 def test_stages_of_another_recipe_stand_in_their_place(recipe, tmp_path):

@@ -14,6 +14,7 @@
     - {encoder: {epochs: 3, seed: 1}, to: teacher}    # learns this recipe's data and only classifies: see encoder.py
     - {classify: lines, by: [NAME, NAME], min_probability: 0.6, to: labelled.tsv}    # see labelling.py
     - {vary: lines, vectors: vectors.txt, copies: 10, to: varied}    # see variants.py
+    - {cross: lines, count: 60000, to: crossed}    # see crossing.py
     - {pair: lines, similar: 10, to: pairs}    # see pairing.py
     - {stages: RECIPE, up_to: NAME}     # the stages of a recipe next to this one, up to that name, stand here
 
@@ -40,6 +41,7 @@ KEYS = {  # kind -> keys
     "encoder": ("encoder", "to"),
     "classify": ("classify", "by", "min_probability", "to"),
     "vary": ("vary", "vectors", "copies", "share", "common", "seed", "to"),
+    "cross": ("cross", "count", "longest", "seed", "to"),
     "pair": ("pair", "similar", "others", "seed", "to"),
 }
 ENCODER = ("epochs", "lr", "batch_size", "label_smoothing", "seed")  # settings
@@ -91,7 +93,7 @@ class Stage:
             return f"average {', '.join(self.given['average'])}"
         if self.kind == "encoder":
             return "fine-tune a sentence encoder"
-        if self.kind in ("vary", "pair"):
+        if self.kind in ("vary", "cross", "pair"):
             return f"{self.kind} {self.given[self.kind]}"
         return f"{self.kind} {self.given[self.kind]} by {', '.join(self.given['by'])}"
 
@@ -282,8 +284,8 @@ def _mentioned(kind: str, given: dict[str, Any]) -> tuple[list[str], list[str], 
         if "vectors" not in given:
             raise ValueError("vary needs vectors: a file of word vectors")
         return [], [given["vary"], given["vectors"]], []
-    if kind == "pair":
-        return [], [given["pair"]], []
+    if kind in ("cross", "pair"):
+        return [], [given[kind]], []
     if not (by := given["by"]):
         kept = {"translate": "what they agree on", "classify": "the mean of their probabilities"}[kind]
         raise ValueError(f"{kind} needs a model under by, or several: then {kept} is kept")

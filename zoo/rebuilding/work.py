@@ -206,7 +206,7 @@ class Rebuild:
             "average": self._average,
             "prepare": self._prepare,
             "encoder": self._encoder,
-            **dict.fromkeys(("vary", "pair"), self._change),
+            **dict.fromkeys(("vary", "cross", "pair"), self._change),
         }
         data = kinds.get(stage.kind, self._answer)(stage)
         for name in stage.to:
@@ -304,7 +304,7 @@ class Rebuild:
         if "vectors" in given:
             given["vectors"] = str(self.place(given["vectors"]))
         job = {"source": str(self.place(stage.given[stage.kind])), "target": str(self.folder(stage) / stage.name)}
-        self._job(stage, {"vary": "variants", "pair": "pairing"}[stage.kind], {**job, **given})
+        self._job(stage, {"vary": "variants", "cross": "crossing", "pair": "pairing"}[stage.kind], {**job, **given})
         return {}
 
     def _job(self, stage: Stage, module: str, arguments: dict[str, Any]) -> None:
