@@ -31,6 +31,7 @@ from zoo.utils.places import cache_folder
 
 STAGE, RECORD, WEIGHTS, TEST = "stage.json", "record.json", "weights", "test"
 State = Literal["done", "unfinished", "to do"]
+CHANGES = {"vary": "variants", "cross": "crossing", "pair": "pairing"}  # kind of stage that changes lines -> its module
 # A file of the data, in any of the places where our data sets look for it.
 DATA = """\
 data() {
@@ -206,7 +207,7 @@ class Rebuild:
             "average": self._average,
             "prepare": self._prepare,
             "encoder": self._encoder,
-            **dict.fromkeys(("vary", "cross", "pair"), self._change),
+            **dict.fromkeys(CHANGES, self._change),
         }
         data = kinds.get(stage.kind, self._answer)(stage)
         for name in stage.to:
@@ -304,7 +305,7 @@ class Rebuild:
         if "vectors" in given:
             given["vectors"] = str(self.place(given["vectors"]))
         job = {"source": str(self.place(stage.given[stage.kind])), "target": str(self.folder(stage) / stage.name)}
-        self._job(stage, {"vary": "variants", "cross": "crossing", "pair": "pairing"}[stage.kind], {**job, **given})
+        self._job(stage, CHANGES[stage.kind], {**job, **given})
         return {}
 
     def _job(self, stage: Stage, module: str, arguments: dict[str, Any]) -> None:
