@@ -124,6 +124,14 @@ def test_it_learns_the_labels_and_is_the_same_when_it_is_read_again(tensors, rec
     assert is_encoder(tmp_path / "out") and not is_encoder(tmp_path)
 
 
+def test_it_reads_the_first_word_pieces_only(tensors, recipe, tmp_path):
+    fine_tune(str(tmp_path / "out"), **recipe, epochs=1, longest=6)
+    short, same, other = load_encoder(tmp_path / "out").answers(["a b c d", "a b c d e f", "a b c p"])
+    assert short == pytest.approx(same, abs=1e-6) and short != pytest.approx(other, abs=1e-6)
+    with pytest.raises(ValueError, match=r"longest must be 3 to 128 word pieces for the encoder of gt_.*; got 129"):
+        fine_tune(str(tmp_path / "long"), **recipe, longest=129)
+
+
 def test_a_text_has_the_same_probabilities_beside_others(tensors, monkeypatch):
     monkeypatch.setattr(encoders, "in_precision", lambda *given: nullcontext())
     encoder = pretrained(["x", "y", "z"]).double()

@@ -168,6 +168,17 @@ def test_what_is_done_is_not_repeated(work, monkeypatch, capsys):
     assert out.count("already done") == len(NAMES) and "stage 5 of 5, mean: average first, second" in out
 
 
+def test_the_test_data_are_left_alone(work, monkeypatch, capsys):
+    shutil.rmtree(work / "test")
+    (work / "rebuild.json").unlink()
+    ran = in_process(monkeypatch)
+    assert rebuild("own.yaml", "--root", "data", "--no-test") == 0
+    assert not ran and not (work / "rebuild.json").exists()
+    assert capsys.readouterr().out.splitlines()[len(NAMES) :] == [f"weights {work / 'mean' / 'weights'}"]
+    assert rebuild("own.yaml", "--root", "data") == 0
+    assert [command[1] for command in ran] == ["test"] and (work / "rebuild.json").exists()
+
+
 @pytest.mark.slow
 def test_a_stage_that_is_gone_is_made_again_with_the_same_bits(work, monkeypatch, capsys):
     before = {name: _hash(work / name / "weights") for name in ("second", "mean")}

@@ -36,9 +36,12 @@ def run(options: argparse.Namespace) -> None:
 
     with ending_by_signal(say_stopped, list):
         try:
-            work.run()
+            work.run(test=not options.no_test)
         except FailedError as error:
             sys.exit(error.code)
+    if options.no_test:
+        print(f"weights {work.weights}")
+        return
     log = write_log(work)
     print(comparison(work))
     print(f"weights {work.weights}\nlog     {log}")
@@ -84,5 +87,6 @@ def _command(options: argparse.Namespace) -> str:
     modules = filter(None, os.environ.get(VARIABLE, "").split(","))
     given = {"--root": options.root, "--output": options.output}
     words = [word for option, value in given.items() if value for word in (option, value)]
+    words += ["--no-test"] * options.no_test
     imports = [word for module in modules for word in ("--import", module)]
     return shlex.join(["zoo", "rebuild", options.name, *words, *options.settings, *imports])

