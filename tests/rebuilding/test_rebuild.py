@@ -22,6 +22,7 @@ from zoo.bundles.files import WEIGHTS, Bundle
 from zoo.models.luong import LuongNMT
 from zoo.rebuilding import consensus
 from zoo.rebuilding import lines as lines_of_text
+from zoo.rebuilding import work as rebuilding_work
 from zoo.rebuilding.processes import Processes
 from zoo.training.signals import Stopped
 
@@ -153,6 +154,24 @@ def test_the_log(work, begun):
     assert second["versions"]["torch"] and second["device"] and second["threads"]
     assert by_name["translated"]["definition"]["length_penalties"] == [1.0, 0.5]
     assert log["test"]["scores"].keys() >= {"test/bleu"} and log["test"]["data"] == pairs
+
+
+def test_the_processor_time_of_all_attempts_is_kept(work, monkeypatch):
+    shutil.rmtree(work / "lines")
+    spent = iter([10.0, 13.5, 20.0, 21.5])
+    monkeypatch.setattr(rebuilding_work, "_processor_seconds", lambda: next(spent))
+    in_process(monkeypatch)
+    prepare = rebuilding_work.Rebuild._prepare
+    monkeypatch.setattr(rebuilding_work.Rebuild, "_prepare", lambda *given: (_ for _ in ()).throw(Cut))
+    with pytest.raises(Cut):
+        rebuild("own.yaml", "--root", "data")
+    state = work / "lines" / "stage.json"
+    assert not json.loads(state.read_text())["done"]
+    monkeypatch.setattr(rebuilding_work.Rebuild, "_prepare", prepare)
+    assert rebuild("own.yaml", "--root", "data") == 0
+    assert json.loads(state.read_text())["processor_seconds"] == 5.0
+    lines = json.loads((work / "rebuild.json").read_text())["stages"][0]
+    assert lines["name"] == "lines" and lines["processor_seconds"] == 5.0
 
 
 def _sha256(file):

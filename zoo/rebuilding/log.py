@@ -84,7 +84,7 @@ def _stage(work: Rebuild, stage: Stage) -> dict[str, Any]:
     done = read_json(work.folder(stage) / STAGE)
     found = {"name": stage.name, "what": stage.what, "uses": done["uses"], "data": done["data"], "made": done["made"]}
     if stage.kind != "fit":
-        return {**found, "definition": done["definition"]}
+        return {**found, "processor_seconds": done.get("processor_seconds"), "definition": done["definition"]}
     run = work.run_folder(stage)
     config = next(iter(sorted(run.glob("version_*/config.yaml"))), run / "config.yaml")  # the latter without a logger
     settings = yaml.safe_load(config.read_text(encoding="utf-8"))

