@@ -167,7 +167,7 @@ def _downloads(monkeypatch, files):
         asked.append(remote.url)
         _archive(path, files)
 
-    monkeypatch.setattr("zoo.data.classification.base.fetch", fetch)
+    monkeypatch.setattr("zoo.data.classification.published.fetch", fetch)
     return asked
 
 
@@ -221,7 +221,7 @@ def test_files_without_an_archive(tmp_path, monkeypatch):
     def no_network(remote, path):
         raise ConnectionError(f"cannot download {remote.url}: no network")
 
-    monkeypatch.setattr("zoo.data.classification.base.fetch", no_network)
+    monkeypatch.setattr("zoo.data.classification.published.fetch", no_network)
     with pytest.raises(
         FileNotFoundError, match="no file imdb_train.tsv .*no network. .* run once on a machine with a net"
     ):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import ClassVar, Literal, TypedDict
 
 from torch import Tensor
 
@@ -14,10 +14,8 @@ from zoo.data.classification.arrays import Encoding, Example, LabeledArrays, Lab
 from zoo.data.classification.extra import read_extra
 from zoo.data.common.base import SortedData, Split
 from zoo.data.common.cache import cached_text
-from zoo.data.common.download import RemoteFile, fetch
 from zoo.data.common.files import check_fraction, draw, fingerprint, named_file
 from zoo.data.common.loaders import TrainLoader
-from zoo.data.common.published import Published
 from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.text import Tokenizer
 from zoo.utils.places import cache_folder
@@ -98,6 +96,7 @@ class LabeledData(SortedData[LabeledArrays]):
             in any model that learns from it.
         known_labels: names of the labels by id, if known without reading the data.
         test_names: names of the test sets.
+        published: the data sets that people have published, by name.
         tokenizer: set by `setup`: the model's, if it has one, else one of kind "word_punct".
         labels: set by `setup`: names of the labels by id.
     """
@@ -110,6 +109,7 @@ class LabeledData(SortedData[LabeledArrays]):
     cleaning: Sequence[str] = ()
     known_labels: Sequence[str] | None = None
     test_names: ClassVar[list[str]] = ["test"]
+    published: ClassVar[dict[str, type["LabeledData"]]] = {}
 
     def __init__(
         self,
@@ -385,7 +385,7 @@ class LabeledData(SortedData[LabeledArrays]):
         return json.dumps(sorted(names, key=_natural))
 
     def _extra_data(self, names: Sequence[str]) -> list["LabeledData"]:
-        sets = PublishedTexts.named
+        sets = self.published
         found = []
         for name in names:
             if name not in sets:
@@ -430,63 +430,3 @@ class LabeledData(SortedData[LabeledArrays]):
 def _natural(name: str) -> list[str | int]:
     """Sorting key with numbers by value: "2" before "10"."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
-
-
-class PublishedTexts(Published, LabeledData):
-    """A published data set of labelled text.
-
-    The files are tables with a header, or JSON lines, a common form for the authors' different ones. They cannot be
-    downloaded themselves; if `archive` is given, they are made from it.
-
-    Attributes:
-        upstream: URL of the authors' page or archive.
-        archive: the authors' archive.
-    """
-
-    places = ("{}", "text/{}", "", "text")
-    upstream: ClassVar[str]
-    archive: ClassVar[RemoteFile | None] = None
-    named: ClassVar[dict[str, type["PublishedTexts"]]] = {}  # all data sets
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if not cls.__name__.startswith("_"):
-            cls.named[cls.__name__] = cls
-
-    def fetch(self) -> None:
-        """Downloads and unpacks the archive, if there is one and a needed file is missing.
-
-        Raises:
-            FileNotFoundError: a file is missing and could not be downloaded.
-            ValueError: the download has the wrong checksum or content.
-        """
-        learning: list[Split] = [] if self.is_pretrained() else ["train"]  # the vocabulary is learnt from it
-        for split in dict.fromkeys(learning + self._splits()):
-            for name in self.files(split):
-                if self._find(name) is None:
-                    self._fetch_archive(name)
-
-    def unpack(self, archive: Path, folder: Path) -> None:
-        """Writes the files of all splits, made from the archive, into `folder`."""
-        raise NotImplementedError
-
-    def _fetch_archive(self, name: str) -> None:
-        if self.archive is None:
-            raise self._missing(name, "")
-        path = self._downloads() / Path(self.archive.url).name
-        try:
-            fetch(self.archive, path)
-        except ConnectionError as error:
-            raise self._missing(name, f"; {error}") from error
-        self.unpack(path, self._downloads())
-        path.unlink()
-
-    def signature(self, split: Split) -> list[object]:
-        return [type(self).__name__, *map(self.path, self.files(split))]
-
-    def source(self, split: Split) -> str:
-        return ", ".join(str(self.path(name)) for name in self.files(split))
-
-    def _advice(self, name: str) -> str:
-        connect = "" if self.archive is None else ", or run once on a machine with a network connection"
-        return f"it{connect}. It is made from {self.upstream}, see the documentation of {type(self).__name__}"

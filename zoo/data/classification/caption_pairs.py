@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from zoo.data.captioning.photos import Flickr8k
 from zoo.data.classification.arrays import Example
-from zoo.data.classification.base import LabeledOptions, PublishedTexts
+from zoo.data.classification.base import LabeledOptions
+from zoo.data.classification.published import PublishedTexts
 from zoo.data.common.base import Split
 from zoo.utils.unpack import Unpack
 

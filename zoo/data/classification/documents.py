@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from zoo.data.classification.arrays import Example
-from zoo.data.classification.base import LabeledData, LabeledOptions, PublishedTexts
+from zoo.data.classification.base import LabeledData, LabeledOptions
+from zoo.data.classification.published import PublishedTexts
 from zoo.data.common.base import Split
 from zoo.data.common.download import RemoteFile
 from zoo.data.common.files import data_root, draw, fingerprint, read_lines

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from zoo.data.classification.arrays import Example
-from zoo.data.classification.base import LabeledOptions, PublishedTexts
+from zoo.data.classification.base import LabeledOptions
+from zoo.data.classification.published import PublishedTexts
 from zoo.data.common.base import Split
 from zoo.data.common.files import read_lines
 from zoo.data.common.tables import has_column, read_table
