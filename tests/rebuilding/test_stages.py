@@ -188,11 +188,11 @@ WRONG = {  # what the message says -> stages
         {"classify": "lines", "by": "lines", "to": "x"},
     ],
     "stage 2: 'teacher' is an encoder, and a weight is needed": [TEACHER, {"from": "teacher"}],
-    "stage 1: encoder must be settings like {epochs: 3}, of epochs, lr, batch_size, label_smoothing, seed; got 'epoch'": [
+    "stage 1: encoder must be settings like {epochs: 3}, of epochs, lr, batch_size, label_smoothing, longest, seed; got 'epoch'": [
         {"encoder": {"epoch": 1}, "to": "x"},
         FIRST,
     ],
-    "stage 1: encoder must be settings like {epochs: 3}, of epochs, lr, batch_size, label_smoothing, seed; got 3": [
+    "stage 1: encoder must be settings like {epochs: 3}, of epochs, lr, batch_size, label_smoothing, longest, seed; got 3": [
         {"encoder": 3, "to": "x"},
         FIRST,
     ],
