@@ -238,9 +238,15 @@ def fine_tune(
         _keep(folder / LAST, {"encoder": encoder, "optimizer": optimizer, "schedule": schedule}, curve)
     with new_file(folder / MODEL) as file:
         file.write(save(encoder.state_dict()))
-    config = {"encoder": PACKAGE, "labels": encoder.labels, "pair": encoder.pair, "scored": encoder.scored}
-    config["longest"] = longest
-    config |= {"validation_accuracy": curve, "sha256": file_sha256(folder / MODEL)}
+    config = {
+        "encoder": PACKAGE,
+        "labels": encoder.labels,
+        "pair": encoder.pair,
+        "scored": encoder.scored,
+        "longest": longest,
+        "validation_accuracy": curve,
+        "sha256": file_sha256(folder / MODEL),
+    }
     write_text(folder / "config.json", json.dumps(config, indent=1) + "\n")
     (folder / LAST).unlink(missing_ok=True)
 
