@@ -113,6 +113,18 @@ def test_predict_arguments(toy_registry, capsys):
     assert capsys.readouterr().out == "A\n"
 
 
+def test_texts_that_begin_with_a_dash(toy_registry, capsys):
+    for args in (["--json", "--", "-a", "b"], ["x", "--json", "--", "-a", "b"], ["--json", "x", "--", "-a", "b"]):
+        assert main(["predict", "toy.v2", *args]) == 0
+        found = [json.loads(line)["source"] for line in capsys.readouterr().out.splitlines()]
+        assert found == ["x"] * ("x" in args) + ["-a", "b"]
+    assert main(["predict", "--json", "toy.v2", "--", "-a"]) == 0
+    for args in (["--json", "-5"], ["--json", "-5", "--", "a"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(["predict", "toy.v2", *args])
+        assert "unrecognized arguments: -5; a text that begins with - comes after --" in capsys.readouterr().err
+
+
 def test_predict_standard_input(toy_registry, capsys, monkeypatch):
     lines = [f"line {i}" for i in range(150)]
     lines[3] = ""

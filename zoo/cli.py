@@ -120,13 +120,25 @@ def _parsed(args: list[str]) -> argparse.Namespace:
     """Parses the arguments; texts may also follow the options, which argparse allows only from Python 3.13 on."""
     parser = _parser(args[0] if args and args[0] in VERBS else None)  # one verb is parsed sooner than all are built
     options, rest = parser.parse_known_args(args)
+    texts = []
+    if rest and "--" in args and hasattr(options, "text"):  # what follows it are texts, whatever they begin with
+        place = args.index("--")
+        options, rest = parser.parse_known_args(args[:place])
+        texts = args[place + 1 :]
     if rest and hasattr(options, "settings"):  # of rebuild, for `zoo fit`
         options.settings, rest = rest, []
-    if rest and (not hasattr(options, "text") or any(word.startswith("-") and word != "-" for word in rest)):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}{_nearest_option(parser, args[0], rest)}")
-    if rest:
-        options.text = [*options.text, *rest]
+    if rest and (not hasattr(options, "text") or _has_options(rest)):
+        hint = _nearest_option(parser, args[0], rest)
+        if hasattr(options, "text") and not any(word.startswith("--") for word in rest):
+            hint = "; a text that begins with - comes after --"
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+    if rest or texts:
+        options.text = [*options.text, *rest, *texts]
     return options
+
+
+def _has_options(words: list[str]) -> bool:
+    return any(word.startswith("-") and word != "-" for word in words)
 
 
 def _nearest_option(parser: argparse.ArgumentParser, verb: str, rest: list[str]) -> str:

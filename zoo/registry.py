@@ -176,6 +176,7 @@ def load(name: str, overrides: dict[str, Any] | None = None) -> "ZooModule":
     Raises:
         BundleError: The files are missing, damaged or do not fit the class.
         ValueError: Unknown name, or an override that the model does not have.
+        TypeError: The name is no string.
     """
     require_whole("zoo.load")
     bundle = open_bundle(name)
@@ -210,6 +211,11 @@ def open_bundle(name: str, golden: bool = False) -> Bundle:
         BundleError: config.json is missing or damaged; for the Hub, any file; or the weight is nowhere to be had.
         ValueError: Unknown name.
     """
+    if not isinstance(name, str):
+        raise TypeError(
+            f"a model is loaded by a name of zoo.list_models(), 'local-dir:FOLDER' or 'hf-hub:ORG/REPO@REVISION'; "
+            f"got {name!r}"
+        )
     if name.startswith("local-dir:"):
         return local_dir(name.removeprefix("local-dir:"))
     from zoo.bundles import hub  # late: see `all_pins`

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 import zoo
+from zoo import registry
 from zoo.cli import main
-from zoo.commands.average import average
+from zoo.commands.average import FREE, average
 from zoo.models.luong import LuongNMT
 from zoo.text import Tokenizer
 
@@ -51,11 +52,30 @@ def test_of_one_it_is_the_model_itself():
             lambda: _translator(1, ["one cat sits"]),
             "models must have the same vocabulary and labels; those of a and b differ",
         ),
+        (
+            lambda: _translator(1, score="dot"),
+            "models must have the same sizes; a and b differ in attention.score.w_a.weight",
+        ),
+        (
+            lambda: _translator(1, attention="local_m"),
+            "models must compute in the same way; a and b differ in attention",
+        ),
     ],
 )
 def test_models_that_have_no_mean(other, says):
     with pytest.raises(ValueError, match=says):
         average([_translator(0), other()], ["a", "b"])
+
+
+def test_settings_of_the_training_and_the_search_may_differ():
+    first, second = _translator(0), _translator(1, dropout=0.2, label_smoothing=0.2, beam_size=3)
+    before = {key: tensor.clone() for key, tensor in second.state_dict().items()}
+    average([first, second], ["a", "b"])
+    assert all(torch.equal(tensor, before[key]) for key, tensor in second.state_dict().items())
+
+
+def test_there_are_such_settings():
+    assert {key for name in registry.list_models() for key in registry.open_bundle(name).init_args} >= FREE
 
 
 def test_at_the_command_line(tmp_path, monkeypatch, capsys):

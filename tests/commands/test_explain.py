@@ -69,6 +69,9 @@ def test_mistakes(capsys, tmp_path):
     (tmp_path / "pairs").write_text("only one text\n", encoding="utf-8")
     pairs = "structured_self_attention.sick", "--certificate", "--inputs", tmp_path / "pairs"
     assert _fails(capsys, *pairs) == "each line must have two texts separated by a tab; got 'only one text'"
+    (tmp_path / "latin").write_bytes("caf\xe9\n".encode("latin-1"))
+    said = _fails(capsys, TREC, "--certificate", "--inputs", tmp_path / "latin")
+    assert said.startswith(f"{tmp_path / 'latin'}, line 1: byte 0xe9 (number 4 of the line) is not utf-8 text")
     for name, why in (
         ("key_value_predict.ptb", "its attention reaches only the last 5 outputs"),
         ("attention_over_attention.cbtlike_ne", "the attention is the answer"),

@@ -373,6 +373,9 @@ def test_a_model_of_pairs_takes_pairs():
 def test_what_classify_does_not_take(reader):
     with pytest.raises(TypeError, match="classify takes a string or a list of strings; got int"):
         reader.classify(["a", 3])
+    reader.label_names = None
+    with pytest.raises(ValueError, match="the last layer of this model is new and has no labels yet; train it on "):
+        reader.classify("a")
     reader.tokenizer = None
     with pytest.raises(ValueError, match="this model has no tokenizer yet"):
         reader.classify("a")

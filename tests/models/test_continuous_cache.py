@@ -232,3 +232,16 @@ def test_a_cache_for_another_task(tmp_path, monkeypatch, capsys):
 def test_mistakes(options, message):
     with pytest.raises(ValueError, match=message):
         zoo.ContinuousCache(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 2.5}, "^the size of a cache must be an integer; got 2.5$"),
+        ({"theta": "1"}, "^theta of a cache must be a number; got '1'$"),
+        ({"share": None}, "^the share of a cache must be a number; got None$"),
+    ],
+)
+def test_options_that_are_no_numbers(options, message):
+    with pytest.raises(TypeError, match=message):
+        zoo.ContinuousCache(**options)

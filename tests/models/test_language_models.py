@@ -614,6 +614,12 @@ def test_mistakes():
     with pytest.raises(ValueError, match="this model has no tokenizer yet; load a pretrained one with zoo.load"):
         model.complete("a")
     with_words(model)
+    with pytest.raises(
+        TypeError, match=r"cache must be a zoo.ContinuousCache, such as zoo.ContinuousCache\(\); got True"
+    ):
+        model.perplexity("a", cache=True)
+    with pytest.raises(TypeError, match="max_words must be an integer; got 2.5"):
+        model.complete("a", max_words=2.5)
     with pytest.raises(TypeError, match="complete takes a string or a list of strings; got int in the list"):
         model.complete(["a", 1])
     with pytest.raises(TypeError, match="complete takes a string or a list of strings; got NoneType$"):

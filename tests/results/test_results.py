@@ -1,5 +1,6 @@
 """Results as pages, as parts of a notebook, as tables and as figures."""
 
+import copy
 import re
 import sys
 from dataclasses import replace
@@ -66,6 +67,23 @@ BARE = {
     "document": DocumentClassification(None, [], {"a": 0.4}, [], torch.zeros(0), []),
 }
 each = pytest.mark.parametrize("name", RESULTS)
+
+
+def test_a_page_of_what_is_no_result():
+    with pytest.raises(TypeError, match="zoo.page takes what the verbs of models answer; got str"):
+        zoo.page(["a"])
+
+
+@each
+def test_equality_compares_values(name):
+    result = RESULTS[name]
+    assert result == copy.deepcopy(result) and result != replace(result, confidence=0.5) and result != name
+    field = next(key for key, value in vars(result).items() if isinstance(value, torch.Tensor) or key == "attention")
+    value = getattr(result, field)
+    other = value / 2 if isinstance(value, torch.Tensor) else [part / 2 for part in value]
+    assert result != replace(result, **{field: other})
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(result)
 
 
 class Page(HTMLParser):

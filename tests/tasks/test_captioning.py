@@ -115,6 +115,11 @@ def test_bad_input(model, files, tmp_path):
         model.caption([3])
     with pytest.raises(TypeError, match="caption takes an image .* or a list of them; got int"):
         model.caption(3)
+    with (
+        open(files[0], "rb") as opened,
+        pytest.raises(TypeError, match="caption takes an image .*; got BufferedReader"),
+    ):
+        model.caption(opened)
     with pytest.raises(ValueError, match="beam_size must be from 1 to 100; got 0"):
         model.caption(files[0], beam_size=0)
     model.tokenizer = None

@@ -163,6 +163,8 @@ def test_a_translator_with_more_words(options, tmp_path):
     )
     with pytest.raises(ValueError, match="'two words' is not one word"):
         model.extend_vocabulary(["two words"])
+    with pytest.raises(TypeError, match="the words must be a list of texts; got the text 'zebra'"):
+        model.extend_vocabulary("zebra")
     with pytest.raises(ValueError, match="this model has no tokenizer yet"):
         LuongNMT(**LuongNMT.tiny).extend_vocabulary(["a"])
 
@@ -252,6 +254,16 @@ def test_labels_in_python(caplog):
     assert list(model.classify("a film").probabilities) == ["b", "a", "c"]
     with pytest.raises(ValueError, match="a classifier needs at least two labels; got only 'a'"):
         model.replace_labels(["a"])
+    for names, says in (
+        (["x", "x"], "names has a label twice: 'x'"),
+        ([1, 2], "names must be a list of texts without control characters, such as line ends and tabs; it has 1"),
+        (["a\nb", "c"], r"names must be .*; it has 'a\\nb'"),
+    ):
+        with pytest.raises(ValueError, match=f"^{says}$"):
+            model.replace_labels(names)
+    with pytest.raises(TypeError, match="the labels must be a list of texts; got the text 'abc'"):
+        model.replace_labels("abc")
+    assert model.label_names == ["b", "a", "c"]
     model.replace_labels(["a"], multi_label=True)
     assert model.config["multi_label"] and model.classify("a film").labels in ([], ["a"])
 

@@ -79,6 +79,34 @@ def test_a_model_of_characters_reads_a_text_as_one():
     assert model.translate("3. May. Dog.").source_tokens.count("</s>") == 1
 
 
+def test_half_a_surrogate_pair_is_named(model):
+    with pytest.raises(ValueError, match=r"^the text is not valid Unicode: character 2 is half a surrogate pair"):
+        model.translate("a\ud800. A dog runs.")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"beam_size": 2.0},
+        {"n_best": None},
+        {"n_best": True},
+        {"no_repeat_ngram": 2.5},
+        {"top_k": 1.5, "temperature": 1.0},
+    ],
+)
+def test_options_that_are_no_integers(model, option):
+    name = next(iter(option))
+    with pytest.raises(TypeError, match=f"^{name} must be an integer; got {option[name]}$"):
+        model.translate("A dog runs.", **option)
+
+
+@pytest.mark.parametrize("option", [{"temperature": "1"}, {"length_penalty": "a"}])
+def test_options_that_are_no_numbers(model, option):
+    name = next(iter(option))
+    with pytest.raises(TypeError, match=f"^{name} must be a number; got {option[name]!r}$"):
+        model.translate("A dog runs.", **option)
+
+
 def test_a_long_sentence_is_named(model):
     with pytest.raises(ValueError, match=r"sentence 2 of text 2 has [0-9,]+ tokens; at most [0-9,]+ are allowed"):
         model.translate(["dog", "A dog runs. " + "dog " * 5000 + ". A man."])

@@ -3,11 +3,33 @@
 It is often better than each of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
 from zoo.tasks.base import ZooModule
+
+# Settings of training and search, beside all fractional numbers, such as dropout: models may differ in them.
+FREE = {
+    "backbone_weights",
+    "baseline",
+    "beam_size",
+    "encoder_epoch",
+    "locked_dropout",
+    "sampled_words",
+    "samples",
+    "self_critical_epoch",
+}
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The settings of two models of one class that make them compute otherwise."""
+    return sorted(
+        key
+        for key in one.keys() - FREE
+        if one[key] != other[key] and not isinstance(one[key], float) and not isinstance(other[key], float)
+    )
 
 
 @torch.no_grad()
@@ -36,6 +58,10 @@ def average(models: Sequence[ZooModule], names: Sequence[str]) -> ZooModule:
             raise ValueError(f"models must have the same sizes; {names[0]} and {name} differ in {differs[0]}")
         if first.assets() != other.assets():
             raise ValueError(f"models must have the same vocabulary and labels; those of {names[0]} and {name} differ")
+        if differs := _differences(first.config, other.config):
+            raise ValueError(
+                f"models must compute in the same way; {names[0]} and {name} differ in {', '.join(differs)}"
+            )
     floats = [key for key, tensor in states[0].items() if tensor.is_floating_point()]
     means = {key: sum(state[key].double() for state in states) / len(states) for key in floats}
     for key, mean in means.items():  # only now, because tied weights have two names

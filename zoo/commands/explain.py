@@ -54,14 +54,14 @@ def _stored(name: str) -> Any:
 def _measured(options: argparse.Namespace) -> Any:
     from tqdm import tqdm
 
+    from zoo.data.common.files import read_lines
     from zoo.explanations import faithfulness
 
     keep_freed_memory()
+    lines = [line for line in read_lines(Path(options.inputs)) if line] if options.inputs else []
     model = registry.load(options.name)
     if options.inputs:
-        inputs = [
-            _read(line, model.task.input) for line in Path(options.inputs).read_text("utf-8").splitlines() if line
-        ]
+        inputs = [_read(line, model.task.input) for line in lines]
     else:
         inputs = test_inputs(options.name, options.root)
     drawn = random.Random(options.seed).sample(inputs, min(options.limit, len(inputs)))

@@ -150,8 +150,8 @@ def chosen(plan: Plan, name: str) -> Options:
             raise ValueError(f"{mine} is of another recipe: choose another --out, or delete {mine.parent}")
         return found["options"]
     for file in (folder / name / CHOICE for folder in plan.recipes.published):
-        if file.is_file() and _fits(found := read_choice(file, plan.recipes.task.score), plan, name):
-            return found["options"]
+        if file.is_file() and _fits(_read(file), plan, name):  # one of another recipe may have another score
+            return read_choice(file, plan.recipes.task.score)["options"]
     return {}
 
 
@@ -165,11 +165,15 @@ def read_choice(path: Path, score: Score) -> dict[str, Any]:
     Raises:
         ValueError: it is damaged.
     """
+    return _read(path, {"options": dict, score.key: int | float | None})
+
+
+def _read(path: Path, trial_shape: Mapping[str, Any] | None = None) -> dict[str, Any]:
     try:
         found = read_json(path)
         check_shape(found, {"options": dict, "settings": dict, "trials": list})
-        for trial in found["trials"]:
-            check_shape(trial, {"options": dict, score.key: int | float | None})
+        for trial in found["trials"] if trial_shape else ():
+            check_shape(trial, trial_shape)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: delete it") from error
     return found

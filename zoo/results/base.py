@@ -6,6 +6,7 @@ Their weights are tensors, or NumPy arrays from `zoo.runtime`, which works witho
 import math
 import os
 from abc import ABC, abstractmethod
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
@@ -37,6 +38,18 @@ class Result(ABC):
     confidence: float | None
     warnings: list[str]
     explains: ClassVar[str | None] = None  # no field: verbs set it on what they answer (zoo/verbs/base.py)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all that is compared of a dataclass is equal, arrays value by value."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            _equal(getattr(self, field.name), getattr(other, field.name))
+            for field in fields(self)  # pyright: ignore[reportArgumentType]  # every result is a dataclass
+            if field.compare
+        )
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # its lists and arrays can change
 
     @abstractmethod
     def line(self) -> str:
@@ -195,3 +208,18 @@ def trust(result: Any) -> dict[str, Any]:
     """`confidence` and `warnings` of a result, as JSON-able values."""
     confidence = result.confidence
     return {"confidence": None if confidence is None else round(confidence, 4), "warnings": result.warnings}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two fields of results are equal, arrays and what holds them value by value."""
+    if type(one) is not type(other):
+        return False
+    if hasattr(one, "shape"):
+        return one.dtype == other.dtype and np.array_equal(as_array(one), as_array(other), equal_nan=True)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if is_dataclass(one) and not isinstance(one, Result):
+        return all(_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
+    return bool(one == other)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 EMPTY = "There are no words to look at."
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Classification(Result):
     """The predicted class of a text or pair, and where the model looked.
 
@@ -83,7 +83,7 @@ class Classification(Result):
         return {**_answer(self), **relatedness, "tokens": self.tokens, "attention": attention}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class DocumentClassification(Result):
     """The predicted class of a document of S sentences, and which sentences and words decided.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WITH_ATTENTION = "a key-value-predict model"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Completion(Result):
     """A text of T words with its completion, and where each word looked.
 

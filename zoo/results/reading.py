@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DIGITS = 5  # of a weight: a document has many words
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Reading(Result):
     """The missing word of a query, and where in the document of D words the model looked for it.
 

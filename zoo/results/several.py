@@ -28,6 +28,10 @@ def page(
 
     Raises:
         ValueError: there are no results.
+        TypeError: one is no result.
     """
-    found = [results] if isinstance(results, Result) else results
+    found = [results] if isinstance(results, Result) else list(results)
+    for result in found:
+        if not isinstance(result, Result):
+            raise TypeError(f"zoo.page takes what the verbs of models answer; got {type(result).__name__}")
     return written(page_of([result.section() for result in found], title), path)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 WITH_ATTENTION = "a bahdanau or luong model"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Translation(Result):
     """One translated sentence of T tokens, from S source tokens.
 

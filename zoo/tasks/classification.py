@@ -24,6 +24,7 @@ from zoo.tasks.adversarial import adversarial_loss
 from zoo.tasks.scored import ScoredModule
 from zoo.tasks.vocabulary import extend_embedding, place_vectors
 from zoo.text import UNK, Tokenizer
+from zoo.utils.labels import check_labels
 from zoo.verbs.base import evaluated
 from zoo.verbs.classification import RELATEDNESS, Classifier, OfDocuments, OfTexts, sureness
 from zoo.verbs.confidence import Evidence
@@ -157,8 +158,15 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
         Args:
             names: the labels.
             multi_label: a text may have several labels, or none.
+
+        Raises:
+            ValueError: fewer than two labels, one twice, or one with a control character.
+            TypeError: one text instead of a list.
         """
+        if isinstance(names, str):
+            raise TypeError(f"the labels must be a list of texts; got the text {names!r}")
         names, old = list(names), self.label_names
+        check_labels(names, "names")
         if len(names) < 2 and not multi_label:
             raise ValueError(
                 f"a classifier needs at least two labels; got only {', '.join(map(repr, names)) or 'none'}"

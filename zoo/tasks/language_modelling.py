@@ -168,7 +168,7 @@ class LanguageModelModule(Completer, ZooModule):
         Raises:
             ValueError: no tokenizer, or one that splits a word.
         """
-        self._checked([], "extend_vocabulary")
+        self.check_ready(self.tokenizer)
         extended = self.vocabulary.extended(words)
         self._give_rows(len(self.vocabulary), len(extended))
         self.tokenizer = extended

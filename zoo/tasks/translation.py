@@ -162,7 +162,7 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         src, tgt = self.tokenizers
         if src is tgt:
-            tokenizer = src.extended([*words, *tgt_words])
+            tokenizer = src.extended(words).extended(tgt_words)
             self._take(tokenizer, tokenizer)
         else:
             self._take(src.extended(words), tgt.extended(tgt_words))

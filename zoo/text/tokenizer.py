@@ -143,7 +143,7 @@ class Tokenizer:
         Raises:
             ValueError: it is not valid Unicode.
         """
-        _check_unicode(text)
+        check_unicode(text)
         return self._clean(text)
 
     def cleaning_steps(self) -> list[tuple[str, str]]:
@@ -180,7 +180,10 @@ class Tokenizer:
 
         Raises:
             ValueError: a word that this tokenizer splits.
+            TypeError: one text instead of a list of words.
         """
+        if isinstance(words, str):
+            raise TypeError(f"the words must be a list of texts; got the text {words!r}")
         spec = json.loads(self.to_json())
         vocab: dict[str, int] = spec["model"]["vocab"]
         for word in words:
@@ -403,7 +406,8 @@ def _plan(spec: dict[str, Any]) -> dict[str, Any]:
     return on({**spec, "model": {key: part for key, part in spec["model"].items() if key not in ("vocab", "merges")}})
 
 
-def _check_unicode(text: str) -> None:
+def check_unicode(text: str) -> None:
+    """Raises ValueError, which names the character, for a text that cannot be written as UTF-8."""
     if text.isascii():
         return
     try:

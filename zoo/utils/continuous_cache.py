@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from zoo.utils.numbers_given import check_integer, check_number
+
 LARGEST = 1_000_000  # pairs; more would not fit into memory
 
 
@@ -19,6 +21,7 @@ class ContinuousCache:
 
     Raises:
         ValueError: a value outside its range.
+        TypeError: a value that is no number.
     """
 
     size: int = 700
@@ -26,6 +29,9 @@ class ContinuousCache:
     share: float = 0.12
 
     def __post_init__(self) -> None:
+        check_integer("the size of a cache", self.size)
+        check_number("theta of a cache", self.theta)
+        check_number("the share of a cache", self.share)
         if not 1 <= self.size <= LARGEST:
             raise ValueError(f"the size of a cache must be from 1 to {LARGEST:,}; got {self.size:,}")
         if not 0 <= self.theta < float("inf"):

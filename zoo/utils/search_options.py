@@ -4,11 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from zoo.utils.numbers_given import check_integer, check_number
+
 NOT_A_NUMBER = "the model computes NaN instead of probabilities: its weights are too large or damaged"
 
 
 def check_search(beam_size: int, length_penalty: float) -> None:
-    """Raises ValueError for settings whose search would not fit into memory or whose scores would overflow."""
+    """Raises ValueError for settings whose search would not fit into memory or whose scores would overflow.
+
+    TypeError: one that is no number.
+    """
+    check_integer("beam_size", beam_size)
+    check_number("length_penalty", length_penalty)
     if not 1 <= beam_size <= 100:
         raise ValueError(f"beam_size must be from 1 to 100; got {beam_size:,}")
     if not -10 <= length_penalty <= 10:
@@ -35,7 +42,9 @@ class SearchSettings:
 
 
 def check_beam(beam_size: int, n_best: int) -> None:
-    """Raises ValueError if a beam is empty or cannot give `n_best` hypotheses."""
+    """Raises ValueError if a beam is empty or cannot give `n_best` hypotheses, TypeError for what is no integer."""
+    check_integer("beam_size", beam_size)
+    check_integer("n_best", n_best)
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1; got {beam_size}")
     if not 1 <= n_best <= beam_size:
@@ -43,7 +52,10 @@ def check_beam(beam_size: int, n_best: int) -> None:
 
 
 def check_sampling(num_samples: int, temperature: float, top_k: int) -> None:
-    """Raises ValueError for options of sampling outside their range."""
+    """Raises ValueError for options of sampling outside their range, TypeError for one that is no number."""
+    check_integer("num_samples", num_samples)
+    check_number("temperature", temperature)
+    check_integer("top_k", top_k)
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1; got {num_samples}")
     if not 0 < temperature < float("inf"):
@@ -67,10 +79,15 @@ def check_rules(
 
     Returns:
         The largest `max_length`.
+
+    Raises:
+        TypeError: one that is no integer.
     """
     if max_length.ndim and max_length.shape != (batch,):
         shape = tuple(max_length.shape)
         raise ValueError(f"max_length must be one number or one for each of {batch} sentences; got {shape}")
+    check_integer("min_length", min_length)
+    check_integer("no_repeat_ngram", no_repeat_ngram)
     shortest, longest = int(max_length.min()), int(max_length.max())
     if shortest < 1:
         raise ValueError(f"max_length must be at least 1; got {shortest}")

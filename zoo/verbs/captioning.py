@@ -143,7 +143,7 @@ class Captioner(Verbs):
         self.check_ready(self.tokenizer)
         check_batch_size(batch_size)
         one = isinstance(images, (str, os.PathLike, bytes, bytearray, memoryview, Image))
-        if not one and not isinstance(images, Iterable):
+        if not one and (not isinstance(images, Iterable) or hasattr(images, "read")):
             raise TypeError(
                 f"caption takes an image (a path, bytes or a PIL image) or a list of them; got {type(images).__name__}"
             )

@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from zoo.utils.numbers_given import check_integer
+
 T = TypeVar("T")
 
 
@@ -60,8 +62,7 @@ def present(part: T | None) -> T:
 
 def check_batch_size(batch_size: int) -> None:
     """Raises ValueError for a `batch_size` below 1, TypeError for one that is no integer."""
-    if not isinstance(batch_size, int):
-        raise TypeError(f"batch_size must be an integer; got {batch_size!r}")
+    check_integer("batch_size", batch_size)
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1; got {batch_size}")
 

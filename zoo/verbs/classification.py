@@ -4,8 +4,6 @@ Shapes: B texts, C classes.
 """
 
 import json
-import re
-import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -18,6 +16,7 @@ from zoo.text import Tokenizer
 from zoo.text.familiar import known_share
 from zoo.text.sentences import encode_document
 from zoo.utils import strict_json
+from zoo.utils.labels import check_labels
 from zoo.verbs.base import Verbs, evaluated
 from zoo.verbs.checks import as_list, check_assets, check_finite, present
 from zoo.verbs.confidence import Evidence, trusted
@@ -117,7 +116,12 @@ class Classifier(Verbs, Generic[Result]):
         return results[0] if one else results
 
     def _checked(self, texts: list[Any]) -> list[Any]:
-        self.check_ready(self.tokenizer, self.label_names)
+        self.check_ready(self.tokenizer)
+        if self.label_names is None:
+            raise ValueError(
+                "the last layer of this model is new and has no labels yet; train it on a data module, or call "
+                "replace_labels"
+            )
         pair = self.config.get("pair", False)
         for n, text in enumerate(texts, 1):
             if pair and not (
@@ -228,12 +232,7 @@ def _label_names(text: str, file: str) -> list[str] | None:
         raise ValueError(f"{file} is not JSON: {error}") from error
     if names is None:
         return None
-    if not isinstance(names, list) or not all(
-        isinstance(name, str) and not re.search(r"[\x00-\x1f\x7f-\x9f]", name) for name in names
-    ):
-        raise ValueError(f"{file} must be a list of texts without control characters; got {reprlib.repr(names)}")
-    if len(set(names)) != len(names):
-        raise ValueError(f"{file} has a label twice")
+    check_labels(names, file)
     return names
 
 

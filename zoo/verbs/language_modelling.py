@@ -9,6 +9,7 @@ from zoo.results.language_modelling import Completion
 from zoo.text import EOS, UNK, Tokenizer
 from zoo.text.familiar import known_share
 from zoo.utils.continuous_cache import ContinuousCache
+from zoo.utils.numbers_given import check_integer
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
 from zoo.verbs.checks import check_assets, check_batch_size, present, texts_of
 from zoo.verbs.confidence import Evidence, trusted
@@ -140,7 +141,9 @@ class Completer(Verbs):
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
         check_batch_size(batch_size)
-        one, texts = self._checked(texts, "complete")
+        check_integer("max_words", max_words)
+        check_integer("min_words", min_words)
+        one, texts = self._checked(texts, "complete", cache)
         if not 0 <= min_words <= max_words or max_words < 1:
             raise ValueError(
                 f"max_words must be at least 1, and min_words from 0 to max_words; got {max_words} and {min_words}"
@@ -194,7 +197,7 @@ class Completer(Verbs):
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
         check_batch_size(batch_size)
-        one, texts = self._checked(texts, "perplexity")
+        one, texts = self._checked(texts, "perplexity", cache)
         rows = [self._encode(text.removesuffix("\n")) for text in texts]
         results = [math.nan] * len(texts)
         has_words = [any(i != EOS for i in row) for row in rows]
@@ -204,8 +207,10 @@ class Completer(Verbs):
                 results[n] = perplexity_of(loss / len(rows[n]))
         return results[0] if one else results
 
-    def _checked(self, texts: str | Sequence[str], what: str) -> tuple[bool, list[str]]:
+    def _checked(self, texts: str | Sequence[str], what: str, cache: ContinuousCache | None) -> tuple[bool, list[str]]:
         found = texts_of(texts, what)
+        if not (cache is None or isinstance(cache, ContinuousCache)):
+            raise TypeError(f"cache must be a zoo.ContinuousCache, such as zoo.ContinuousCache(); got {cache!r}")
         self.check_ready(self.tokenizer)
         return found
 

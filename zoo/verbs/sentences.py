@@ -8,6 +8,7 @@ from zoo.results.translation import Translation
 from zoo.text import Tokenizer
 from zoo.text.casing import in_capitals, read_capitals
 from zoo.text.sentences import split_sentences
+from zoo.text.tokenizer import check_unicode
 
 
 class Sentence(NamedTuple):
@@ -35,7 +36,11 @@ def read_sentences(text: str, tokenizer: Tokenizer, split: bool, language: str, 
         split: whether to look for several sentences.
         language: of the text.
         place: name of the text in messages.
+
+    Raises:
+        ValueError: the text is not valid Unicode.
     """
+    check_unicode(text)
     parts = split_sentences(text, language) if split and tokenizer.kind != "char" else []
     if len(parts) < 2:
         return [_read(text, tokenizer, place)]

@@ -10,6 +10,7 @@ from zoo.results.alignment import Alignment
 from zoo.results.translation import Translation
 from zoo.text import EOS, Tokenizer
 from zoo.text.familiar import known_share
+from zoo.utils.numbers_given import check_integer
 from zoo.verbs.alignment import PAIRS, Pair, pair_words, word_alignment, word_pieces
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
 from zoo.verbs.checks import as_list, check_assets, check_batch_size, present, texts_of
@@ -136,6 +137,7 @@ class Translator(Verbs):
             TypeError: `texts` is neither a string nor a sequence of strings.
         """
         check_batch_size(batch_size)
+        check_integer("n_best", n_best)
         one, texts = texts_of(texts, "translate")
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
         language = (self.calibration and self.calibration.language) or "en"

@@ -339,6 +339,14 @@ def test_bad_tables(tmp_path):
     _fails(ValueError, "d.tsv: it has no text with words", tmp_path / "d.tsv", train)
     _table(tmp_path / "e.tsv", [("same text", "yes")] * 30)
     _fails(ValueError, "e.tsv, val_fraction 0.1 of it: it has no text", tmp_path / "e.tsv", split_seed=1)
+    lines = 'text,label\na,no\nb,"y\nes"\n'
+    labeled_fakes.write(tmp_path / "g.csv", lines)
+    _fails(
+        ValueError,
+        r"g.csv.*: the labels must be a list of texts without control characters, such as line ends and tabs; it has "
+        r"'y\\nes'",
+        tmp_path / "g.csv",
+    )
     _table(tmp_path / "f.tsv", [*ROWS, ("text", "maybe")])
     _fails(
         ValueError, "f.tsv: label 'maybe' is not in the training text, which has 'no', 'yes'", train, tmp_path / "f.tsv"

@@ -18,6 +18,7 @@ from zoo.data.common.files import check_fraction, draw, fingerprint, named_file
 from zoo.data.common.loaders import TrainLoader
 from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.text import Tokenizer
+from zoo.utils.labels import check_labels
 from zoo.utils.places import cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation, sentence splitting or the files change
@@ -382,7 +383,9 @@ class LabeledData(SortedData[LabeledArrays]):
         names = {name for example in self.examples("train") for name in example.labels}
         if not names:
             raise ValueError(f"{self.source('train')}: it has no text with a label")
-        return json.dumps(sorted(names, key=_natural))
+        found = sorted(names, key=_natural)
+        check_labels(found, f"{self.source('train')}: the labels")
+        return json.dumps(found)
 
     def _extra_data(self, names: Sequence[str]) -> list["LabeledData"]:
         sets = self.published

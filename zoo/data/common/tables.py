@@ -123,6 +123,8 @@ def _table_rows(
         if column not in header:
             names = f"{', '.join(map(repr, header))}{_advice(header, column)}"
             raise ValueError(f"{path} has no column {column!r}; its first line names {names}")
+        if header.count(column) > 1:
+            raise ValueError(f"{path} has {header.count(column)} columns {column!r}; rename or remove all but one")
     places = [(header.index(column), column) for column in columns]
     for number, fields in rows:
         if len(fields) == len(header):
