@@ -86,6 +86,11 @@ def test_equality_compares_values(name):
         hash(result)
 
 
+def test_attention_of_all_layers_is_equal_by_value():
+    look = Look(["a"], ["b", "</s>"], rows(1, 1, 1, 1), rows(1, 1, 2, 2), rows(1, 1, 2, 1))
+    assert look == copy.deepcopy(look) and look != replace(look, decoder=look.decoder / 2)
+
+
 class Page(HTMLParser):
     """Checks that tags are nested; has all tags with their attributes, all text, and the words of lines to point at."""
 

@@ -6,7 +6,7 @@ Their weights are tensors, or NumPy arrays from `zoo.runtime`, which works witho
 import math
 import os
 from abc import ABC, abstractmethod
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
@@ -26,7 +26,22 @@ if TYPE_CHECKING:
 LONGEST = 80  # letters of an answer in `repr`
 
 
-class Result(ABC):
+class ByValue:
+    """A dataclass (with `eq=False`) of texts, numbers, arrays, and lists and dicts of these, compared by its values."""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields are equal, arrays value by value."""
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            _equal(getattr(self, field.name), getattr(other, field.name))
+            for field in fields(self)  # pyright: ignore[reportArgumentType]
+        )
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # its lists and arrays can change
+
+
+class Result(ByValue, ABC):
     """What a verb answers for one input. As the last line of a notebook's cell it shows where the model looked.
 
     Attributes:
@@ -38,18 +53,6 @@ class Result(ABC):
     confidence: float | None
     warnings: list[str]
     explains: ClassVar[str | None] = None  # no field: verbs set it on what they answer (zoo/verbs/base.py)
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all that is compared of a dataclass is equal, arrays value by value."""
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(
-            _equal(getattr(self, field.name), getattr(other, field.name))
-            for field in fields(self)  # pyright: ignore[reportArgumentType]  # every result is a dataclass
-            if field.compare
-        )
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  # its lists and arrays can change
 
     @abstractmethod
     def line(self) -> str:
@@ -220,6 +223,4 @@ def _equal(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(_equal, one, other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if is_dataclass(one) and not isinstance(one, Result):
-        return all(_equal(getattr(one, field.name), getattr(other, field.name)) for field in fields(one))
     return bool(one == other)

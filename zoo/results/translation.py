@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
-from zoo.results.base import Result, attended, columns_of_pairs, existing, finite, rounded, trust
+from zoo.results.base import ByValue, Result, attended, columns_of_pairs, existing, finite, rounded, trust
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,8 +81,8 @@ class Translation(Result):
         return found
 
 
-@dataclass(frozen=True)
-class Look:
+@dataclass(frozen=True, eq=False)
+class Look(ByValue):
     """Attention maps of all layers and H heads for one sentence of S tokens and its translation of T.
 
     Attributes:
