@@ -80,7 +80,10 @@ _MAIN: dict[str, list[dict[str, Any]]] = {
         {"normalize": "sparsemax"},
         {"cell": "gru", "bidirectional": False, "num_layers": 2},
     ],
-    "AttentionOverAttentionReader": [{"attention": "sum", "shared_encoder": False}],
+    "AttentionOverAttentionReader": [
+        {"attention": "sum", "shared_encoder": False},
+        {"context_size": 4, "context_embedding_size": 6, "num_unknown": 3},
+    ],
     "BahdanauNMT": [{"decoder": "conditional_gru", "encoder_layers": 2}, {"tie_output": True}],
     "HAN": [{"cell": "lstm", "word_layers": 2}],
     "KeyValueNMT": [{"decoder": "conditional_gru", "linear": True}],

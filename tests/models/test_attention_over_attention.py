@@ -14,6 +14,7 @@ from numeric import agree
 from torch.utils.data import DataLoader
 
 from zoo.batches.reading import collate_questions
+from zoo.layers.contexts import ContextModel
 from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention
 from zoo.results import Reading
 from zoo.tasks.reading import ReadingModule
@@ -185,6 +186,102 @@ def test_excluded_words_leave_finite_gradients():
 
 
 # ---- pointer sums, candidates, answers ----
+
+
+# ---- re-ranking by contexts ----
+
+CONTEXTS = dict(context_size=5, context_embedding_size=7, context_share=0.3)
+CONTEXTS |= dict(expectation_weight=0.8, unknown_weight=1.5, vocab_size=20, num_unknown=3, dropout=0.0)
+
+
+def softmax(scores):
+    total = sum(math.exp(score) for score in scores)
+    return [math.exp(score) / total for score in scores]
+
+
+@exactly
+def test_reranking_equals_a_loop_over_words():
+    torch.manual_seed(0)
+    model = AttentionOverAttentionReader(**CONTEXTS, embedding_size=6, hidden_size=4).eval()
+    plain = AttentionOverAttentionReader(**CONTEXTS | {"context_size": None}, embedding_size=6, hidden_size=4).eval()
+    plain.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith("contexts.")})
+    ids = np.arange(24)
+    ids[20:] = UNK
+    documents, queries = [[5, 21, 9, 5, 22, 11], [7, 8]], [[9, BLANK_ID, 21, 7], [BLANK_ID, 9]]
+    batch = collate(documents, queries, ids=ids)
+    found, expected = model(batch)[0].split([6, 2]), plain(batch)[0].split([6, 2])
+    lookup = [int(n) for n in ids]
+    with torch.no_grad():
+        for document, query, new, old in zip(documents, queries, found, expected, strict=True):
+            texts = [torch.tensor([[lookup[n] for n in text]]) for text in (document, query)]
+            places, around = (model.contexts(text, torch.tensor([text.size(1)]))[0] for text in texts)
+            q = around[query.index(BLANK_ID)]
+            near = softmax([15 * float(place @ q / place.norm() / q.norm()) for place in places])
+            scores = []
+            for n, s, a in zip(document, old.tolist(), near, strict=True):
+                e = model.contexts.table.weight[lookup[n]]
+                scores.append(math.log(0.7 * s + 0.3 * a) + 0.8 * float(e @ q) + 1.5 * (lookup[n] == UNK))
+            assert new.tolist() == pytest.approx(softmax(scores), abs=1e-12)
+
+
+@exactly
+def test_a_context_is_that_of_the_words_around():
+    torch.manual_seed(0)
+    model = ContextModel(20, 6, 5)
+    ids, lengths = torch.randint(1, 20, (3, 7)), torch.tensor([7, 4, 0])
+    contexts = model(ids, lengths)
+    for place in range(4):
+        others = ids.clone()
+        others[1, place] = (ids[1, place] + 1) % 20
+        changed = (model(others, lengths) - contexts).abs().sum(-1) > 1e-9  # (3, 7)
+        assert changed[1, :4].tolist() == [n != place for n in range(4)] and not changed[[0, 2]].any()
+    alone = model(ids[1:2, :4], lengths[1:2])
+    assert torch.allclose(alone[0], contexts[1, :4], atol=1e-12)
+    expected = -torch.cat([(model.output(contexts[n, :k]).log_softmax(-1)) for n, k in ((0, 7), (1, 4))])
+    words = torch.cat([ids[0], ids[1, :4]])
+    assert float(model.eval().loss(ids, lengths)) == pytest.approx(float(expected[range(11), words].mean()), abs=1e-12)
+
+
+@exactly
+@pytest.mark.parametrize("query", [[9, 7], [BLANK_ID, 9, BLANK_ID], []], ids=["no blank", "two blanks", "empty"])
+def test_without_one_blank_the_weights_stay(query):
+    torch.manual_seed(0)
+    model = AttentionOverAttentionReader(**CONTEXTS, embedding_size=6, hidden_size=4).eval()
+    batch = collate([[5, 6, 9, 5], [6, 8]], [query, [BLANK_ID, 8]])
+    found = model(batch)[0]
+    model.contexts, contexts = None, model.contexts
+    plain = model(batch)[0]
+    assert torch.equal(found[:4], plain[:4]) and not torch.allclose(found[4:], plain[4:]) and contexts is not None
+
+
+@exactly
+def test_excluded_words_stay_excluded_and_an_empty_document_stays_empty():
+    model = AttentionOverAttentionReader(**CONTEXTS, exclude_query_words=True, embedding_size=6, hidden_size=4).eval()
+    weights = model(collate([[5, 9, 6], []], [[BLANK_ID, 9], [BLANK_ID]]))[0]
+    assert weights[1] == 0 and float(weights.sum()) == pytest.approx(1)
+
+
+@exactly
+def test_the_reader_and_its_contexts_learn_beside_each_other():
+    torch.manual_seed(0)
+    model = AttentionOverAttentionReader(**CONTEXTS, embedding_size=6, hidden_size=4).train()
+    model.contexts.sampled_words = 20
+    batch = collate([[5, 6, 9, 5], [6, 8]], [[BLANK_ID, 7], [BLANK_ID, 8]], answers=[5, 6], candidates=[[5, 6], [6, 8]])
+    loss, count = model.loss(batch)
+    contexts, model.contexts = model.contexts, None
+    plain, _ = model.loss(batch)
+    texts = torch.tensor([[5, 6, 9, 5], [6, 8, 0, 0]]), torch.tensor([4, 2])
+    assert count == 2 and float(loss) == pytest.approx(float(plain + 2 * contexts.loss(*texts)), abs=1e-12)
+
+
+def test_a_reader_gets_contexts_later(tmp_path):
+    old = AttentionOverAttentionReader(vocab_size=30, embedding_size=6, hidden_size=4)
+    old.save_pretrained(tmp_path / "old")
+    new = AttentionOverAttentionReader.from_pretrained(tmp_path / "old", {"context_size": 4})
+    assert torch.equal(new.embedding.weight, old.embedding.weight) and new.contexts is not None
+    new.save_pretrained(tmp_path / "new")
+    again, batch = AttentionOverAttentionReader.from_pretrained(tmp_path / "new"), new.example_batch(5)
+    assert torch.equal(again(batch)[0], new(batch)[0]) and again.config["context_size"] == 4
 
 
 def test_distinct_words_are_numbered_as_they_occur():

@@ -47,6 +47,7 @@ from zoo.onnx_export.classifiers import padded_documents
 from zoo.runtime.graphs import EXACT_PRODUCTS, padded
 from zoo.runtime.searching import GIVEN
 from zoo.text import UNK, Tokenizer
+from zoo.text.words import BLANK_ID
 from zoo.vision.images import open_image
 
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)
@@ -250,8 +251,8 @@ def check_language_model(model, folder):
 
 
 def check_reader(model, folder):
-    """Empty documents and queries, words of one text in the other, more unknown words than there are embeddings, and
-    columns of pads.
+    """Empty documents and queries, words of one text in the other, more unknown words than there are embeddings, queries
+    with a blank and without, and columns of pads.
     """
     rng, ids = np.random.default_rng(1), np.arange(model.config["vocab_size"] + 6)
     ids[-6:] = UNK
@@ -259,6 +260,7 @@ def check_reader(model, folder):
         documents, queries = (
             [rng.choice(np.append(ids[2:-6], range(len(ids) - 6, len(ids))), n) for n in row] for row in zip(*sizes)
         )
+        queries = [np.append(query, BLANK_ID) if n % 3 == 0 else query for n, query in enumerate(queries)]
         batch = collate_questions(documents, queries, [np.empty(0, int)] * len(sizes), None, ids)
         with torch.no_grad():
             weights = dict(zip(["weights", "query_weights"], model(batch)))

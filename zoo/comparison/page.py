@@ -154,10 +154,12 @@ def _budget(study: Study) -> str:
     given = {"patience": 2, "halvings": 3, **(rule.get("init_args") or {})}
     capped = sum(epochs >= most for row in study.rows for epochs in row.values("training", "epochs"))
     moving, move = ("falling", "fall") if study.task.score.falls else ("rising", "rise")
+    waits = "1 validation" if given["patience"] == 1 else f"{given['patience']} validations"
+    halve = "halves" if given["patience"] == 1 else "halve"
     full = f"; {capped} of {len(steps)} trainings reached that limit" if capped else ""
     return (
-        f"Each training ends when validation {study.score} stops {moving}: {given['patience']} validations without a {move} "
-        f"halve the learning rate, and after {given['halvings']} halvings without a {move} it stops. That took {took}, "
+        f"Each training ends when validation {study.score} stops {moving}: {waits} without a {move} "
+        f"{halve} the learning rate, and after {given['halvings']} halvings without a {move} it stops. That took {took}, "
         f"at most {most} epochs{full}.\n"
     )
 

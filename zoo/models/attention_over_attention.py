@@ -14,10 +14,13 @@ Differs from the papers:
   beforehand); in training, random words of the vocabulary are made unknown too, at all their occurrences;
 - words are compared as strings, not by id, so that an unknown word can be the answer;
 - `exclude_query_words`: a sentence seldom names a person twice, yet attention favours query words in the document;
+- `context_size`: a model of contexts (zoo/layers/contexts.py) re-ranks the words, where section 4 has n-gram models: a
+  global one of what is expected in the blank, and a local one, here an attention of the blank's context to those of the
+  document's words. The weights of its features are chosen on validation questions, as in the paper;
 - AdamW, optional pretrained word vectors, dropout on the states.
 
 Shapes: B examples, W distinct words in all, P and Q words of all documents and queries, D and L those of the longest,
-H states of both directions.
+H states of both directions, E the vectors of contexts.
 """
 
 from typing import Any, ClassVar, Literal
@@ -26,15 +29,18 @@ import torch
 from torch import Tensor, nn
 
 from zoo.batches.reading import ClozeBatch
+from zoo.layers.contexts import ContextModel
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
-from zoo.layers.masking import lengths_to_mask
+from zoo.layers.masking import lengths_to_mask, masked_softmax
 from zoo.layers.module_list import ModuleList
 from zoo.layers.packed import segment_ids, segment_softmax, to_padded
 from zoo.layers.recurrent import RecurrentEncoder
 from zoo.tasks.reading import ReadingModule
 from zoo.text import UNK
 from zoo.text.words import BLANK_ID
+
+_SHARPNESS = 15.0  # of the attention by contexts; 5 to 15 had nearly the same likelihood on validation questions
 
 
 def attend_over_attention(scores: Tensor, document_mask: Tensor, query_mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,7 +108,16 @@ class AttentionOverAttentionReader(ReadingModule):
         word_dropout: share of the distinct words of an example that are made unknown in training, at all their
             occurrences.
         candidate_dropout: the same for the candidates, which are mostly names that do not occur in later texts.
+        context_size: LSTM units per direction of a model of contexts that re-ranks the words outside training; none
+            if not given. It learns, beside the reader, to expect each word of the documents from those around it.
+        context_embedding_size: size of its word vectors.
+        context_share: weight of the attention by contexts against that of the reader, 0 to 1.
+        expectation_weight: weight of how much a word is expected in the blank, beside the logarithm of its attention.
+        unknown_weight: what an unknown word gets. These three are chosen on validation questions, by
+            benchmarks/reader_contexts.py.
     """
+
+    heads = ("contexts",)
 
     tiny: ClassVar[dict[str, Any]] = dict(vocab_size=12, num_unknown=0, embedding_size=6, hidden_size=4, dropout=0.0)
 
@@ -119,11 +134,21 @@ class AttentionOverAttentionReader(ReadingModule):
         dropout: float = 0.2,
         word_dropout: float = 0.0,
         candidate_dropout: float = 0.0,
+        context_size: int | None = None,
+        context_embedding_size: int = 128,
+        context_share: float = 0.5,
+        expectation_weight: float = 0.5,
+        unknown_weight: float = 0.5,
     ):
         super().__init__()
         if num_unknown < 0:
             raise ValueError(f"num_unknown must be at least 0; got {num_unknown}")
-        for name, rate in (("word_dropout", word_dropout), ("candidate_dropout", candidate_dropout)):
+        rates = (
+            ("word_dropout", word_dropout),
+            ("candidate_dropout", candidate_dropout),
+            ("context_share", context_share),
+        )
+        for name, rate in rates:
             if not 0 <= rate <= 1:
                 raise ValueError(f"{name} must be in [0, 1]; got {rate}")
         self.embedding = nn.Embedding(vocab_size + num_unknown, embedding_size)
@@ -134,6 +159,9 @@ class AttentionOverAttentionReader(ReadingModule):
         ]
         self.encoders = ModuleList(encoders)
         self.dropout = Dropout(dropout)
+        self.contexts = (
+            ContextModel(vocab_size, context_embedding_size, context_size, dropout) if context_size else None
+        )
 
     def forward(self, batch: ClozeBatch) -> tuple[Tensor, Tensor | None]:
         """Weights s of the document words (P,), and of the query words (Q,), or None for the attention-sum reader."""
@@ -149,10 +177,68 @@ class AttentionOverAttentionReader(ReadingModule):
             with torch.autocast(scores.device.type, enabled=False):  # the probabilities are sums of many small weights
                 weights, query_weights = attend_over_attention(scores, mask, query_mask)
             weights, query_weights = weights[mask], query_weights[query_mask]
+        mask = lengths_to_mask(lengths)
+        if self.contexts is not None and not self.training:
+            weights = self.rerank(to_padded(weights, mask), *self.texts(batch))[mask]
         if self.config["exclude_query_words"]:
-            mask = lengths_to_mask(lengths)
             weights = keep_weights(to_padded(weights, mask), to_padded(outside_query(batch), mask))[mask]
         return weights, query_weights
+
+    def texts(self, batch: ClozeBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Vocabulary ids of the documents (B, D), their lengths (B,), and the same of the queries."""
+        starts = batch.first_words()
+
+        def padded(numbers: Tensor, lengths: Tensor) -> Tensor:
+            return to_padded(batch.words[numbers + starts[segment_ids(lengths)]], lengths_to_mask(lengths))
+
+        lengths, query_lengths = batch.document_lengths, batch.query_lengths
+        return padded(batch.document, lengths), lengths, padded(batch.query, query_lengths), query_lengths
+
+    def rerank(
+        self, weights: Tensor, document: Tensor, lengths: Tensor, query: Tensor, query_lengths: Tensor
+    ) -> Tensor:
+        """Weights s of documents after re-ranking by contexts, (B, D) both; those of a query without one blank stay.
+
+        s'_i is proportional to ((1 - c) s_i + c a_i) exp(w e(x_i) . q + u [x_i is unknown]); a and e(x_i) . q are those
+        of `by_contexts`, c is `context_share`, w `expectation_weight` and u `unknown_weight`.
+
+        Args:
+            weights: (B, D), zero after the lengths.
+            document, lengths, query, query_lengths: as of `texts`.
+        """
+        near, expected = self.by_contexts(document, lengths, query, query_lengths)
+        share = self.config["context_share"]
+        mixed = ((1 - share) * wide(weights) + share * near).clamp(min=torch.finfo(near.dtype).tiny)
+        scores = mixed.log() + self.config["expectation_weight"] * expected
+        scores = scores + self.config["unknown_weight"] * (document == UNK)
+        found = masked_softmax(scores, lengths_to_mask(lengths, document.size(1)))
+        return torch.where((query == BLANK_ID).sum(1, keepdim=True) == 1, found, weights)
+
+    def by_contexts(
+        self, document: Tensor, lengths: Tensor, query: Tensor, query_lengths: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """How the context q of the blank attends to those of the document's words, and how much it expects each word.
+
+        Args:
+            document, lengths, query, query_lengths: as of `texts`.
+
+        Returns:
+            a = softmax_i(15 cos(c_i, q)) and e(x_i) . q, with word vectors e, (B, D) both.
+        """
+        assert self.contexts is not None
+        around, places = wide(self.contexts(query, query_lengths)), wide(self.contexts(document, lengths))
+        with torch.autocast(around.device.type, enabled=False):
+            asked = torch.bmm((query == BLANK_ID).to(around).unsqueeze(1), around)  # q (B, 1, E)
+            scores = _SHARPNESS * nn.functional.cosine_similarity(places, asked, -1)
+            expected = (wide(self.contexts.table(document)) * asked).sum(2)
+            return masked_softmax(scores, lengths_to_mask(lengths, document.size(1))), expected
+
+    def loss(self, batch: ClozeBatch) -> tuple[Tensor, int]:
+        """As that of every reader; in training, that of the model of contexts is added for each example."""
+        loss, count = super().loss(batch)
+        if self.contexts is not None and self.training:
+            loss = loss + count * self.contexts.loss(*self.texts(batch)[:2])
+        return loss, count
 
     def encode(self, batch: ClozeBatch) -> tuple[Tensor, Tensor, Tensor]:
         """States of documents (P, H) and queries (Q, H), and the final query states of both directions (B, H)."""

@@ -49,6 +49,10 @@ def _read(
         scores, both = torch.bmm(documents, queries.transpose(1, 2)), mask.unsqueeze(2) & query_mask.unsqueeze(1)
         weights, importance, alpha, beta = attend_both_ways(scores, mask, query_mask)
         others = importance, alpha * both, beta * both
+    if model.contexts is not None:
+        texts = (torch.where(rows < model.config["vocab_size"], rows, UNK) for rows in (document, query))
+        documents, queries = texts
+        weights = model.rerank(weights, documents, document_lengths, queries, query_lengths)
     return weights if not_in_query is None else keep_weights(weights, not_in_query), *others
 
 

@@ -19,6 +19,7 @@ from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
 from zoo.tasks.scored import ScoredModule
 from zoo.text import EOS, UNK
+from zoo.text.words import BLANK_ID
 from zoo.verbs.base import evaluated
 from zoo.verbs.confidence import Evidence
 from zoo.verbs.reading import Numbered, Reader, log_odds_of_best
@@ -171,6 +172,8 @@ class ReadingModule(Reader, ScoredModule):
         words = np.delete(np.arange(size), [0, 2, EOS])
         documents = [rng.choice(words, 3 * n % 11) for n in range(batch_size)]
         queries = [rng.choice(words, 1 + (n + 2) % 5) for n in range(batch_size)]
+        if self.config.get("context_size"):  # other readers do not care which word is the blank
+            queries = [np.insert(query, n % len(query), BLANK_ID) for n, query in enumerate(queries)]
         answers = [int(d[n % len(d)]) if len(d) and n % 3 != 2 else size - 1 for n, d in enumerate(documents)]
         candidates = [
             np.append(rng.choice(words, 3), answer) if n % 4 else np.empty(0, int) for n, answer in enumerate(answers)
