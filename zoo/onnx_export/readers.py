@@ -109,7 +109,7 @@ def write_reader(model: AttentionOverAttentionReader, traced: Any, folder: Path)
             weights="the answer is the candidate, or document word, with the largest sum over its occurrences",
             query_weights="weight of each query word; 0 after the lengths",
             over_document="(document word, query word): for each query word its attention, which sums to 1 over the "
-            "document; weights are its sum with query_weights, before query words are excluded",
+            "document; weights are its sum with query_weights, before words are re-ranked and query words excluded",
             over_query="(document word, query word): for each document word its attention, which sums to 1 over the "
             "query; query_weights are its mean over the document",
         ),
