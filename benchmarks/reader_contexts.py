@@ -16,52 +16,37 @@ from torch import Tensor
 import zoo
 from zoo.data import CBTLike
 from zoo.layers.masking import lengths_to_mask
-from zoo.layers.packed import segment_ids, to_padded
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
+from zoo.tasks.reranking import learn_weights
 from zoo.text import UNK
 
-FOLDS, PENALTY, LEAST = 10, 1e-4, 1e-6
+FOLDS, LEAST = 10, 1e-6
 
 
-def features(model: AttentionOverAttentionReader, data: CBTLike) -> tuple[Tensor, Tensor, Tensor]:
-    """s, a, expectation and unknown of each candidate (N, C, 4), which are real (N, C), the right one (N,) or -1."""
+def features(model: AttentionOverAttentionReader, data: CBTLike) -> tuple[list[Tensor], list[int]]:
+    """s, a, expectation and unknown of each question's candidates, (C, 4), and the place of the right one or -1."""
     contexts, rows, right = model.contexts, [], []
     for batch in data.val_dataloader():
-        texts = model.texts(batch)
-        near, expected = model.by_contexts(*texts)
+        near, expected = model.by_contexts(*model.texts(batch))
         model.contexts = None
-        weights = model(batch)[0]
+        weights, _ = model(batch)
         model.contexts = contexts
         real = lengths_to_mask(batch.document_lengths)
         counts = model.word_probabilities(torch.ones_like(weights), batch).clamp(min=1)
-        by_word = [model.word_probabilities(part, batch) for part in (weights, near[real], expected[real])]
-        by_word[2] = by_word[2] / counts
-        columns = [model.candidate_probabilities(part, batch) for part in (*by_word, (batch.words == UNK).float())]
-        mask = lengths_to_mask(batch.candidate_counts)
-        rows += [row[m] for row, m in zip(to_padded(torch.stack(columns, 1).double(), mask), mask, strict=True)]
-        found = (batch.candidates == batch.known_answers()[segment_ids(batch.candidate_counts)]) & (
-            batch.candidates >= 0
-        )
-        right += [int(row.int().argmax()) if row.any() else -1 for row in to_padded(found, mask)]
-    mask = lengths_to_mask(torch.tensor([len(row) for row in rows]))
-    return to_padded(torch.cat(rows), mask), mask, torch.tensor(right)
+        s, a, sums = (model.word_probabilities(part, batch) for part in (weights, near[real], expected[real]))
+        columns = [model.candidate_probabilities(x, batch) for x in (s, a, sums / counts, (batch.words == UNK).float())]
+        sizes = batch.candidate_counts.tolist()
+        rows += torch.stack(columns, 1).double().split(sizes)
+        for candidates, answer in zip(batch.candidates.split(sizes), batch.known_answers().tolist(), strict=True):
+            listed = candidates.tolist()
+            right.append(listed.index(answer) if answer >= 0 and answer in listed else -1)
+    return rows, right
 
 
-def fit(columns: Tensor, mask: Tensor, right: Tensor) -> Tensor:
-    """Weights of the columns (N, C, F) that maximise the likelihood of the right candidates."""
-    w = torch.zeros(columns.size(2), dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([w], max_iter=300, line_search_fn="strong_wolfe")
-    asked = right >= 0
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        log_probs = (columns @ w).masked_fill(~mask, -1e9).log_softmax(1)[asked]
-        total = -log_probs.gather(1, right[asked].unsqueeze(1)).mean() + PENALTY * w.square().sum()
-        total.backward()
-        return total
-
-    optimizer.step(loss)
-    return w.detach()
+def mixed(rows: list[Tensor], share: float) -> list[Tensor]:
+    """Logarithm of the attention, expectation and unknown, (C, 3) of each question."""
+    attention = [((1 - share) * row[:, 0] + share * row[:, 1]).clamp(min=LEAST).log() for row in rows]
+    return [torch.cat([log.unsqueeze(1), row[:, 2:]], 1) for log, row in zip(attention, rows, strict=True)]
 
 
 def main() -> None:
@@ -76,19 +61,17 @@ def main() -> None:
     data.prepare_data()
     data.setup("fit")
     with torch.no_grad():
-        found, mask, right = features(model, data)
-    fold = torch.randperm(len(right), generator=torch.Generator().manual_seed(0)) % FOLDS
+        rows, right = features(model, data)
+    fold = (torch.randperm(len(right), generator=torch.Generator().manual_seed(0)) % FOLDS).tolist()
     for share in options.shares:
-        mixed = (1 - share) * found[..., 0] + share * found[..., 1]
-        columns = torch.stack([mixed.clamp(min=LEAST).log(), found[..., 2], found[..., 3]], 2)
+        questions = list(zip(mixed(rows, share), right, fold, strict=True))
         hits = 0
         for held in range(FOLDS):
-            learnt, tested = fold != held, fold == held
-            w = fit(columns[learnt], mask[learnt], right[learnt])
-            hits += int(((columns[tested] @ w).masked_fill(~mask[tested], -1e9).argmax(1) == right[tested]).sum())
-        w = fit(columns, mask, right)
-        log_probs = (columns @ w).masked_fill(~mask, -1e9).log_softmax(1)
-        loss = -log_probs[right >= 0].gather(1, right[right >= 0].unsqueeze(1)).mean()
+            w = learn_weights([(x, place) for x, place, part in questions if part != held and place >= 0])
+            hits += sum(int((x @ w).argmax()) == place for x, place, part in questions if part == held)
+        known = [(x, place) for x, place, _ in questions if place >= 0]
+        w = learn_weights(known)
+        loss = -torch.stack([(x @ w).log_softmax(0)[place] for x, place in known]).mean()
         print(
             f"context_share {share:.1f}: expectation_weight {w[1] / w[0]:.3f}, unknown_weight {w[2] / w[0]:.3f}; "
             f"loss {loss:.4f} nats, accuracy {100 * hits / len(right):.2f}"

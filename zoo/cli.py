@@ -127,7 +127,7 @@ def _parsed(args: list[str]) -> argparse.Namespace:
         texts = args[place + 1 :]
     if rest and hasattr(options, "settings"):  # of rebuild, for `zoo fit`
         options.settings, rest = rest, []
-    if rest and (not hasattr(options, "text") or _has_options(rest)):
+    if rest and (not hasattr(options, "text") or any(word.startswith("-") and word != "-" for word in rest)):
         hint = _nearest_option(parser, args[0], rest)
         if hasattr(options, "text") and not any(word.startswith("--") for word in rest):
             hint = "; a text that begins with - comes after --"
@@ -135,10 +135,6 @@ def _parsed(args: list[str]) -> argparse.Namespace:
     if rest or texts:
         options.text = [*options.text, *rest, *texts]
     return options
-
-
-def _has_options(words: list[str]) -> bool:
-    return any(word.startswith("-") and word != "-" for word in words)
 
 
 def _nearest_option(parser: argparse.ArgumentParser, verb: str, rest: list[str]) -> str:

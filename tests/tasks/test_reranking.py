@@ -7,7 +7,7 @@ import torch
 
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.results import Reading
-from zoo.tasks.reranking import FEATURES, NGramModel, Reranker, _clusters, _learn
+from zoo.tasks.reranking import FEATURES, NGramModel, Reranker, _clusters, learn_weights
 from zoo.text import Tokenizer
 from zoo.text.words import BLANK
 
@@ -111,7 +111,7 @@ def test_the_weights_are_where_the_penalised_likelihood_is_highest():
     for _ in range(400):
         features = torch.randn(5, 4, generator=generator, dtype=torch.float64)
         found.append((features, int(torch.multinomial((features @ true).softmax(0), 1, generator=generator))))
-    weights = _learn(found)
+    weights = learn_weights(found)
     torch.testing.assert_close(weights, true, rtol=0, atol=0.3)
     slope = sum(features[right] - (features @ weights).softmax(0) @ features for features, right in found) / len(found)
     torch.testing.assert_close(slope, 2e-3 * weights, rtol=1e-4, atol=1e-6)

@@ -167,17 +167,17 @@ class AttentionOverAttentionReader(ReadingModule):
         """Weights s of the document words (P,), and of the query words (Q,), or None for the attention-sum reader."""
         documents, queries, last = self.encode(batch)
         lengths, query_lengths = batch.document_lengths, batch.query_lengths
+        mask = lengths_to_mask(lengths)
         if self.config["attention"] == "sum":
             scores = torch.einsum("ph,ph->p", documents, last[segment_ids(lengths)])
             weights, query_weights = segment_softmax(scores, lengths) * (query_lengths > 0)[segment_ids(lengths)], None
         else:
-            mask, query_mask = lengths_to_mask(lengths), lengths_to_mask(query_lengths)
+            query_mask = lengths_to_mask(query_lengths)
             # M (B, D, L), Eq. 4
             scores = torch.bmm(to_padded(documents, mask), to_padded(queries, query_mask).transpose(1, 2))
             with torch.autocast(scores.device.type, enabled=False):  # the probabilities are sums of many small weights
                 weights, query_weights = attend_over_attention(scores, mask, query_mask)
             weights, query_weights = weights[mask], query_weights[query_mask]
-        mask = lengths_to_mask(lengths)
         if self.contexts is not None and not self.training:
             weights = self.rerank(to_padded(weights, mask), *self.texts(batch))[mask]
         if self.config["exclude_query_words"]:

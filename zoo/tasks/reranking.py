@@ -24,8 +24,10 @@ from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
+from zoo.layers.masking import lengths_to_mask
 from zoo.results.reading import Reading
 from zoo.tasks.reading import ReadingModule
 from zoo.text.words import BLANK, split_words, word_id
@@ -154,7 +156,7 @@ class Reranker:
                 f"none of {len(questions)} questions has its answer among the {n_best} best; "
                 "give more, or a larger n_best"
             )
-        return replace(unweighted, weights=dict(zip(FEATURES, _learn(found).tolist(), strict=True)))
+        return replace(unweighted, weights=dict(zip(FEATURES, learn_weights(found).tolist(), strict=True)))
 
     @overload
     def answer(self, document: str, query: str, candidates: Sequence[str] | None = ...) -> Reading: ...
@@ -205,15 +207,25 @@ class Reranker:
         return torch.tensor(rows, dtype=torch.float64)
 
 
-def _learn(found: Sequence[tuple[Tensor, int]]) -> Tensor:
-    """The weights w (4,) that maximise the mean of log softmax(F w)[right] over features F (N, 4), minus a penalty."""
-    weights = torch.zeros(len(FEATURES), dtype=torch.float64, requires_grad=True)
+def learn_weights(found: Sequence[tuple[Tensor, int]]) -> Tensor:
+    """Weights of features that are best for choosing the right candidates.
+
+    Args:
+        found: of each question, the features (N, F) of its candidates, and the place of the right one.
+
+    Returns:
+        w (F,), which maximises the mean of log softmax(features w)[right], minus a small quadratic penalty.
+    """
+    features = pad_sequence([rows for rows, _ in found], batch_first=True)
+    real = lengths_to_mask(torch.tensor([len(rows) for rows, _ in found]))
+    right = torch.tensor([place for _, place in found])
+    weights = torch.zeros(features.size(2), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([weights], max_iter=500, tolerance_grad=1e-9, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        nll = -torch.stack([(features @ weights).log_softmax(0)[right] for features, right in found]).mean()
-        total = nll + _PENALTY * weights.square().sum()
+        scores = (features @ weights).masked_fill(~real, -torch.inf)
+        total = nn.functional.cross_entropy(scores, right) + _PENALTY * weights.square().sum()
         total.backward()
         return total
 
