@@ -1,11 +1,15 @@
 """How much should a reader's model of contexts count? The options of its re-ranking, fitted on validation questions.
 
-    python benchmarks/reader_contexts.py local-dir:READER --kind NE --root DATA
+    python benchmarks/reader_contexts.py local-dir:READER --kind CN --root DATA
+    python benchmarks/reader_contexts.py local-dir:READER --kind NE --unknown 0.8 --root DATA
 
 For each share of the attention by contexts, the weights of expectation and of unknown words maximise the likelihood of
 the right candidates (a convex problem, in which the logarithm of the attention has a weight too; the others are divided
 by it, which changes no answer). The accuracy is that of ten-fold cross-validation. The options of the likeliest share
 go into the recipe.
+
+The books of the validation questions share names with those of the training, and new books do not. With `--unknown` so
+many of the candidates are unknown words, as in the training of the reader of names.
 """
 
 import argparse
@@ -16,6 +20,7 @@ from torch import Tensor
 import zoo
 from zoo.data import CBTLike
 from zoo.layers.masking import lengths_to_mask
+from zoo.layers.packed import segment_ids
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.tasks.reranking import learn_weights
 from zoo.text import UNK
@@ -23,10 +28,18 @@ from zoo.text import UNK
 FOLDS, LEAST = 10, 1e-6
 
 
-def features(model: AttentionOverAttentionReader, data: CBTLike) -> tuple[list[Tensor], list[int]]:
-    """s, a, expectation and unknown of each question's candidates, (C, 4), and the place of the right one or -1."""
+def features(model: AttentionOverAttentionReader, data: CBTLike, unknown: float) -> tuple[list[Tensor], list[int]]:
+    """s, a, expectation and unknown of each question's candidates, (C, 4), and the place of the right one or -1.
+
+    Args:
+        unknown: share of the candidates that are made unknown.
+    """
     contexts, rows, right = model.contexts, [], []
+    draw = torch.Generator().manual_seed(0)
     for batch in data.val_dataloader():
+        chosen = (batch.candidates + batch.first_words()[segment_ids(batch.candidate_counts)])[batch.candidates >= 0]
+        chosen = chosen[torch.rand(len(chosen), generator=draw) < unknown]
+        batch = batch._replace(words=batch.words.index_fill(0, chosen, UNK))
         near, expected = model.by_contexts(*model.texts(batch))
         model.contexts = None
         weights, _ = model(batch)
@@ -54,6 +67,7 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--kind", choices=["NE", "CN"], required=True)
     parser.add_argument("--root", required=True)
+    parser.add_argument("--unknown", type=float, default=0.0)
     parser.add_argument("--shares", nargs="+", type=float, default=[n / 10 for n in range(10)])
     options = parser.parse_args()
     model = zoo.load(options.name)
@@ -61,7 +75,7 @@ def main() -> None:
     data.prepare_data()
     data.setup("fit")
     with torch.no_grad():
-        rows, right = features(model, data)
+        rows, right = features(model, data, options.unknown)
     fold = (torch.randperm(len(right), generator=torch.Generator().manual_seed(0)) % FOLDS).tolist()
     for share in options.shares:
         questions = list(zip(mixed(rows, share), right, fold, strict=True))

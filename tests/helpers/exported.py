@@ -180,5 +180,5 @@ def reader():
 
 @shared
 def excluding_reader():
-    """It never answers with a word of the query."""
-    return _reader(exclude_query_words=True)
+    """It never answers with a word of the query, and re-ranks by contexts."""
+    return _reader(exclude_query_words=True, context_size=4, context_embedding_size=5)

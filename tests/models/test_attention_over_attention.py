@@ -274,7 +274,16 @@ def test_the_reader_and_its_contexts_learn_beside_each_other():
     assert count == 2 and float(loss) == pytest.approx(float(plain + 2 * contexts.loss(*texts)), abs=1e-12)
 
 
-def test_a_reader_gets_contexts_later(tmp_path):
+def test_contexts_alone_learn_without_the_reader(monkeypatch):
+    model = AttentionOverAttentionReader(**CONTEXTS, embedding_size=6, hidden_size=4).train()
+    model.requires_grad_(False).contexts.requires_grad_(True)
+    monkeypatch.setattr(model, "forward", None)  # it is not called
+    loss, count = model.loss(collate([[5, 6, 9, 5]], [[BLANK_ID, 7]], answers=[5], candidates=[[5, 6]]))
+    loss.backward()
+    assert count == 1 and model.contexts.table.weight.grad.norm() > 0
+
+
+def test_a_reader_gets_contexts_later(tmp_path, caplog):
     old = AttentionOverAttentionReader(vocab_size=30, embedding_size=6, hidden_size=4)
     old.save_pretrained(tmp_path / "old")
     new = AttentionOverAttentionReader.from_pretrained(tmp_path / "old", {"context_size": 4})
@@ -282,6 +291,10 @@ def test_a_reader_gets_contexts_later(tmp_path):
     new.save_pretrained(tmp_path / "new")
     again, batch = AttentionOverAttentionReader.from_pretrained(tmp_path / "new"), new.example_batch(5)
     assert torch.equal(again(batch)[0], new(batch)[0]) and again.config["context_size"] == 4
+    assert "re-initialised contexts" in caplog.text
+    caplog.clear()
+    without = AttentionOverAttentionReader.from_pretrained(tmp_path / "new", {"context_size": None})
+    assert without.contexts is None and torch.equal(without(batch)[0], old.eval()(batch)[0]) and not caplog.text
 
 
 def test_distinct_words_are_numbered_as_they_occur():

@@ -3,6 +3,7 @@ much.
 """
 
 import copy
+import math
 import ntpath
 import random
 import re
@@ -18,6 +19,7 @@ from fakes import settings
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from safetensors.torch import load_file
+from torch import nn
 
 from zoo.cli import main
 from zoo.models.han import HAN
@@ -108,6 +110,21 @@ def test_a_warm_up_ends_where_the_decay_is_reached():
     means = [warm(average, new, torch.tensor(n)).item() for n in (1, 5, 8, 1000)]
     assert means == pytest.approx([2 - 2 / 11, 2 - 6 / 15, 1.5, 1.5])
     assert usual(average, new, torch.tensor(1)).item() == 1.5
+
+
+@pytest.mark.parametrize("scale", [1.0, math.inf])
+def test_an_update_takes_its_share_of_the_new_weights(scale):
+    """Also where a weight is infinite; equal weights stay as they are, to the bit."""
+    model = LightningModule()
+    model.moved, model.kept = nn.Parameter(torch.randn(7)), nn.Parameter(scale * torch.randn(1000))
+    averaging = EMAWeights(decay=0.9)
+    averaging.setup(Trainer(logger=False, enable_checkpointing=False, accelerator="cpu"), model, "fit")
+    average, before = averaging._average_model, model.moved.detach().clone()
+    average.update_parameters(model)
+    model.moved.detach().add_(1)
+    average.update_parameters(model)
+    torch.testing.assert_close(average.module.moved.detach(), before + 0.1)
+    assert torch.equal(average.module.kept, model.kept)
 
 
 @pytest.mark.parametrize("task", ["captioning", "classification", "language_modelling", "translation"])

@@ -48,8 +48,7 @@ class ContextModel(nn.Module):
         """The context of each word, without the word itself: ids (B, S), lengths (B,) -> (B, S, E)."""
         states, _ = self.encoder(self.dropout(self.table(ids) * self.scale), lengths)  # 0 after the lengths
         before, after = states.chunk(2, -1)
-        nothing = before.new_zeros(len(ids), 1, before.size(-1))
-        around = torch.cat([nothing, before], 1)[:, :-1], torch.cat([after, nothing], 1)[:, 1:]
+        around = nn.functional.pad(before, (0, 0, 1, 0))[:, :-1], nn.functional.pad(after, (0, 0, 0, 1))[:, 1:]
         return self.project(self.dropout(torch.cat(around, -1)))
 
     def loss(self, ids: Tensor, lengths: Tensor) -> Tensor:

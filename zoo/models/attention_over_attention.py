@@ -234,11 +234,19 @@ class AttentionOverAttentionReader(ReadingModule):
             return masked_softmax(scores, lengths_to_mask(lengths, document.size(1))), expected
 
     def loss(self, batch: ClozeBatch) -> tuple[Tensor, int]:
-        """As that of every reader; in training, that of the model of contexts is added for each example."""
-        loss, count = super().loss(batch)
-        if self.contexts is not None and self.training:
-            loss = loss + count * self.contexts.loss(*self.texts(batch)[:2])
-        return loss, count
+        """As that of every reader; in training, that of the model of contexts is added for each example.
+
+        Where nothing but the model of contexts is trained, it is that of the model of contexts alone.
+        """
+        if self.contexts is None or not self.training:
+            return super().loss(batch)
+        contexts, rest = self.contexts.loss(*self.texts(batch)[:2]), self.contexts.parameters()
+        ids = {id(parameter) for parameter in rest}
+        if any(parameter.requires_grad for parameter in self.parameters() if id(parameter) not in ids):
+            loss, count = super().loss(batch)
+            return loss + count * contexts, count
+        count = len(batch.document_lengths)
+        return count * contexts, count
 
     def encode(self, batch: ClozeBatch) -> tuple[Tensor, Tensor, Tensor]:
         """States of documents (P, H) and queries (Q, H), and the final query states of both directions (B, H)."""

@@ -316,8 +316,8 @@ class ZooModule(Foundation, Verbs):
                 model.calibration = Calibration.from_json(text)
             model.load_assets(assets)
         fill(model, stored, weights, reset)
-        if reset:
-            log.warning("%s: re-initialised %s", bundle.folder, ", ".join(reset))
+        if made := [name for name in reset if getattr(model, name, None) is not None]:  # others are left out
+            log.warning("%s: re-initialised %s", bundle.folder, ", ".join(made))
         return model.eval()
 
     @classmethod

@@ -7,6 +7,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EMAWeightAveraging
 from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class EMAWeights(EMAWeightAveraging):
@@ -40,14 +41,19 @@ class EMAWeights(EMAWeightAveraging):
         super().__init__(
             device, use_buffers, decay, update_every_n_steps, update_starting_at_step, update_starting_at_epoch
         )
+        self._decay = None if warmup else decay  # of all updates
         if warmup:
             self._kwargs["avg_fn"] = _warmed_up(decay)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
         model = self._average_model
-        if stage == "fit" and model is not None and (mean := model.avg_fn) is not None:
-            # the mean of equal numbers is not quite that number
+        if stage != "fit" or model is None or (mean := model.avg_fn) is None:
+            return
+        if self._decay is not None and all(map(_is_finite, model.module.state_dict().values())):
+            # one operation for all weights; the mean of equal numbers is exactly that number
+            model.avg_fn, model.multi_avg_fn = None, get_ema_multi_avg_fn(self._decay)
+        else:  # the mean of equal numbers is not quite that number
             model.avg_fn = lambda average, new, n: torch.where(average == new, new, mean(average, new, n))
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -76,3 +82,7 @@ def _warmed_up(decay: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         return kept * average + (1 - kept) * new
 
     return mean
+
+
+def _is_finite(values: Tensor) -> bool:
+    return not values.is_floating_point() or bool(values.isfinite().all())

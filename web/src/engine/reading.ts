@@ -22,6 +22,12 @@ export interface Reading extends Warnings {
   milliseconds: number;
 }
 
+export interface ReRanking {
+  context_share: number;
+  expectation_weight: number;
+  unknown_weight: number;
+}
+
 export class Reader {
   readonly task = "reading";
 
@@ -38,6 +44,12 @@ export class Reader {
 
   get name(): string {
     return this.facts.name;
+  }
+
+  /** How much the contexts of words count, if they do. */
+  get reRanking(): ReRanking | null {
+    const { config } = this.facts.about;
+    return config.context_size ? (config as ReRanking) : null;
   }
 
   /** Finds the missing word of a query, XXXXX, in a document; null candidates: any word of the document. */

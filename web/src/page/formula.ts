@@ -3,7 +3,7 @@
 // A letter is a variable, "..." is text, _ and ^ take a character or a group in braces, and frac takes two groups.
 import { math } from "./dom.ts";
 
-const TOKEN = /"([^"]*)"|(\d+(?:\.\d+)?)|(exp|tanh|softmax|sparsemax|ln|frac)|(\p{L}\p{M}*)|(\s+)|([\s\S])/gu;
+const TOKEN = /"([^"]*)"|(\d+(?:\.\d+)?)|(exp|tanh|cos|softmax|sparsemax|ln|frac)|(\p{L}\p{M}*)|(\s+)|([\s\S])/gu;
 
 export function formula(text: string): Element {
   return math("math", { display: "block" }, new Parser(text).sequence());

@@ -10,6 +10,8 @@ import { decimals, percent, sum, top } from "./numbers.ts";
 import { exampleButtons } from "./parts.ts";
 import { trust } from "./trust.ts";
 
+const CONTEXTS =
+  "c and q are vectors of what stands around a word of the document and around XXXXX, e is that of the word itself, u is 1 for a word unknown to the model.";
 const MOST = 28; // words of the document in the drawn matrix
 const MOST_CANDIDATES = 8;
 const CODE = ["zoo/models/attention_over_attention.py", "attend_both_ways"] as const;
@@ -174,6 +176,7 @@ class Desk {
         { class: "muted" },
         "Each cell is what a word of the query contributes to the weight of a word of the document: its weight on ",
         "that word times its own importance. The last row has the sums.",
+        this.model.reRanking && " A look at what stands around each word changes these weights before they count: see below.",
         shown.length < document.length && ` The ${shown.length} words with the largest weights are shown.`,
       ),
       h(
@@ -182,6 +185,16 @@ class Desk {
         heatmap([...query, "sum"], names, [...rows, sums], title, true),
       ),
     );
+  }
+
+  /** How the contexts c of the document's words and q of the blank change the weights. */
+  private reRanked(): Element[] {
+    const { context_share: share, expectation_weight: expected, unknown_weight: unknown } = this.model.reRanking!;
+    const other = decimals(1 - share, 2);
+    return [
+      `{s′}_d ∝ ( ${other} s_d + ${decimals(share, 2)} a_d ) exp( ${decimals(expected, 3)} e_d^⊤ q + ${decimals(unknown, 3)} u_d )`,
+      "a_d = softmax_d( 15 cos( c_d, q ) )",
+    ].map(formula);
   }
 
   private equation({ document, weights, queryWeights }: Reading): HTMLElement {
@@ -210,6 +223,7 @@ class Desk {
             h("dt", {}, "Weights"),
             h("dd", { class: "scrolls" }, formula("s_d = ∑_l α_{dl} {β̄}_l"), formula(`{β̄}_l = frac{1}{${document.length}} ∑_d β_{dl}`)),
           ),
+        this.model.reRanking && h("div", {}, h("dt", {}, "Re-ranked"), h("dd", { class: "scrolls" }, this.reRanked(), h("p", { class: "muted" }, CONTEXTS))),
         h("div", {}, h("dt", {}, "Sum"), h("dd", { class: "scrolls" }, formula(`P(${name}) = ${terms}${rest} = ${decimals(total, 3)}`))),
       ),
       computedBy(this.context, this.model.name, ...CODE),
