@@ -112,11 +112,12 @@ def test_a_warm_up_ends_where_the_decay_is_reached():
     assert usual(average, new, torch.tensor(1)).item() == 1.5
 
 
-@pytest.mark.parametrize("scale", [1.0, math.inf])
-def test_an_update_takes_its_share_of_the_new_weights(scale):
-    """Also where a weight is infinite; equal weights stay as they are, to the bit."""
+@pytest.mark.parametrize("kept", [torch.randn(1000), math.inf * torch.randn(1000), torch.arange(1000)])
+def test_an_update_takes_its_share_of_the_new_weights(kept):
+    """Equal numbers stay as they are, to the bit, also infinite ones and integers."""
     model = LightningModule()
-    model.moved, model.kept = nn.Parameter(torch.randn(7)), nn.Parameter(scale * torch.randn(1000))
+    model.moved = nn.Parameter(torch.randn(7))
+    model.register_buffer("kept", kept)
     averaging = EMAWeights(decay=0.9)
     averaging.setup(Trainer(logger=False, enable_checkpointing=False, accelerator="cpu"), model, "fit")
     average, before = averaging._average_model, model.moved.detach().clone()

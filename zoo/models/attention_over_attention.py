@@ -240,9 +240,9 @@ class AttentionOverAttentionReader(ReadingModule):
         """
         if self.contexts is None or not self.training:
             return super().loss(batch)
-        contexts, rest = self.contexts.loss(*self.texts(batch)[:2]), self.contexts.parameters()
-        ids = {id(parameter) for parameter in rest}
-        if any(parameter.requires_grad for parameter in self.parameters() if id(parameter) not in ids):
+        contexts = self.contexts.loss(*self.texts(batch)[:2])
+        reader = [value for name, value in self.named_parameters() if not name.startswith("contexts.")]
+        if any(value.requires_grad for value in reader):
             loss, count = super().loss(batch)
             return loss + count * contexts, count
         count = len(batch.document_lengths)

@@ -50,7 +50,7 @@ class EMAWeights(EMAWeightAveraging):
         model = self._average_model
         if stage != "fit" or model is None or (mean := model.avg_fn) is None:
             return
-        if self._decay is not None and all(map(_is_finite, model.module.state_dict().values())):
+        if self._decay is not None and all(map(_is_usual, model.module.state_dict().values())):
             # one operation for all weights; the mean of equal numbers is exactly that number
             model.avg_fn, model.multi_avg_fn = None, get_ema_multi_avg_fn(self._decay)
         else:  # the mean of equal numbers is not quite that number
@@ -84,5 +84,6 @@ def _warmed_up(decay: float) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     return mean
 
 
-def _is_finite(values: Tensor) -> bool:
-    return not values.is_floating_point() or bool(values.isfinite().all())
+def _is_usual(values: Tensor) -> bool:
+    """Whether torch's mean of equal numbers is that number: not for infinite ones, nor for integers."""
+    return values.is_floating_point() and bool(values.isfinite().all())
