@@ -241,12 +241,12 @@ class AttentionOverAttentionReader(ReadingModule):
         if self.contexts is None or not self.training:
             return super().loss(batch)
         contexts = self.contexts.loss(*self.texts(batch)[:2])
-        reader = [value for name, value in self.named_parameters() if not name.startswith("contexts.")]
-        if any(value.requires_grad for value in reader):
-            loss, count = super().loss(batch)
-            return loss + count * contexts, count
-        count = len(batch.document_lengths)
-        return count * contexts, count
+        trained = {name.startswith("contexts.") for name, value in self.named_parameters() if value.requires_grad}
+        if trained == {True}:
+            count = len(batch.document_lengths)
+            return count * contexts, count
+        loss, count = super().loss(batch)
+        return loss + count * contexts, count
 
     def encode(self, batch: ClozeBatch) -> tuple[Tensor, Tensor, Tensor]:
         """States of documents (P, H) and queries (Q, H), and the final query states of both directions (B, H)."""
