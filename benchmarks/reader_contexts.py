@@ -20,7 +20,6 @@ from torch import Tensor
 import zoo
 from zoo.data import CBTLike
 from zoo.layers.masking import lengths_to_mask
-from zoo.layers.packed import segment_ids
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.tasks.reranking import learn_weights
 from zoo.text import UNK
@@ -37,7 +36,8 @@ def features(model: AttentionOverAttentionReader, data: CBTLike, unknown: float)
     contexts, rows, right = model.contexts, [], []
     draw = torch.Generator().manual_seed(0)
     for batch in data.val_dataloader():
-        chosen = (batch.candidates + batch.first_words()[segment_ids(batch.candidate_counts)])[batch.candidates >= 0]
+        chosen = batch.candidate_places()
+        chosen = chosen[chosen >= 0]
         chosen = chosen[torch.rand(len(chosen), generator=draw) < unknown]
         batch = batch._replace(words=batch.words.index_fill(0, chosen, UNK))
         near, expected = model.by_contexts(*model.texts(batch))

@@ -57,6 +57,11 @@ class ClozeBatch(NamedTuple):
         """Index in `words` of each example's first distinct word, (B,)."""
         return self.word_counts.cumsum(0) - self.word_counts
 
+    def candidate_places(self) -> Tensor:
+        """Index in `words` of each candidate, (C,); -1 for one that is not in the document."""
+        places = self.candidates + self.first_words().repeat_interleave(self.candidate_counts)
+        return places.masked_fill(self.candidates < 0, -1)
+
     def select(self, rows: Rows) -> "ClozeBatch":
         """The sub-batch of some of the examples.
 

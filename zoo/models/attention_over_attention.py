@@ -277,7 +277,8 @@ class AttentionOverAttentionReader(ReadingModule):
         starts = batch.first_words()
         if self.training:
             dropped = torch.rand(ids.shape, device=ids.device) < self.config["word_dropout"]
-            choice = (batch.candidates + starts[segment_ids(batch.candidate_counts)])[batch.candidates >= 0]
+            choice = batch.candidate_places()
+            choice = choice[choice >= 0]
             dropped[choice[torch.rand(choice.shape, device=ids.device) < self.config["candidate_dropout"]]] = True
             ids = ids.masked_fill(dropped & (ids != BLANK_ID), UNK)
         size = self.config["num_unknown"]

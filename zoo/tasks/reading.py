@@ -67,9 +67,7 @@ class ReadingModule(Reader, ScoredModule):
 
     def candidate_probabilities(self, probabilities: Tensor, batch: ClozeBatch) -> Tensor:
         """P(w) of the candidates, (C,); 0 for a candidate that is not in the document."""
-        index = batch.candidates + batch.first_words()[segment_ids(batch.candidate_counts)]
-        nowhere = len(probabilities)
-        return nn.functional.pad(probabilities, (0, 1))[index.masked_fill(batch.candidates < 0, nowhere)]
+        return nn.functional.pad(probabilities, (0, 1))[batch.candidate_places()]  # -1 is the 0 at the end
 
     def is_right(self, probabilities: Tensor, batch: ClozeBatch) -> Tensor:
         """Whether the most probable candidate (the first of ties) is the answer and is in the document, (B,) bool."""

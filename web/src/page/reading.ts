@@ -190,9 +190,9 @@ class Desk {
   /** How the contexts c of the document's words and q of the blank change the weights. */
   private reRanked(): Element[] {
     const { context_share: share, expectation_weight: expected, unknown_weight: unknown } = this.model.reRanking!;
-    const other = decimals(1 - share, 2);
+    const [other, sign] = [decimals(1 - share, 2), unknown < 0 ? "−" : "+"];
     return [
-      `{s′}_d ∝ ( ${other} s_d + ${decimals(share, 2)} a_d ) exp( ${decimals(expected, 3)} e_d^⊤ q + ${decimals(unknown, 3)} u_d )`,
+      `{s′}_d ∝ ( ${other} s_d + ${decimals(share, 2)} a_d ) exp( ${decimals(expected, 3)} e_d^⊤ q ${sign} ${decimals(Math.abs(unknown), 3)} u_d )`,
       "a_d = softmax_d( 15 cos( c_d, q ) )",
     ].map(formula);
   }
