@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "demo": set(),
     "lessons": {"layers", "models"},
     "comparison": {"batches", "data", "metrics", "plots", "registry", "results", "tasks", "text", "training"},
-    "rebuilding": {"bundles", "data", "registry", "tasks", "training"},
+    "rebuilding": {"bundles", "data", "registry", "tasks", "text", "training"},
     "commands": {
         "bundles",
         "ctranslate2_export",

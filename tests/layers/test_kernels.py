@@ -23,6 +23,10 @@ from zoo.layers.scores import additive_score
 DOUBLE = {"dtype": torch.float64, "requires_grad": True}
 COUNTS = [3, 3, 2, 1]
 LABELS = torch.tensor([0, 4, 1, 1])
+EXPECTED = (
+    torch.tensor([[4, 0], [1, 2], [3, 0], [0, 1]]),
+    torch.tensor([[0.5, 0.3], [0.7, 0.3], [0.0, 0.9], [0.2, 0.1]], dtype=torch.float64),
+)
 PACK = products.pack
 
 
@@ -75,6 +79,11 @@ CASES = {
     "cross_entropy": (
         lambda x, weight, bias: cross_entropy.linear_cross_entropy(x, weight, bias, LABELS, 0.1)[0],
         lambda x, weight, bias: cross_entropy.plain_linear_cross_entropy(x, weight, bias, LABELS, 0.1)[0],
+        lambda: [torch.randn(4, 3, **DOUBLE), torch.randn(5, 3, **DOUBLE), torch.randn(5, **DOUBLE)],
+    ),
+    "soft_cross_entropy": (
+        lambda x, weight, bias: cross_entropy.linear_soft_cross_entropy(x, weight, bias, *EXPECTED),
+        lambda x, weight, bias: cross_entropy.plain_linear_soft_cross_entropy(x, weight, bias, *EXPECTED),
         lambda: [torch.randn(4, 3, **DOUBLE), torch.randn(5, 3, **DOUBLE), torch.randn(5, **DOUBLE)],
     ),
 }  # fmt: skip

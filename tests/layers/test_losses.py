@@ -4,7 +4,7 @@ from torch import nn
 
 from zoo.layers import kernels
 from zoo.layers.kernels import cross_entropy
-from zoo.layers.losses import output_loss, output_losses, sampled_output_loss
+from zoo.layers.losses import output_loss, output_losses, sampled_output_loss, soft_output_loss
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -96,3 +96,70 @@ def test_a_layer_with_hooks_is_called_and_gives_the_same():
     torch.manual_seed(1)
     torch.testing.assert_close(sampled_output_loss(layer, x, labels, 10), want_sampled)
     assert len(calls) == 2
+
+
+def expected(rows=7, vocab=12, words=4, share=0.8):
+    """Different words for each row, and their probabilities, which have the sum `share`."""
+    drawn = torch.rand(rows, words)
+    chosen = torch.stack([torch.randperm(vocab)[:words] for _ in range(rows)])
+    return chosen, share * drawn / drawn.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("rows", [3, 512])
+def test_soft_targets_against_a_loop(rows, plain, monkeypatch):
+    monkeypatch.setattr(cross_entropy, "_ROWS", rows)
+    torch.manual_seed(0)
+    x, layer, (words, probabilities) = torch.randn(7, 4, requires_grad=True), nn.Linear(4, 12), expected()
+    want = torch.zeros(())
+    for row, some, wanted in zip(layer(x).softmax(-1), words.tolist(), probabilities):
+        for word, p in zip(some, wanted):
+            want = want - p * row[word].log()
+        others = torch.stack([row[word] for word in range(12) if word not in some])
+        want = want - (1 - wanted.sum()) * others.sum().log()
+    with kernels.plain() if plain else kernels.plain("dropout"):
+        got = soft_output_loss(layer, x, words, probabilities)
+    torch.testing.assert_close(got, want)
+    wanted = [x, *layer.parameters()]
+    for a, b in zip(torch.autograd.grad(got * 3, wanted), torch.autograd.grad(want * 3, wanted)):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_certain_soft_target_is_a_label():
+    torch.manual_seed(0)
+    layer, x, labels = nn.Linear(4, 12), torch.randn(7, 4), torch.tensor([0, 9, 2, 7, 3, 11, 0])
+    got = soft_output_loss(layer, x, labels.unsqueeze(1), torch.ones(7, 1))
+    torch.testing.assert_close(got, output_loss(layer, x, labels))
+
+
+def test_the_gradient_is_zero_where_all_that_is_expected_is_predicted():
+    torch.manual_seed(0)
+    layer, x = nn.Linear(4, 12), torch.randn(7, 4)
+    words = expected()[0]
+    with torch.no_grad():
+        probabilities = layer(x).softmax(-1).gather(-1, words)
+    soft_output_loss(layer, x, words, probabilities).backward()
+    torch.testing.assert_close(layer.weight.grad, torch.zeros(12, 4))
+
+
+def test_soft_targets_of_all_words_whose_sum_is_rounded_up():
+    """In fp16 probabilities may have a sum above 1, and a prediction may leave nothing for other words."""
+    layer, x = nn.Linear(4, 3, dtype=torch.float32), torch.randn(2, 4, dtype=torch.float32) * 100
+    words = torch.tensor([[0, 1, 2], [2, 1, 0]])
+    for plain in (False, True):
+        with kernels.plain() if plain else kernels.plain("dropout"):
+            loss = soft_output_loss(layer, x, words, torch.tensor([[0.5, 0.3, 0.21], [1.0, 0.001, 0.0]]))
+        loss.backward()
+        assert loss.isfinite() and layer.weight.grad.isfinite().all()
+
+
+def test_soft_targets_under_autocast():
+    torch.manual_seed(0)
+    layer, (words, probabilities) = nn.Linear(4, 12, dtype=torch.float32), expected()
+    x = torch.randn(7, 4, dtype=torch.float32)
+    want = soft_output_loss(layer, x, words, probabilities.float())
+    for plain in (False, True):
+        with torch.autocast("cpu", torch.bfloat16), kernels.plain() if plain else kernels.plain("dropout"):
+            got = soft_output_loss(layer, x, words, probabilities.float())
+        assert got.dtype == torch.float32
+        torch.testing.assert_close(got, want, rtol=0.02, atol=0.02)

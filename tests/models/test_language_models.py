@@ -15,7 +15,7 @@ from fakes import schedule
 from torch import nn
 
 from zoo import registry
-from zoo.batches.language_modelling import LMBatch
+from zoo.batches.language_modelling import LMBatch, SoftLabels
 from zoo.cli import main
 from zoo.data import PlainText
 from zoo.models.key_value_predict_lm import READERS, KeyValuePredictLM
@@ -123,6 +123,24 @@ def test_sampled_words_are_for_the_training_only():
     assert len(losses) > 1  # each draws anew
     with pytest.raises(ValueError, match="sampled_words must be at least 2, or null for the whole vocabulary; got 1"):
         build(sampled_words=1)
+
+
+@exactly
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_soft_targets_are_learnt_in_place_of_the_labels(attention):
+    model = build(attention, dropout=0.0, sampled_words=4).train()
+    batch = LMBatch(ids(2, 6), ids(2, 6, seed=1), first=True)
+    batch.labels[1, 4:] = PAD
+    certain = SoftLabels(batch.labels.unsqueeze(-1), torch.ones(2, 6, 1))
+    want = build(attention, dropout=0.0).train().loss(batch)
+    got = model.loss(batch._replace(soft=certain))
+    torch.testing.assert_close(got, want)
+    others = SoftLabels(torch.stack([batch.labels, (batch.labels + 1) % 12], -1), torch.full((2, 6, 2), 0.5))
+    loss, count = model.loss(batch._replace(soft=others))
+    log_probs = model(batch.inputs)[0].log_softmax(-1)[batch.labels != PAD]
+    wanted = log_probs.gather(-1, others.words[batch.labels != PAD]).mean(-1).sum()
+    assert count == 10
+    torch.testing.assert_close(loss, -wanted)
 
 
 @exactly

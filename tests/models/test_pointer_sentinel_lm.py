@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from zoo.batches.language_modelling import LMBatch
+from zoo.batches.language_modelling import LMBatch, SoftLabels
 from zoo.layers.pointer_sentinel import mixed_log_probs, mixed_losses
 from zoo.models.pointer_sentinel_lm import PointerSentinelLM
 from zoo.text import EOS, PAD, Tokenizer
@@ -58,6 +58,12 @@ def test_equations(window):
         torch.testing.assert_close(weights[b], shown, rtol=1e-9, atol=1e-12)
     of_labels = torch.stack([p.gather(1, row.unsqueeze(1)) for (p, _), row in zip(want, labels)])
     assert count == 16 and loss.item() == pytest.approx(-of_labels.log().sum().item(), rel=1e-9)
+
+
+def test_soft_targets_are_those_of_the_mixture():
+    model, batch = build(window=3), LMBatch(ids(2, 8), ids(2, 8, seed=1), first=True)
+    certain = SoftLabels(batch.labels.unsqueeze(-1), torch.ones(2, 8, 1))
+    torch.testing.assert_close(model.loss(batch._replace(soft=certain)), model.loss(batch))
 
 
 def test_the_mixture_is_a_distribution():

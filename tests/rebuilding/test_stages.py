@@ -82,6 +82,22 @@ def test_an_encoder_only_classifies(recipe):
     assert stages[1].makes == "encoder" and "own" not in stages[1].definition({})
 
 
+def test_models_predict_the_training_text(recipe):
+    stages = read_stages(
+        recipe([FIRST, {"predict": "train", "by": ["first", "key_value_predict.ptb"], "to": "soft"}, {}])
+    )
+    assert (stages[1].uses, stages[1].weights) == (("first",), ("key_value_predict.ptb",))
+    assert stages[1].what == "predict train by first, key_value_predict.ptb" and stages[1].makes == "file"
+
+
+def test_models_write_text(recipe):
+    more = {"sample": 4000000, "by": ["key_value_predict.ptb"], "to": "more"}
+    soft = {"predict": "train", "by": "key_value_predict.ptb", "extra_text": "more", "to": "soft"}
+    stages = read_stages(recipe([more, soft, FIRST]))
+    assert stages[0].what == "sample 4,000,000 words by key_value_predict.ptb"
+    assert (stages[1].uses, stages[1].weights) == (("more",), ("key_value_predict.ptb",))
+
+
 def test_lines_are_varied_crossed_and_paired(recipe):
     both = {"prepare": "echo > lines; echo > vectors", "to": ["lines", "vectors"]}
     vary = {"vary": "lines", "vectors": "vectors", "to": "more"}
@@ -179,6 +195,20 @@ WRONG = {  # what the message says -> stages
     "stage 1: prepare must be lines for bash": [{"prepare": ["ls"], "to": "x"}, FIRST],
     "stage 2: translate needs a model under by": [LINES, {"translate": "lines", "by": [], "to": "x"}],
     "stage 2: classify needs a model under by": [LINES, {"classify": "lines", "to": "x"}],
+    "stage 1: predict needs a model under by": [{"predict": "train", "to": "x"}, FIRST],
+    "stage 1: predict must be 'train', the training text of this recipe; got 'lines'": [
+        {"predict": "lines", "by": "han.imdb", "to": "x"},
+        FIRST,
+    ],
+    "stage 1: sample must be a number of words, at least 1; got 'many'": [
+        {"sample": "many", "by": "han.imdb", "to": "x"},
+        FIRST,
+    ],
+    "stage 1: sample needs a model under by": [{"sample": 9, "to": "x"}, FIRST],
+    "stage 1: there is no stage 'y', and it is the first": [
+        {"predict": "train", "by": "han.imdb", "extra_text": "y", "to": "x"},
+        FIRST,
+    ],
     "stage 2: 'beam_size' is no key of a classify; allowed: classify, by, min_probability, to": [
         LINES,
         {"classify": "lines", "by": "han.imdb", "beam_size": 2, "to": "x"},

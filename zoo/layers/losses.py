@@ -9,7 +9,12 @@ from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
 from zoo.layers import kernels
 from zoo.layers.kernels import wide
-from zoo.layers.kernels.cross_entropy import linear_cross_entropy, suits
+from zoo.layers.kernels.cross_entropy import (
+    linear_cross_entropy,
+    linear_soft_cross_entropy,
+    soft_cross_entropy,
+    suits,
+)
 from zoo.layers.kernels.products import linear
 
 
@@ -83,6 +88,21 @@ def sampled_output_loss(layer: nn.Linear, x: Tensor, labels: Tensor, sampled: in
     if suits(layer.weight) and kernels.usable("cross_entropy", x, weight, bias):
         return linear_cross_entropy(x, weight, bias, place[labels], 0.0)[0]
     return cross_entropy(wide(nn.functional.linear(x, weight, bias)), place[labels], reduction="sum")
+
+
+def soft_output_loss(layer: nn.Module, x: Tensor, words: Tensor, probabilities: Tensor) -> Tensor:
+    """The same as `soft_cross_entropy(layer(x), words, probabilities)`, see there.
+
+    Args:
+        layer, x: As in `output_loss`.
+        words, probabilities: (N, K).
+
+    Returns:
+        A scalar.
+    """
+    if _is_plain(layer) and suits(layer.weight) and kernels.usable("cross_entropy", x, layer.weight, layer.bias):
+        return linear_soft_cross_entropy(x, layer.weight, layer.bias, words, probabilities)
+    return soft_cross_entropy(layer(x), words, probabilities)
 
 
 def _is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:

@@ -13,6 +13,8 @@
     - {translate: train.en, by: [NAME, NAME], length_penalties: [1.2, 2.0], to: pairs.tsv}    # see consensus.py
     - {encoder: {epochs: 3, seed: 1}, to: teacher}    # learns this recipe's data and only classifies: see encoder.py
     - {classify: lines, by: [NAME, NAME], min_probability: 0.6, to: labelled.tsv}    # see labelling.py
+    - {sample: 4000000, by: [NAME, NAME], to: more}    # words: see sampling.py
+    - {predict: train, by: [NAME, NAME], extra_text: more, share: 0.8, words: 64, to: soft}    # see predicting.py
     - {vary: lines, vectors: vectors.txt, copies: 10, to: varied}    # see variants.py
     - {cross: lines, count: 60000, to: crossed}    # see crossing.py
     - {pair: lines, similar: 10, to: pairs}    # see pairing.py
@@ -40,6 +42,8 @@ KEYS = {  # kind -> keys
     "translate": ("translate", "by", "length_penalties", "beam_size", "min_agreement", "to"),
     "encoder": ("encoder", "to"),
     "classify": ("classify", "by", "min_probability", "to"),
+    "sample": ("sample", "by", "seed", "to"),
+    "predict": ("predict", "by", "extra_text", "share", "words", "to"),
     "vary": ("vary", "vectors", "copies", "share", "common", "seed", "to"),
     "cross": ("cross", "count", "longest", "seed", "to"),
     "pair": ("pair", "similar", "others", "seed", "to"),
@@ -93,6 +97,8 @@ class Stage:
             return f"average {', '.join(self.given['average'])}"
         if self.kind == "encoder":
             return "fine-tune a sentence encoder"
+        if self.kind == "sample":
+            return f"sample {self.given['sample']:,} words by {', '.join(self.given['by'])}"
         if self.kind in ("vary", "cross", "pair"):
             return f"{self.kind} {self.given[self.kind]}"
         return f"{self.kind} {self.given[self.kind]} by {', '.join(self.given['by'])}"
@@ -107,7 +113,7 @@ class Stage:
         if self.kind == "fit":
             recipe = {key: value for key, value in read_recipe(self.recipe).items() if key != "stages"}
             found |= {"fit": self.recipe.stem, "recipe": recipe, "command_line": settings}
-        if self.kind == "encoder":
+        if self.kind in ("encoder", "predict"):
             found["data"] = read_recipe(self.recipe).get("data")
         return found
 
@@ -206,7 +212,7 @@ def _stage(file: Path, given: dict[str, Any], names: dict[str, str], later: list
         raise ValueError(f"{_article(kind)} has one name; got {', '.join(to)}")
     if not isinstance(given.get("int8", False), bool):
         raise ValueError(f"int8 must be true or false; got {given['int8']!r}")
-    if kind in ("translate", "classify"):
+    if kind in ("translate", "classify", "sample", "predict"):
         given = {**given, "by": _listed(given.get("by"))}
     recipe = _recipe(file, given) if kind == "fit" else file
     of_weights, of_files, of_either = _mentioned(kind, given)
@@ -287,8 +293,16 @@ def _mentioned(kind: str, given: dict[str, Any]) -> tuple[list[str], list[str], 
     if kind in ("cross", "pair"):
         return [], [given[kind]], []
     if not (by := given["by"]):
-        kept = {"translate": "what they agree on", "classify": "the mean of their probabilities"}[kind]
+        kept = "what they agree on" if kind == "translate" else "the mean of their probabilities"
         raise ValueError(f"{kind} needs a model under by, or several: then {kept} is kept")
+    if kind == "predict":
+        if given[kind] != "train":
+            raise ValueError(f"predict must be 'train', the training text of this recipe; got {given[kind]!r}")
+        return by, _listed(given.get("extra_text")), []
+    if kind == "sample":
+        if type(given[kind]) is not int or given[kind] < 1:
+            raise ValueError(f"sample must be a number of words, at least 1; got {given[kind]!r}")
+        return by, [], []
     penalties = given.get("length_penalties", [])
     if not isinstance(penalties, list) or len(penalties) not in (0, len(by)):
         raise ValueError(f"length_penalties must be one for each of {len(by)} models; got {penalties}")

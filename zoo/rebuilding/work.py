@@ -223,6 +223,8 @@ class Rebuild:
             "average": self._average,
             "prepare": self._prepare,
             "encoder": self._encoder,
+            "sample": self._sample,
+            "predict": self._predict,
             **dict.fromkeys(CHANGES, self._change),
         }
         return kinds.get(stage.kind, self._answer)(stage)
@@ -292,15 +294,8 @@ class Rebuild:
 
     def _answer(self, stage: Stage) -> dict[str, str]:
         """Translates or classifies lines."""
-        given, folder = stage.given, self.folder(stage)
         module = {"translate": "consensus", "classify": "labelling"}[stage.kind]
-        job = {
-            "source": str(self.place(given[stage.kind])),
-            "target": str(folder / stage.name),
-            "models": [self._source(name) for name in given["by"]],
-            **{name: value for name, value in given.items() if name not in (stage.kind, "by", "to")},
-        }
-        self._job(stage, module, job)
+        self._by_models(stage, module, {"source": str(self.place(stage.given[stage.kind]))})
         return {}
 
     def _encoder(self, stage: Stage) -> dict[str, str]:
@@ -309,6 +304,28 @@ class Rebuild:
         job = {"target": str(target), "recipe": str(stage.recipe), "root": self.root, **stage.given["encoder"]}
         self._job(stage, "encoder", job)
         return {}
+
+    def _sample(self, stage: Stage) -> dict[str, str]:
+        """Draws a text."""
+        self._by_models(stage, "sampling", {"count": stage.given["sample"]})
+        return {}
+
+    def _predict(self, stage: Stage) -> dict[str, str]:
+        """Predicts the training text of the recipe."""
+        arguments = {"recipe": str(stage.recipe), "root": self.root}
+        if name := stage.given.get("extra_text"):
+            arguments["extra_text"] = str(self.place(name).absolute())
+        self._by_models(stage, "predicting", arguments)
+        return {}
+
+    def _by_models(self, stage: Stage, module: str, arguments: dict[str, Any]) -> None:
+        """Runs a module whose models are under `by`, with the other keys of the stage as they are."""
+        given = {name: value for name, value in stage.given.items() if name not in (stage.kind, "by", "to")}
+        job = {
+            "target": str(self.folder(stage) / stage.name),
+            "models": [self._source(name) for name in stage.given["by"]],
+        }
+        self._job(stage, module, {**job, **given, **arguments})
 
     def _change(self, stage: Stage) -> dict[str, str]:
         """Writes other lines, or pairs of lines."""

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from zoo.batches.language_modelling import LMBatch
 from zoo.layers.kernels import wide
+from zoo.layers.kernels.cross_entropy import soft_cross_entropy
 from zoo.layers.pointer_sentinel import mixed_log_probs, mixed_losses
 from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
@@ -117,8 +118,12 @@ class LanguageModelModule(Completer, ZooModule):
         readouts, weights, pointed = self._go_on(batch)
         real = batch.labels != PAD
         readouts, labels = readouts[real], batch.labels[real]
+        soft = batch.soft and (batch.soft.words[real], batch.soft.probabilities[real])
         if weights is None or pointed is None:
-            return self.words.loss(readouts, labels), len(labels)
+            loss = self.words.soft_loss(readouts, *soft) if soft else self.words.loss(readouts, labels)
+            return loss, len(labels)
+        if soft:
+            return soft_cross_entropy(self.next_logits(readouts, weights[real], pointed[real]), *soft), len(labels)
         log_probs = wide(self.words.logits(readouts)).log_softmax(-1)
         log_probs = log_probs.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
         return mixed_losses(log_probs, weights[real], pointed[real], labels).sum(), len(labels)

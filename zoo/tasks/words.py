@@ -5,7 +5,7 @@ import math
 from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout
-from zoo.layers.losses import output_logits, output_loss, output_losses, sampled_output_loss
+from zoo.layers.losses import output_logits, output_loss, output_losses, sampled_output_loss, soft_output_loss
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import PAD
 
@@ -87,6 +87,10 @@ class Words(nn.Module):
         if self.training and self.sampled_words:
             return sampled_output_loss(self.output, self._bridged(readouts), labels, self.sampled_words)
         return output_loss(self.output, self._bridged(readouts), labels)
+
+    def soft_loss(self, readouts: Tensor, words: Tensor, probabilities: Tensor) -> Tensor:
+        """Summed cross-entropy of readouts (N, D) with distributions of which K words are known, (N, K)."""
+        return soft_output_loss(self.output, self._bridged(readouts), words, probabilities)
 
     def losses(self, readouts: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of each of readouts (N, D) with labels (N,) -> (N,), without a gradient."""

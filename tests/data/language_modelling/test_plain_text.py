@@ -3,13 +3,16 @@ sets.
 """
 
 import os
+import pickle
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save
 
 from zoo.data import PTB, Brown, ChildrensBooks, PlainText, WikiText2
 from zoo.data.common.loaders import TrainLoader
+from zoo.data.language_modelling.soft_targets import SoftTargets
 from zoo.data.language_modelling.streams import TextArray, TextStream
 from zoo.text import EOS, PAD, UNK, Tokenizer
 
@@ -90,6 +93,48 @@ def test_epochs_begin_elsewhere_and_are_repeatable(text):
     first = [batches(text, seed=0, epoch=epoch)[0][0].labels for epoch in (0, 1, 0)]
     assert not torch.equal(first[0], first[1]) and torch.equal(first[0], first[2])
     assert not torch.equal(first[0], batches(text, seed=1)[0][0].labels)
+
+
+def soft_targets(text, file, words=3):
+    """Of each place: other words than elsewhere, and in order less and less of them."""
+    n = len(text)
+    chosen = (np.arange(n)[:, None] + np.arange(words)) % 200
+    probabilities = np.full((n, words), 0.25) / (1 + np.arange(words)) + np.arange(n)[:, None] / (8 * n)
+    SoftTargets.write(file, text.ids, chosen.astype(np.uint16), probabilities)
+    return chosen, probabilities
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_soft_targets_stand_with_the_words_of_their_places(text, tmp_path, seed):
+    chosen, probabilities = soft_targets(text, tmp_path / "soft")
+    soft = pickle.loads(pickle.dumps(SoftTargets(tmp_path / "soft", text.ids)))  # as for a worker process
+    stream = TextStream(text, 6, 5, seed, soft=soft)
+    epoch = stream.pool(1, 0)
+    places = {int(word): place for place, word in enumerate(text.ids) if word != EOS}
+    seen = 0
+    for batch in (stream.load(epoch, n) for n in epoch.batches):
+        for label, words, wanted in zip(
+            batch.labels.flatten().tolist(), batch.soft.words.flatten(0, 1), batch.soft.probabilities.flatten(0, 1)
+        ):
+            if label in places:
+                seen += 1
+                assert words.tolist() == chosen[places[label]].tolist()
+                assert wanted.tolist() == pytest.approx(probabilities[places[label]].tolist(), rel=1e-3)
+    assert seen == len(places)
+
+
+def test_soft_targets_of_another_text(text, tmp_path):
+    soft_targets(text, tmp_path / "soft")
+    with pytest.raises(ValueError, match="soft has the soft targets of another text, or of another vocabulary"):
+        SoftTargets(tmp_path / "soft", np.asarray(text.ids)[:-1])
+    (tmp_path / "no").write_text("words")
+    with pytest.raises(ValueError, match="no is no file of safetensors"):
+        SoftTargets(tmp_path / "no", text.ids)
+    (tmp_path / "other").write_bytes(save({"words": np.zeros(3)}))
+    with pytest.raises(
+        ValueError, match=r"other has no soft targets; `zoo rebuild` writes them, as its stage `predict`"
+    ):
+        SoftTargets(tmp_path / "other", text.ids)
 
 
 def test_more_processes_than_streams(text):

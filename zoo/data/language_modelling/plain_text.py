@@ -1,7 +1,7 @@
 """Running text for language models: Penn Treebank, Brown, children's books, WikiText-2, your own text."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
 
@@ -14,6 +14,7 @@ from zoo.data.common.files import check_fraction, fingerprint, named_file, read_
 from zoo.data.common.loaders import TrainLoader
 from zoo.data.common.published import Published
 from zoo.data.common.tables import read_table
+from zoo.data.language_modelling.soft_targets import SoftTargets
 from zoo.data.language_modelling.streams import TextArray, TextLoader, TextStream
 from zoo.text import KINDS, Tokenizer
 from zoo.utils.places import cache_folder
@@ -38,6 +39,8 @@ class RunningTextOptionsWithoutTokenizer(TypedDict, total=False):
     test_streams: int
     num_workers: int
     seed: int
+    extra_text: str | None
+    soft_targets: str | None
 
 
 class RunningText(DataModule):
@@ -64,6 +67,9 @@ class RunningText(DataModule):
         test_streams: the same for the test text.
         num_workers: worker processes that load batches.
         seed: seed for where in the text each epoch begins.
+        extra_text: file of lines that are read after those of the training text; the vocabulary does not depend on it.
+        soft_targets: file of what other models expect in each place of the training text, which a model learns in
+            place of the words themselves; the stage `predict` of `zoo rebuild` writes it.
 
     Attributes:
         test_names: names of the test sets.
@@ -88,6 +94,8 @@ class RunningText(DataModule):
         test_streams: int = 1,
         num_workers: int = 0,
         seed: int = 0,
+        extra_text: str | None = None,
+        soft_targets: str | None = None,
     ) -> None:
         super().__init__()
         if tokenizer not in KINDS:
@@ -109,6 +117,7 @@ class RunningText(DataModule):
         self.batch_size, self.segment = batch_size, segment
         self.streams = {"val": val_streams, "test": test_streams}
         self.num_workers, self.seed = num_workers, seed
+        self.extra_text, self.soft_targets = extra_text, soft_targets
         self.tokenizer: Tokenizer | None = None
 
     # To be implemented by a data set
@@ -131,7 +140,8 @@ class RunningText(DataModule):
         """Learns the tokenizer and tokenises the text, unless they are in the cache."""
         tokenizer = self._tokenizer()
         for split in self._splits():
-            TextArray.build(self._folder(split, tokenizer), self.lines(split), tokenizer, self.source(split))
+            lines = chain(self.lines(split), *map(read_lines, self._extra(split)))
+            TextArray.build(self._folder(split, tokenizer), lines, tokenizer, self.source(split))
         if self._of_model("tokenizer") is not None and "train" in self._splits():
             train = TextArray(self._folder("train", tokenizer))
             self._report_unknown(train.unknown, len(train))
@@ -141,6 +151,7 @@ class RunningText(DataModule):
         self.tokenizer = self._tokenizer()
         if stage == "fit":
             self._train = self._text("train")
+            self._soft = self._soft_targets()
         self._adapt_model(stage)
         if stage in ("fit", "validate"):
             self._val = self._text("val")
@@ -157,7 +168,7 @@ class RunningText(DataModule):
                 "times processes); "
                 "lower batch_size or give more text"
             )
-        stream = TextStream(self._train, streams, self.segment, self.seed, rank, world_size)
+        stream = TextStream(self._train, streams, self.segment, self.seed, rank, world_size, self._soft)
         return self._train_loader(stream)
 
     def val_dataloader(self) -> TextLoader:
@@ -198,8 +209,18 @@ class RunningText(DataModule):
         # in the vocabulary it would be a word like any other
         return (" ".join(word for word in line.split() if word != _UNKNOWN) for line in self.lines("train"))
 
+    def _soft_targets(self) -> SoftTargets | None:
+        if self.soft_targets is None:
+            return None
+        return SoftTargets(named_file(self.root, "soft_targets", self.soft_targets), self._train.ids)
+
+    def _extra(self, split: Split) -> list[Path]:
+        """The file of extra lines that a split has, if any."""
+        return [named_file(self.root, "extra_text", self.extra_text)] if self.extra_text and split == "train" else []
+
     def _folder(self, split: Split, tokenizer: Tokenizer) -> Path:
-        return self.cache / "running" / fingerprint(_FORMAT, self.signature(split), split, tokenizer.to_json())
+        signature = [*self.signature(split), *self._extra(split)]
+        return self.cache / "running" / fingerprint(_FORMAT, signature, split, tokenizer.to_json())
 
     def _text(self, split: Split) -> TextArray:
         folder = self._folder(split, self._ready(self.tokenizer, "tokenizer"))

@@ -12,6 +12,7 @@ import torch
 from zoo.batches.language_modelling import LMBatch
 from zoo.data.common.arrays import chunks, token_type
 from zoo.data.common.cache import appearing_when_complete, is_intact
+from zoo.data.language_modelling.soft_targets import SoftTargets
 from zoo.text import EOS, PAD, UNK, Tokenizer
 
 _CHUNK = 8192  # lines tokenised together
@@ -86,14 +87,22 @@ class TextStream:
             beginning.
         rank: rank of this process.
         world_size: number of processes; each has its own streams.
+        soft: what is expected in each place of the text.
     """
 
     pools = 1
 
     def __init__(
-        self, text: TextArray, streams: int, segment: int, seed: int | None = None, rank: int = 0, world_size: int = 1
+        self,
+        text: TextArray,
+        streams: int,
+        segment: int,
+        seed: int | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        soft: SoftTargets | None = None,
     ) -> None:
-        self.text, self._segment, self._seed = text, segment, seed
+        self.text, self._segment, self._seed, self._soft = text, segment, seed, soft
         bounds = len(text) * np.arange(streams + 1) // streams
         self._steps = int(np.diff(bounds).max())  # steps of the longest stream of all processes
         mine = np.array_split(np.arange(streams), world_size)[rank]
@@ -118,7 +127,8 @@ class TextStream:
         places = (pool.offset + self._starts[:, None] + columns) % len(self.text)  # (B, T)
         real = columns < self._lengths[:, None]
         inputs, labels = (np.where(real, self.text.ids[at], PAD).astype(np.int64) for at in (places - 1, places))
-        return LMBatch(torch.from_numpy(inputs), torch.from_numpy(labels), first=number == 0)
+        soft = self._soft.at(places) if self._soft else None
+        return LMBatch(torch.from_numpy(inputs), torch.from_numpy(labels), number == 0, soft)
 
 
 class TextLoader:

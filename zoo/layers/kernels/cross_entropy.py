@@ -29,6 +29,74 @@ def plain_linear_cross_entropy(
     return loss, rows.detach()
 
 
+def plain_linear_soft_cross_entropy(
+    x: Tensor, weight: Tensor, bias: Tensor, words: Tensor, probabilities: Tensor
+) -> Tensor:
+    """Summed cross-entropy with distributions: words and their probabilities (N, K), the rest of 1 for all others."""
+    return soft_cross_entropy(functional.linear(x, weight, bias), words, probabilities)
+
+
+def soft_cross_entropy(logits: Tensor, words: Tensor, probabilities: Tensor) -> Tensor:
+    """Summed cross-entropy in nats with distributions of which K words are known (Hinton et al. 2015, 1503.02531).
+
+    All other words count as one, with the probability that is left.
+
+    Args:
+        logits: (N, V).
+        words: (N, K) int64, different ones in each row.
+        probabilities: (N, K) float, each row with a sum of at most 1, up to rounding.
+
+    Returns:
+        A scalar, in at least fp32.
+    """
+    log_probs = functional.log_softmax(wide(logits), dim=-1).gather(-1, words)
+    known, left = _shares(log_probs.exp(), probabilities)
+    return -(probabilities * log_probs).sum() - (left * torch.log1p(-known)).sum()
+
+
+def _shares(found: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
+    """What the K words have together in a prediction, below 1, and what is left for others in the target, (N,) each."""
+    known = found.sum(-1).clamp(max=1 - torch.finfo(found.dtype).eps)
+    return known, (1 - expected.sum(-1)).clamp(min=0)
+
+
+class _LinearSoftCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, words, probabilities, dtype):
+        xs, w, b = x.to(dtype), weight.to(dtype), bias.to(dtype)
+        loss = wide(x[:0]).new_zeros(())
+        needed = zip((x, weight, bias), ctx.needs_input_grad)
+        sums = [torch.zeros_like(tensor, dtype=loss.dtype) if needs else None for tensor, needs in needed]
+        of_scores = loss.new_empty(min(_ROWS, len(x)), len(weight))  # p, then the gradient of the scores
+        for first in range(0, len(x), _ROWS):
+            part = slice(first, first + _ROWS)
+            some, expected = words[part], probabilities[part].to(loss.dtype)
+            scores, grad = torch.addmm(b, xs[part], w.t()), of_scores[: len(some)]  # (R, V)
+            torch.log_softmax(scores, -1, dtype=grad.dtype, out=grad)
+            log_probs = grad.gather(-1, some)  # (R, K)
+            found = log_probs.exp()
+            known, left = _shares(found, expected)
+            loss -= (expected * log_probs).sum() + (left * torch.log1p(-known)).sum()
+            ratio = left / (1 - known)
+            grad.exp_().mul_((expected.sum(-1) - known * ratio).unsqueeze(-1))
+            grad.scatter_add_(-1, some, found * ratio.unsqueeze(-1) - expected)
+            _accumulate(grad, xs[part], w, part, *sums)
+        ctx.save_for_backward(x, weight, bias, words, probabilities, *sums)
+        return loss
+
+    @staticmethod
+    def backward(ctx, grad):  # pyright: ignore[reportIncompatibleMethodOverride]  # torch declares any number
+        x, weight, bias, words, probabilities, *found = ctx.saved_tensors
+        if is_differentiated_again():
+
+            def plain(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+                return plain_linear_soft_cross_entropy(x, weight, bias, words, probabilities)
+
+            return *gradients_of_plain(plain, (x, weight, bias), (grad,)), None, None, None
+        pairs = zip(found, (x, weight, bias), strict=True)
+        return *((None if d is None else (d * grad).to(tensor.dtype)) for d, tensor in pairs), None, None, None
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias, labels, smoothing, dtype, train):
@@ -107,3 +175,10 @@ def linear_cross_entropy(
     dtype, train = product_dtype(weight), wants_gradient(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):  # the precision is already chosen
         return _LinearCrossEntropy.apply(x, weight, bias, labels, smoothing, dtype, train)
+
+
+def linear_soft_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, words: Tensor, probabilities: Tensor) -> Tensor:
+    """As `plain_linear_soft_cross_entropy`."""
+    dtype = product_dtype(weight)
+    with torch.autocast(x.device.type, enabled=False):  # the precision is already chosen
+        return _LinearSoftCrossEntropy.apply(x, weight, bias, words, probabilities, dtype)  # pyright: ignore[reportReturnType]
