@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from rebuild_cases import in_process, rebuild
 
+import zoo
 from zoo import registry
 from zoo.data import PlainText
 from zoo.data.language_modelling.soft_targets import SoftTargets
@@ -209,3 +211,42 @@ def test_how_many_words_to_sample(models, tmp_path, capsys):
         sample_text(str(tmp_path / "more"), ["model1"], 0)
     (tmp_path / "job.json").write_text(f'{{"target": "{tmp_path}/more", "models": ["model1"], "count": 0}}')
     assert sampling.main([str(tmp_path / "job.json")]) == 2 and "at least 1; got 0" in capsys.readouterr().err
+
+
+# ---- as stages of a recipe ----
+
+
+def test_stages_of_a_recipe(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    in_process(monkeypatch)
+    monkeypatch.setattr(sampling, "_STEPS", 30)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/text.txt").write_text("".join(f"{line}\n" for line in LINES))
+    text = {"train": "text.txt", "val": "text.txt", "test": "text.txt", "tokenizer": "word"}
+    settings = {
+        "trainer": {"max_epochs": 1, "enable_progress_bar": False, "accelerator": "cpu"},
+        "data": {"class_path": "zoo.data.PlainText", "init_args": {**text, "batch_size": 2, "segment": 5}},
+    }
+    class_path = "zoo.models.key_value_predict_lm.KeyValuePredictLM"
+    new = {"class_path": class_path, "init_args": {**KeyValuePredictLM.tiny, "vocab_size": 30}}
+    loaded = {"class_path": "zoo.load", "init_args": {"name": "key_value_predict.ptb"}}
+    learnt = {"data.extra_text": "{more}", "data.soft_targets": "{soft}"}
+    stages = [
+        {"fit": "small", "to": "first"},
+        {"sample": 90, "by": "first", "seed": 3, "to": "more"},
+        {"predict": "train", "by": "first", "extra_text": "more", "share": 0.5, "words": 4, "to": "soft"},
+        {"from": "first", "settings": learnt, "to": "taught"},
+    ]
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump({**settings, "model": new}))
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({**settings, "model": loaded, "stages": stages}))
+    assert rebuild("own.yaml", "--root", "data") == 0
+    made = tmp_path / "runs/rebuild/own"
+    words = (made / "more/more").read_text().split()
+    assert 0 < len(words) <= 90 and set(words) <= {word for line in LINES for word in line.split()} | {"<unk>"}
+    config = yaml.safe_load((made / "taught/own/version_0/config.yaml").read_text())["data"]["init_args"]
+    assert config["soft_targets"].endswith("soft/soft") and config["extra_text"].endswith("more/more")
+    assert zoo.load(f"local-dir:{made}/taught/weights").config["vocab_size"] == 30
+    assert "stage 3 of 4, soft: predict train by first\n" in capsys.readouterr().out
+    assert rebuild("own.yaml", "--root", "data") == 0
+    assert capsys.readouterr().out.count("already done") == 4
