@@ -28,7 +28,7 @@ from zoo.commands import cards
 from zoo.data.captioning.base import CaptionData
 from zoo.data.classification.base import LabeledData
 from zoo.data.language_modelling.plain_text import RunningText
-from zoo.data.reading.cloze import ClozeData
+from zoo.data.reading.base import ClozeData
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.rebuilding import consensus
 from zoo.rebuilding.stages import read_stages

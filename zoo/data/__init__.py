@@ -6,7 +6,9 @@ from zoo.data.classification.documents import FDUMTL, IMDB, LabeledText, Reuters
 from zoo.data.classification.next_word import NextWord
 from zoo.data.classification.sentences import SICK, SST, TREC6
 from zoo.data.language_modelling.plain_text import PTB, Brown, ChildrensBooks, PlainText, WikiText2
-from zoo.data.reading.cloze import CBT, CBTLike, Cloze, CNNDailyMail
+from zoo.data.reading.childrens_books import CBT, CBTLike
+from zoo.data.reading.cnn_dailymail import CNNDailyMail
+from zoo.data.reading.own import Cloze
 from zoo.data.translation.dates import Dates
 from zoo.data.translation.parallel_text import Multi30k, ParallelText, Tatoeba
 
