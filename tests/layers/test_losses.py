@@ -130,6 +130,8 @@ def test_a_certain_soft_target_is_a_label():
     layer, x, labels = nn.Linear(4, 12), torch.randn(7, 4), torch.tensor([0, 9, 2, 7, 3, 11, 0])
     got = soft_output_loss(layer, x, labels.unsqueeze(1), torch.ones(7, 1))
     torch.testing.assert_close(got, output_loss(layer, x, labels))
+    with torch.no_grad():
+        torch.testing.assert_close(soft_output_loss(layer, x, labels.unsqueeze(1), torch.ones(7, 1)), got)
 
 
 def test_the_gradient_is_zero_where_all_that_is_expected_is_predicted():

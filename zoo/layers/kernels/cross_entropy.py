@@ -3,6 +3,7 @@
 The forward pass also forms the gradients: of all rows they take less memory than the scores of a few.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -62,11 +63,10 @@ def _shares(found: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
 
 class _LinearSoftCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, words, probabilities, dtype):
+    def forward(ctx, x, weight, bias, words, probabilities, dtype, train):
         xs, w, b = x.to(dtype), weight.to(dtype), bias.to(dtype)
         loss = wide(x[:0]).new_zeros(())
-        needed = zip((x, weight, bias), ctx.needs_input_grad)
-        sums = [torch.zeros_like(tensor, dtype=loss.dtype) if needs else None for tensor, needs in needed]
+        sums = _zeros((x, weight, bias), ctx.needs_input_grad, loss.dtype) if train else [None] * 3
         of_scores = loss.new_empty(min(_ROWS, len(x)), len(weight))  # p, then the gradient of the scores
         for first in range(0, len(x), _ROWS):
             part = slice(first, first + _ROWS)
@@ -77,11 +77,13 @@ class _LinearSoftCrossEntropy(torch.autograd.Function):
             found = log_probs.exp()
             known, left = _shares(found, expected)
             loss -= (expected * log_probs).sum() + (left * torch.log1p(-known)).sum()
-            ratio = left / (1 - known)
-            grad.exp_().mul_((expected.sum(-1) - known * ratio).unsqueeze(-1))
-            grad.scatter_add_(-1, some, found * ratio.unsqueeze(-1) - expected)
-            _accumulate(grad, xs[part], w, part, *sums)
-        ctx.save_for_backward(x, weight, bias, words, probabilities, *sums)
+            if train:
+                ratio = left / (1 - known)
+                grad.exp_().mul_((expected.sum(-1) - known * ratio).unsqueeze(-1))
+                grad.scatter_add_(-1, some, found * ratio.unsqueeze(-1) - expected)
+                _accumulate(grad, xs[part], w, part, *sums)
+        if train:
+            ctx.save_for_backward(x, weight, bias, words, probabilities, *sums)
         return loss
 
     @staticmethod
@@ -92,9 +94,8 @@ class _LinearSoftCrossEntropy(torch.autograd.Function):
             def plain(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
                 return plain_linear_soft_cross_entropy(x, weight, bias, words, probabilities)
 
-            return *gradients_of_plain(plain, (x, weight, bias), (grad,)), None, None, None
-        pairs = zip(found, (x, weight, bias), strict=True)
-        return *((None if d is None else (d * grad).to(tensor.dtype)) for d, tensor in pairs), None, None, None
+            return *gradients_of_plain(plain, (x, weight, bias), (grad,)), None, None, None, None
+        return *_scaled(found, (x, weight, bias), grad), None, None, None, None
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -103,10 +104,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         vocab, xs, w, b = len(weight), x.to(dtype), weight.to(dtype), bias.to(dtype)
         rows = wide(x[:0]).new_empty(len(x))
         loss, spread = rows.new_zeros(()), rows.new_zeros(())
-        d_x, d_weight, d_bias = (
-            torch.zeros_like(tensor, dtype=rows.dtype) if train and needed else None
-            for tensor, needed in zip((x, weight, bias), ctx.needs_input_grad)
-        )
+        sums = _zeros((x, weight, bias), ctx.needs_input_grad, rows.dtype) if train else [None] * 3
         of_scores = rows.new_empty(min(_ROWS, len(x)), vocab)  # log p, then the gradient of the scores
         for first in range(0, len(x), _ROWS):
             part, label = slice(first, first + _ROWS), labels[first : first + _ROWS].unsqueeze(-1)
@@ -120,10 +118,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 if smoothing:
                     grad.sub_(smoothing / vocab)
                 grad.scatter_add_(-1, label, grad.new_full(label.shape, smoothing - 1))
-                _accumulate(grad, xs[part], w, part, d_x, d_weight, d_bias)
+                _accumulate(grad, xs[part], w, part, *sums)
         loss += (1 - smoothing) * rows.sum() + smoothing / vocab * spread
         if train:
-            ctx.save_for_backward(x, weight, bias, labels, d_x, d_weight, d_bias)
+            ctx.save_for_backward(x, weight, bias, labels, *sums)
             ctx.smoothing = smoothing
         ctx.mark_non_differentiable(rows)
         return loss, rows
@@ -137,9 +135,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 return plain_linear_cross_entropy(x, weight, bias, labels, ctx.smoothing)[0]
 
             return *gradients_of_plain(plain, (x, weight, bias), (grad,)), None, None, None, None
-        pairs = zip(found, (x, weight, bias), strict=True)
-        scaled = (None if d is None else (d * grad).to(tensor.dtype) for d, tensor in pairs)
-        return *scaled, None, None, None, None
+        return *_scaled(found, (x, weight, bias), grad), None, None, None, None
+
+
+def _zeros(tensors: Sequence[Tensor], needed: Sequence[bool], dtype: torch.dtype) -> list[Tensor | None]:
+    """Sums in which the gradient of each tensor is formed; None for one that needs none."""
+    return [torch.zeros_like(x, dtype=dtype) if needs else None for x, needs in zip(tensors, needed)]
+
+
+def _scaled(sums: Sequence[Tensor | None], tensors: Sequence[Tensor], grad: Tensor) -> list[Tensor | None]:
+    """Their gradients, from the sums and the gradient of the loss."""
+    return [None if d is None else (d * grad).to(x.dtype) for d, x in zip(sums, tensors, strict=True)]
 
 
 def _accumulate(
@@ -179,6 +185,6 @@ def linear_cross_entropy(
 
 def linear_soft_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, words: Tensor, probabilities: Tensor) -> Tensor:
     """As `plain_linear_soft_cross_entropy`."""
-    dtype = product_dtype(weight)
+    dtype, train = product_dtype(weight), wants_gradient(x, weight, bias)
     with torch.autocast(x.device.type, enabled=False):  # the precision is already chosen
-        return _LinearSoftCrossEntropy.apply(x, weight, bias, words, probabilities, dtype)  # pyright: ignore[reportReturnType]
+        return _LinearSoftCrossEntropy.apply(x, weight, bias, words, probabilities, dtype, train)  # pyright: ignore[reportReturnType]
