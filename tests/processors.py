@@ -2,7 +2,7 @@
 
     python tests/processors.py                  all that this processor can stand in for
     python tests/processors.py -n auto          more arguments are pytest's
-    python tests/processors.py -m "not slow and not gpu"    the whole default run under each
+    python tests/processors.py -m "not slow and not gpu"    whatever .ci/run runs under each
 
 The libraries below torch (ATen, oneDNN, MKL) choose their code by what the processor has, and other code rounds in
 another order. Environment variables let them use less than there is.

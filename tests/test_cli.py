@@ -227,6 +227,7 @@ def _epoch(path):
     return torch.load(path, weights_only=True)["epoch"]
 
 
+@pytest.mark.integration
 def test_fit_resume_test_export(recipe, capsys, tmp_path, toy_in_zoo):
     file = recipe(model={"class_path": "zoo.models.toy.Toy", "init_args": {"hidden": 6}})
     run = tmp_path / "runs" / "toy"

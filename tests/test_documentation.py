@@ -412,6 +412,7 @@ def _worked_through(page, users, tmp_path_factory, patch, capfd):
 TO_RUN = list(dict.fromkeys(command.page for command in COMMANDS if command.why_not is None))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "page", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in TO_RUN]
 )
@@ -468,6 +469,7 @@ def code_blocks(language, pages):
     ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "code", code_blocks("python", {p: t for p, t in (PAGES | CARDS).items() if p not in CONTINUED})
 )

@@ -200,6 +200,7 @@ def _first_of_each_kind():
 FIRST = _first_of_each_kind()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "path",
     [path if path in FIRST else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],
@@ -290,6 +291,7 @@ WEIGHTS = [path for path in RECIPES if not path.stem.startswith(("finetune_", "r
 TAUGHT = [path for path in RECIPES if "- {encoder:" in path.read_text(encoding="utf-8")]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "path",
     [
@@ -328,6 +330,7 @@ def test_all_stages(path, tmp_path, monkeypatch, capsys):
 QUICK = ("luong_dot.dates",)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "path",
     [path if path.stem in QUICK else pytest.param(path, marks=pytest.mark.slow) for path in RECIPES],

@@ -21,6 +21,8 @@ from zoo.cli import main
 from zoo.commands.graphs import load_graphs
 from zoo.utils import whole
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parent.parent
 PACKAGING = ROOT / "packaging" / "runtime" / "pyproject.toml"
 MOST = 1e6  # bytes of the wheel

@@ -499,6 +499,7 @@ def test_the_table_is_complete():
     assert all(set(cells) == set(WRITING) for _, _, cells in WRITTEN.values())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("name", "fault"), [*cells(READ)])
 def test_what_is_read(name, fault, here, capfd):
     place = READ[name]

@@ -75,6 +75,7 @@ def test_corpus_is_large_and_its_names_differ():
     assert len(names) >= 200 and len(set(names)) == len(names)
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by what Linux offers")
 def test_spoilt_bundles_do_nothing_but_fail(tmp_path):
     """In a process that cannot get more memory and notes programs, connections, pickles and files opened elsewhere.

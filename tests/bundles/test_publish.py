@@ -528,6 +528,7 @@ def kills(remote, client, folder, other, count, seed):
     return {"requests": requests, "killed": killed, "had gone through": through, "torn": torn}
 
 
+@pytest.mark.integration
 def test_killed_publishing_leaves_the_old_or_the_new_version(remote, client, folder, other):
     found = kills(remote, client, folder, other, 4, seed=1)
     assert found["torn"] == 0 and found["killed"] == 4, found
@@ -657,6 +658,7 @@ def each_at_once(folder, requests, fault, run):
         return list(pool.map(one, range(len(requests)), requests))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "fault",
     [
@@ -699,6 +701,7 @@ PUBLISHING = [
 ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "fault", [{"status": 429, "retry_after": 3600}, {"delay": 60.0}, {"portal": True}], ids=["429", "silent", "portal"]
 )

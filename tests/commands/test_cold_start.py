@@ -12,6 +12,8 @@ import zoo
 from zoo.cli import main
 from zoo.utils import purpose
 
+pytestmark = pytest.mark.integration
+
 SLOW = {
     "huggingface_hub",
     "jsonargparse",

@@ -324,6 +324,7 @@ def test_one_image_one_line(captioner, photos, capsys, tmp_path):
     assert plot.is_file() and page.is_file()
 
 
+@pytest.mark.integration
 def test_a_folder_gives_each_image_with_its_name(captioner, photos, capsys, tmp_path):
     assert main(["predict", "captioner", str(photos), "--beam-size", "1", "--plot", str(tmp_path / "plot.png")]) == 0
     names = [str(photos / name) for name in ("a.JPG", "b.png", "c.gif")]

@@ -29,6 +29,8 @@ from zoo.comparison.jobs import Job, Plan
 from zoo.comparison.recipes import Recipes, read_yaml
 from zoo.comparison.tasks.translation import length_bins
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "recipes" / "comparison"
 NAMES = sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem not in ("base", "search"))

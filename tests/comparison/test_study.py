@@ -140,6 +140,7 @@ def test_the_shipped_search_is_equal_for_all():
 # ---- published results ----
 
 
+@pytest.mark.integration
 def test_published_results_and_a_mechanism_of_a_newcomer(place, jobs, capsys):
     """What is published has no checkpoints and no paths; a newcomer's page shows both, with significance."""
     assert main(["compare", *options(place, "--search")]) == 0

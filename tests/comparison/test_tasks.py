@@ -40,6 +40,8 @@ from zoo.text.words import BLANK
 from zoo.training.checkpoints import model_of
 from zoo.utils.modules import load_class
 
+pytestmark = pytest.mark.integration
+
 SHIPPED = {folder.name.removeprefix("comparison").removeprefix("_"): Recipes(folder) for folder in shipped_folders()}
 WORDS = "the a dog cat man red blue runs sits over on in snow street it said".split()
 

@@ -22,6 +22,8 @@ from zoo.demo.page import FIRST, Shown
 from zoo.demo.server import Models, Server
 from zoo.demo.static import write_folder
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 SENTENCE = "A dog runs in the snow."
 SOFT, HARD = "show_attend_tell_soft.flickr8k", "show_attend_tell_hard.flickr8k"

@@ -12,6 +12,8 @@ from labeled_fakes import invent
 
 from zoo.data import SST
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 WORDS = [4, 7, 5, 9, 6]
 

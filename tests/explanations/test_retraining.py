@@ -14,6 +14,8 @@ import zoo
 from zoo.data import SST
 from zoo.explanations.intervals import interval
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 SIZES = ["--model.embedding_size", "6", "--model.hidden_size", "8", "--model.score", "concat"]
 

@@ -15,6 +15,8 @@ from lesson_cells import run_cells
 
 from zoo.lessons import LESSONS
 
+pytestmark = pytest.mark.integration
+
 DOCS = Path(__file__).parents[2] / "docs"
 NAMES = [lesson.name for lesson in LESSONS.values()]
 LARGEST = 200_000  # bytes

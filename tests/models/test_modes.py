@@ -128,6 +128,7 @@ def test_without_a_gradient_the_loss_is_the_same(cls, options):
 # ---- torch.compile ----
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("guards_without_a_clock")
 @pytest.mark.parametrize(
     "cls, options",
@@ -544,6 +545,7 @@ def test_forward_mode(cls, options):
 # ---- more processes, less precision ----
 
 
+@pytest.mark.integration
 def test_two_processes(tmp_path):
     """Each has half of the batch, and DistributedDataParallel gives both the mean of their gradients."""
     torchrun(2, distributed, str(tmp_path))

@@ -50,6 +50,8 @@ from zoo.text import UNK, Tokenizer
 from zoo.text.words import BLANK_ID
 from zoo.vision.images import open_image
 
+pytestmark = pytest.mark.integration
+
 TOLERANCE = dict(rtol=1e-5, atol=1e-5)
 ASSETS = ("tokenizer.json", "calibration.json")
 

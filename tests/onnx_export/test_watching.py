@@ -12,6 +12,8 @@ from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.onnx_export import export_onnx
 from zoo.runtime.graphs import Exported
 
+pytestmark = pytest.mark.integration
+
 CASES = {  # an own model, or the fixture of a shared one
     "additive": (BahdanauNMT, {}),
     "location": (LuongNMT, {"score": "location"}),

@@ -109,6 +109,7 @@ def _hash(folder):
     return Bundle(folder).config_sha256
 
 
+@pytest.mark.integration
 def test_every_stage_leaves_what_it_is_for(work, begun):
     assert (work / "lines/lines").read_text() == (work / "lines/more").read_text()
     assert (work / "translated/translated").read_text().splitlines()[11] == "12 may 2002\t2002-05-12"

@@ -17,6 +17,8 @@ from serving_fakes import IMAGES, QUESTIONS, TEXTS, WORDS, Client, build, free_p
 
 from zoo.cli import main
 
+pytestmark = pytest.mark.integration
+
 
 class Process(Client):
     """`zoo serve` as users start it."""

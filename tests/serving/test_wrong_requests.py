@@ -392,6 +392,7 @@ def apis(folders):
     return {kind: loaded(folders[kind]) for kind in KIND}
 
 
+@pytest.mark.integration
 @settings(max_examples=150, deadline=None)
 @given(body=st.binary(max_size=40) | REQUESTS.map(lambda fields: json.dumps(fields).encode()))
 def test_no_request_is_beyond_reading(apis, body):

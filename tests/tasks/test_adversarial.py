@@ -119,6 +119,7 @@ def test_what_the_argument_must_be(cls):
             build(cls, adversarial=wrong)
 
 
+@pytest.mark.integration
 def test_a_training_in_bf16(tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ZOO_DATA", str(tmp_path / "data"))

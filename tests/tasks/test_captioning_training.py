@@ -14,6 +14,8 @@ from forks import command, torchrun
 
 from zoo.cli import main
 
+pytestmark = pytest.mark.integration
+
 LAST = "runs/tiny/checkpoints/last.ckpt"
 
 

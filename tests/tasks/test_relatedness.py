@@ -225,6 +225,7 @@ def test_a_bundle_from_before_there_was_such_an_argument(tmp_path):
     assert again.config["relatedness"] == 0.0 and torch.equal(again.golden()["logits"], model.golden()["logits"])
 
 
+@pytest.mark.integration
 def test_an_exported_graph_tells_it_too(pair_classifier):
     model, folder = pair_classifier
     pairs = [("A man runs .", "a black dog"), ("People", "eats ice cream"), ("", "dog")]

@@ -328,6 +328,7 @@ def heeded():
         signal.signal(number, handler)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("hook", "name"),
     [

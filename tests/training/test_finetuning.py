@@ -34,6 +34,8 @@ from zoo.tasks.vocabulary import place_vectors
 from zoo.text import EOS, UNK, Tokenizer
 from zoo.training.finetuning import FineTuning
 
+pytestmark = pytest.mark.integration
+
 TEXTS = ["a dog runs in the snow", "a man sees the dog", "the snow is white , isn't it ?"]
 RUN, STEPS = "runs/tiny", 8
 RECIPES = Path(__file__).parents[2] / "recipes"

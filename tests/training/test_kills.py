@@ -16,6 +16,8 @@ from zoo.bundles.publish import check_golden
 from zoo.data import Dates
 from zoo.models.luong import LuongNMT
 
+pytestmark = pytest.mark.integration
+
 STEPS, EPOCHS = 18, 3  # an epoch has 5 steps
 LAST = "runs/tiny/checkpoints/last.ckpt"
 STATES = ["state_dict", "current_model_state", "averaging_state", "optimizer_states", "lr_schedulers", "zoo_random"]

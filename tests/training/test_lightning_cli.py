@@ -18,6 +18,8 @@ from zoo.cli import main
 from zoo.data import Dates
 from zoo.training.quiet import quiet
 
+pytestmark = pytest.mark.integration
+
 STEPS, SAVE_EVERY, KILLED_AT = 8, 2, 7  # an epoch has 5 steps: all in the middle of the second one
 AVERAGING = {"class_path": "zoo.training.averaging.EMAWeights", "init_args": {"decay": 0.9}}
 SAVING = {

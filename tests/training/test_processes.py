@@ -17,6 +17,8 @@ from forks import Fork, free_port
 
 from zoo.cli import main
 
+pytestmark = pytest.mark.integration
+
 SCORES = {"translation": "chrf", "classification": "macro_f1", "captioning": "bleu_2", "reading": "accuracy"}
 WORLDS = [2, pytest.param(3, marks=pytest.mark.slow)]
 

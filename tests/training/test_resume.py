@@ -7,6 +7,8 @@ from fakes import Cut, settings
 
 from zoo.cli import main
 
+pytestmark = pytest.mark.integration
+
 LAST = "runs/tiny/checkpoints/last.ckpt"
 PARTS = [
     "state_dict",

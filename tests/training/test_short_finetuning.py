@@ -243,6 +243,7 @@ def test_limits_that_are_none():
             StopInTime("val/loss", **{name: value})
 
 
+@pytest.mark.integration
 def test_an_interrupted_training_ends_at_the_same_step(capsys):
     options = {"averaging": {"warmup": True}, "stopping": {"epochs": 3, "steps": 11, "patience": 99}}
     assert _fit("--trainer.max_steps", "5", **options) == 0
