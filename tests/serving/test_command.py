@@ -1,6 +1,9 @@
 """`zoo serve`: what it tells of itself, and the command."""
 
+import asyncio
+import os
 import re
+import signal
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fakes import Toy
-from serving_fakes import loaded
+from serving_fakes import free_port, loaded
 
 from zoo.cli import _parsed, main
 from zoo.commands import graphs
@@ -131,6 +134,9 @@ def test_mistakes(toy_registry, capsys, monkeypatch):
     assert fails(capsys, "toy.v2", "--port", "0") == "--port must be from 1 to 65,535; got 0"
     assert fails(capsys, "toy.v2", "--max-batch", "0") == "--max-batch must be from 1 to 4,096; got 0"
     assert fails(capsys, "toy.v2", "--batch-wait-ms", "-1") == "--batch-wait-ms must be from 0 to 10,000; got -1.0"
+    for wrong in ("", "https://zoo.example", "zoo.example:8080", "zoo.example/page", " zoo.example"):
+        message = f"--allow-host takes the name of a host alone, such as zoo.example, or *; got {wrong!r}"
+        assert fails(capsys, "toy.v2", "--allow-host", "*", "--allow-host", wrong) == message
     assert fails(capsys, "toy.v2", "--devices", "gpu") == "--devices must be cpu, auto or a number of GPUs; got 'gpu'"
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert fails(capsys, "toy.v2", "--devices", "2").startswith(
@@ -143,6 +149,25 @@ def test_mistakes(toy_registry, capsys, monkeypatch):
     monkeypatch.setattr("zoo.serving.run", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert fails(capsys, "toy.v2") == '`zoo serve` needs uvicorn; install with: pip install "uvicorn>=0.30"'
+
+
+def test_a_second_signal_does_not_break_off_the_end(monkeypatch):
+    ended = []
+
+    async def interrupted(*arguments):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(10)
+        finally:  # here the processes of the model are stopped
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            ended.append(True)
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(server, "_serve", interrupted)
+    server.run(_parsed(["serve", "toy.v2", "--port", str(free_port())]), {})
+    assert ended == [True]
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
 
 def test_nobody_waits_for_others_unless_asked():

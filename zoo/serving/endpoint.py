@@ -106,13 +106,13 @@ class Endpoint:
     def _check_sender(self, headers: dict[str, str]) -> None:
         """Rejects web pages of other hosts, and requests without the key."""
         host, origin = headers.get("host"), headers.get("origin")
-        if host is not None and not self._is_ours(name := _name(f"//{host}")):
+        if host is not None and not self._is_ours(name := host_of(f"//{host}")):
             raise Refused(403, f"this server is not called {short(name)}; allow that name with --allow-host")
         if (
             origin is not None
             and origin.partition("://")[2] != host
             and "*" not in self.hosts
-            and _name(origin) not in self.hosts
+            and host_of(origin) not in self.hosts
         ):
             raise Refused(403, f"pages of {short(origin)} may not call this server; allow them with --allow-host")
         if self.key is not None and not hmac.compare_digest(
@@ -217,7 +217,7 @@ class Endpoint:
         return (await self.decoders.run("pixels", named, works))[0]
 
 
-def _name(address: str) -> str:
+def host_of(address: str) -> str:
     """The host of an address, without its port."""
     try:
         return urlsplit(address).hostname or ""

@@ -15,7 +15,7 @@ from typing import Any
 
 from zoo.serving.child import Child, Died
 from zoo.serving.connections import close_late, protocol
-from zoo.serving.endpoint import PREDICT, Endpoint
+from zoo.serving.endpoint import PREDICT, Endpoint, host_of
 from zoo.serving.images import Decoder
 from zoo.serving.limits import (
     BATCH_SHARE,
@@ -59,6 +59,8 @@ def run(options: argparse.Namespace, card: dict[str, Any], open_model: Opener = 
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)  # a second one would break off how this one ends the other processes
     raise KeyboardInterrupt
 
 
@@ -181,9 +183,8 @@ def endpoint(
         },
     }
     wait = options.batch_wait_ms / 1000
-    return Endpoint(
-        workers, decoders, model, info, max_bytes, options.timeout, wait, key, frozenset(options.allow_host)
-    )
+    hosts = frozenset(host.lower() for host in options.allow_host)
+    return Endpoint(workers, decoders, model, info, max_bytes, options.timeout, wait, key, hosts)
 
 
 @contextmanager
@@ -233,6 +234,9 @@ def _check(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and not low <= value <= high:
             raise ValueError(f"--{name.replace('_', '-')} must be from {low:,} to {high:,}; got {value:,}")
+    for host in options.allow_host:
+        if host != "*" and (host.split() != [host] or host_of(f"//{host}") != host.lower()):
+            raise ValueError(f"--allow-host takes the name of a host alone, such as zoo.example, or *; got {host!r}")
 
 
 def _devices(wanted: str) -> list[str]:
