@@ -9,7 +9,11 @@ from model_cases import build
 import zoo
 from zoo.explanations import Certificate
 from zoo.explanations.intervals import Interval
+from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
+from zoo.models.luong import LuongNMT
+from zoo.models.show_attend_tell import ShowAttendTell
+from zoo.models.structured_self_attention import StructuredSelfAttention
 
 GOOD = {
     "comprehensiveness, attention": 0.5,
@@ -93,8 +97,26 @@ def test_tasks_without_a_certificate():
         zoo.faithfulness(build(KeyValuePredictLM), ["a b"])
 
 
-def test_no_inputs():
-    from zoo.models.han import HAN
+@pytest.mark.parametrize(
+    ("cls", "options", "source", "message"),
+    [
+        (HAN, {}, ("a b", "c"), "HAN is explained by a string; got tuple"),
+        (LuongNMT, {}, None, "LuongNMT is explained by a string; got NoneType"),
+        (ShowAttendTell, {}, 5, "an image must be a path, bytes or a PIL image; got int"),
+        (StructuredSelfAttention, {"pair": True}, "a b", "of pairs is explained by two strings; got 'a b'"),
+        (
+            StructuredSelfAttention,
+            {"pair": True},
+            ("a b", 3),
+            r"of pairs is explained by two strings; got \('a b', 3\)",
+        ),
+    ],
+)
+def test_inputs_of_another_kind(cls, options, source, message):
+    with pytest.raises(TypeError, match=message):
+        zoo.faithfulness(build(cls, **options), [source])
 
+
+def test_no_inputs():
     with pytest.raises(ValueError, match="a certificate needs inputs with at least two words each; got none"):
         zoo.faithfulness(build(HAN), [])

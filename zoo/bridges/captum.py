@@ -69,6 +69,7 @@ def questions(model: ZooModule, source: Any, seed: int = 0) -> list[Question]:
 
     Raises:
         ValueError: there is no bridge for the task, or the model has no attention.
+        TypeError: the input is of another kind.
     """
     found = decisions(model, source, torch.Generator().manual_seed(seed))
     return [_question(decision) for decision in found]

@@ -52,6 +52,7 @@ def faithfulness(
     Raises:
         ValueError: the task has no certificate, the model has no attention whose weights can be given, or there are no
             inputs.
+        TypeError: an input is of another kind.
     """
     began = time.process_time()
     values: dict[str, list[float]] = defaultdict(list)
@@ -81,9 +82,15 @@ def decisions(model: ZooModule, source: Any, generator: torch.Generator) -> Sequ
 
     Raises:
         ValueError: the task is another one, or the model has no attention.
+        TypeError: the input is of another kind.
     """
     if model.task.name not in DECISIONS:
         raise ValueError(f"models for {model.task.name} cannot be explained; those for {', '.join(DECISIONS)} can")
+    if model.config.get("pair"):
+        if not (isinstance(source, tuple | list) and [str, str] == [type(text) for text in source]):
+            raise TypeError(f"{type(model).__name__} of pairs is explained by two strings; got {source!r:.40}")
+    elif model.task.name != "captioning" and not isinstance(source, str):
+        raise TypeError(f"{type(model).__name__} is explained by a string; got {type(source).__name__}")
     return DECISIONS[model.task.name](without_dropout(model), source, generator)
 
 
