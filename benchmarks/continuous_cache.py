@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--root", required=True)
     parser.add_argument("--keys", nargs="+", default=["readout"])
     parser.add_argument("--sizes", nargs="+", type=int, default=[100, 200, 300, 500, 700, 1000, 2000])
-    parser.add_argument("--thetas", nargs="+", type=float, default=[0.2, 0.25, 0.3, 0.35, 0.4, 0.5])
+    parser.add_argument("--thetas", nargs="+", type=float, default=[0.25, 0.35, 0.4, 0.5, 0.6, 0.7])
     parser.add_argument("--shares", nargs="+", type=float, default=[0.06, 0.08, 0.1, 0.12, 0.15])
     parser.add_argument("--words", type=int, help="of the text, from its beginning")
     options = parser.parse_args()

@@ -35,7 +35,7 @@ SHAPES = {
     "attention_classifier_local_p.imdb": (32, 250),
     "structured_self_attention.sst2": (64, 20),
     "show_attend_tell_soft.flickr8k": (32, 11),
-    "key_value_predict.ptb": (20, 35),
+    "reference_key_value_predict_small.ptb": (20, 35),
     "attention_over_attention.cbtlike_cn": (64, 350),
 }
 

@@ -30,7 +30,7 @@ from zoo.data.classification.base import LabeledData
 from zoo.data.language_modelling.plain_text import RunningText
 from zoo.data.reading.base import ClozeData
 from zoo.models.structured_self_attention import StructuredSelfAttention
-from zoo.rebuilding import consensus
+from zoo.rebuilding import consensus, sampling
 from zoo.rebuilding.stages import read_stages
 from zoo.text import Tokenizer
 from zoo.vision.backbones import make_backbone
@@ -305,6 +305,9 @@ def test_all_stages(path, tmp_path, monkeypatch, capsys):
     options = _invent_for_stages(path, tmp_path, monkeypatch)
     # after two steps models agree on nothing
     monkeypatch.setattr(consensus, "chosen", lambda texts: (texts[min(1, len(texts) - 1)], 1.0))
+    draw = sampling._draw  # two texts in place of thousands
+    monkeypatch.setattr(sampling, "_TEXTS", 10**7)
+    monkeypatch.setattr(sampling, "_draw", lambda ensemble, texts, generator: draw(ensemble, 2, generator))
     in_process(monkeypatch)
     assert rebuild(path, "--root", tmp_path / "data", *options) == 0
     stages = read_stages(path)

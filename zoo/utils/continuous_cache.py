@@ -25,7 +25,7 @@ class ContinuousCache:
     """
 
     size: int = 700
-    theta: float = 0.35
+    theta: float = 0.6
     share: float = 0.12
 
     def __post_init__(self) -> None:
