@@ -1,5 +1,6 @@
 """What each task's decisions compute: the same as the model itself, with words erased, weights given, or embeddings moved."""
 
+import numpy as np
 import pytest
 import torch
 from model_cases import build
@@ -7,6 +8,7 @@ from model_cases import build
 import zoo
 from zoo.explanations import captioners, classifiers, translators
 from zoo.explanations.given import attention_layers
+from zoo.explanations.measure import decisions
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.bahdanau import BahdanauNMT
 from zoo.models.han import HAN
@@ -265,6 +267,8 @@ def test_decisions_of_raw_inputs():
     pairs = _reads_raw_input(StructuredSelfAttention, pair=True)
     assert [decision.size for decision in classifiers.decisions(pairs, ("A dog", "runs"))] == [3]
     assert not classifiers.decisions(pairs, ("A dog", ""))
+    texts = tuple(np.array(["A dog", "runs"]))  # strings of NumPy are strings, too
+    assert [decision.size for decision in decisions(pairs, texts, torch.Generator())] == [3]
 
 
 def test_a_model_without_attention_layers():

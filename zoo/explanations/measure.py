@@ -87,7 +87,8 @@ def decisions(model: ZooModule, source: Any, generator: torch.Generator) -> Sequ
     if model.task.name not in DECISIONS:
         raise ValueError(f"models for {model.task.name} cannot be explained; those for {', '.join(DECISIONS)} can")
     if model.config.get("pair"):
-        if not (isinstance(source, tuple | list) and [str, str] == [type(text) for text in source]):
+        is_pair = isinstance(source, tuple | list) and len(source) == 2
+        if not is_pair or not all(isinstance(text, str) for text in source):
             raise TypeError(f"{type(model).__name__} of pairs is explained by two strings; got {source!r:.40}")
     elif model.task.name != "captioning" and not isinstance(source, str):
         raise TypeError(f"{type(model).__name__} is explained by a string; got {type(source).__name__}")

@@ -36,6 +36,7 @@ from zoo.serving.worker import Opener, Worker, of_torch
 BACKLOG = 2048  # connections not yet accepted
 KEY = "ZOO_API_KEY"
 OLD_KEY = "LIT_SERVER_API_KEY"
+_STOPPING = signal.SIGINT, signal.SIGTERM
 
 
 def run(options: argparse.Namespace, card: dict[str, Any], open_model: Opener = of_torch) -> None:
@@ -53,13 +54,13 @@ def run(options: argparse.Namespace, card: dict[str, Any], open_model: Opener = 
     _check(options)
     key = _key()
     devices = _devices(options.devices)
-    handling = _handling(_interrupt, signal.SIGINT, signal.SIGTERM)
+    handling = _handling(_interrupt, *_STOPPING)
     with _listener(options.host, options.port) as listener, handling, suppress(KeyboardInterrupt):
         asyncio.run(_serve(options, card, key, devices, listener, open_model))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in _STOPPING:
         signal.signal(each, signal.SIG_IGN)  # a second one would break off how this one ends the other processes
     raise KeyboardInterrupt
 
@@ -92,7 +93,7 @@ async def _serve(
             flush=True,
         )
         # uvicorn has its own, and raises the signals again at the end
-        with _handling(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM):
+        with _handling(signal.SIG_IGN, *_STOPPING):
             await server.serve([listener])
         if failed := next((pool.failed for pool in pools if pool.failed.done()), None):
             raise failed.result()
