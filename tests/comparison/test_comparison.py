@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import itertools
 import json
 import math
 import os
@@ -20,6 +21,7 @@ import yaml
 from comparison_fakes import fails, options, result, write
 from filelock import FileLock
 from forks import Fork
+from matplotlib.text import Text
 from other_system import everything
 
 from zoo.cli import main
@@ -28,6 +30,7 @@ from zoo.comparison.attention import attention_measures, mean_attention_measures
 from zoo.comparison.jobs import Job, Plan
 from zoo.comparison.recipes import Recipes, read_yaml
 from zoo.comparison.tasks.translation import length_bins
+from zoo.plots.style import new_figure
 
 pytestmark = pytest.mark.integration
 
@@ -365,7 +368,31 @@ def test_numbers_of_recipes_are_those_of_a_training(tmp_path):
     assert read_yaml(tmp_path / "x.yaml") == {"a": 1e-3, "b": -2e5, "c": "1e", "d": 1.5e-2, "e": "e5"}
 
 
-def test_names_of_the_plot_are_apart():
+@pytest.mark.parametrize(
+    "points",
+    [
+        {"han": (13.6, 90.6)},
+        {"han": (13.6, 90.6), "mean": (15.5, 89.72), "general": (19.2, 89.68)},
+        {"soft": (40.0, 21.0), "none": (40.5, 21.02), "hard_soft_context": (60.0, 19.0)},
+        {f"mechanism{n}": (30 + n % 3, 35 + n / 20) for n in range(19)},
+    ],
+)
+def test_names_of_the_plot_are_apart(points):
+    figure = new_figure(figsize=(9.6, 5.2), layout="constrained")
+    axes = figure.subplots()
+    pictures._panel(axes, {name: (x, [y]) for name, (x, y) in points.items()})
+    figure.draw_without_rendering()
+    assert sorted(text.get_text() for text in axes.texts) == sorted(points)
+    boxes = [Text.get_window_extent(text) for text in axes.texts]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    assert all(axes.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x1 for box in boxes)
+    if len(points) < 3 or "mean" in points:  # with room for it a name is next to its point
+        for text, box in zip(axes.texts, boxes, strict=True):
+            x, y = axes.transData.transform(points[text.get_text()])
+            assert 0 < box.x0 - x < 25 and box.y0 < y < box.y1
+
+
+def test_crowded_names_keep_their_order():
     placed = pictures.spread([0.5, 0.5, 0.51, 0.99, 1.0], 0.05)
     assert all(b - a > 0.0499 for a, b in zip(placed, placed[1:])) and placed[0] == 0.5 and placed[-1] <= 1
     crowded = pictures.spread([0.5] * 40, 0.05)

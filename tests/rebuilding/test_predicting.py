@@ -1,5 +1,6 @@
 """Soft targets that several language models give a text, and the text that they draw."""
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,22 @@ def expected(models, ids, vocabulary, bounds):
     return torch.cat(found)
 
 
+@contextmanager
+def interrupted_at_the_second(module, name):
+    """The function works once, and the second call is interrupted."""
+    with pytest.MonkeyPatch.context() as patch:
+        work, calls = getattr(module, name), []
+
+        def called(*args):
+            calls.append(args)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return work(*args)
+
+        patch.setattr(module, name, called)
+        yield
+
+
 def table(file, ids, vocabulary):
     """Soft targets of a file as probabilities of all words, (N, V)."""
     found = SoftTargets(file, ids.numpy().astype("uint16")).at(torch.arange(len(ids)).numpy())
@@ -92,7 +109,12 @@ def test_extra_text_has_the_share_of_the_models_alone_and_parts_are_kept(
     monkeypatch.setattr(ensemble, "in_precision", lambda *_: torch.autocast("cpu", enabled=False))
     (tmp_path / "more").write_text("the mat ran\na mat\n" * 6)
     target, options = str(tmp_path / "soft"), {"extra_text": str(tmp_path / "more"), "share": 0.5, "words": 99}
+    with interrupted_at_the_second(predicting, "_predict"), pytest.raises(KeyboardInterrupt):
+        predict_text(target, recipe, None, ["model1", "model2"], **options)
+    assert capsys.readouterr().out == "40 of 123 words are predicted\n"
     predict_text(target, recipe, None, ["model1", "model2"], **options)
+    assert capsys.readouterr().out.startswith("80 of 123 words are predicted\n")
+    assert not list(tmp_path.glob("part*"))
     text = str(tmp_path / "text.txt")
     more = PlainText(text, text, text, tokenizer="word", extra_text=str(tmp_path / "more"), soft_targets=target)
     more.prepare_data()
@@ -112,9 +134,6 @@ def test_extra_text_has_the_share_of_the_models_alone_and_parts_are_kept(
     torch.testing.assert_close(table(target, ids, vocabulary), want, atol=1e-3, rtol=2e-3)
     batch = next(iter(more.train_dataloader()))
     assert batch.soft.words.shape == (*batch.labels.shape, vocabulary)
-    capsys.readouterr()
-    predict_text(target, recipe, None, ["model1", "model2"], **options)
-    assert capsys.readouterr().out == ""  # nothing was left to do
 
 
 def test_only_the_most_probable_words_are_kept(models, recipe, data, tmp_path):
@@ -184,7 +203,7 @@ def test_sampled_lines_are_as_probable_as_the_models_say(models, tmp_path, monke
     assert ((got - want).abs() < 5 * (want * (1 - want) / len(drawn)).sqrt() + 1e-9).all()
 
 
-def test_parts_are_drawn_once_and_the_seed_decides(models, tmp_path, monkeypatch, capsys):
+def test_the_seed_decides_and_an_interrupted_draw_is_continued(models, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sampling, "_STEPS", 20)
     monkeypatch.setattr(sampling, "_TEXTS", 3)
     for name, seed in (("first", 1), ("same", 1), ("other", 2)):
@@ -193,8 +212,13 @@ def test_parts_are_drawn_once_and_the_seed_decides(models, tmp_path, monkeypatch
     first, same, other = ((tmp_path / name / "more").read_text() for name in ("first", "same", "other"))
     assert first == same != other
     assert capsys.readouterr().out.startswith("60 of 150 words are drawn\n120 of 150 words are drawn\n150 of 150")
-    sample_text(str(tmp_path / "first/more"), ["model2"], 150, 1)
-    assert capsys.readouterr().out == "" and (tmp_path / "first/more").read_text() == first
+    (tmp_path / "again").mkdir()
+    with interrupted_at_the_second(sampling, "_draw"), pytest.raises(KeyboardInterrupt):
+        sample_text(str(tmp_path / "again/more"), ["model1"], 150, 1)
+    assert capsys.readouterr().out == "60 of 150 words are drawn\n" and not (tmp_path / "again/more").exists()
+    sample_text(str(tmp_path / "again/more"), ["model1"], 150, 1)
+    assert capsys.readouterr().out.startswith("120 of 150 words are drawn\n")
+    assert [(file.name, file.read_text()) for file in (tmp_path / "again").iterdir()] == [("more", first)]
 
 
 def test_the_index_of_a_share():

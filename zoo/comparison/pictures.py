@@ -1,6 +1,7 @@
 """The pictures of the comparison."""
 
 import io
+import itertools
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -71,7 +72,7 @@ def plot_cost(rows: Sequence[Row], timed: Sequence[Row], path: Path) -> Path:
 
 
 def _panel(axes: Any, points: dict[str, tuple[float, list[float]]]) -> None:
-    """Plots points name -> (x, y of each seed), with the names in a column on either side."""
+    """Plots points name -> (x, y of each seed), with names next to them, or at the sides if they are close together."""
     _plain_axes(axes)
     if not points:
         return
@@ -97,19 +98,34 @@ def _panel(axes: Any, points: dict[str, tuple[float, list[float]]]) -> None:
         max(y + bars[name] for name, (_, y) in means.items()),
     )
     width, height = max(high - low, 1e-3 * high), max(top - bottom, 1.0)
-    axes.set_xlim(low - 0.55 * width, high + 0.55 * width)  # room for the names
     axes.set_ylim(bottom - 0.12 * height, top + 0.12 * height)
-    by_cost = sorted(means, key=lambda name: means[name])
+    shares = {name: ((x - low) / width, (y - bottom) / (1.24 * height) + 0.097) for name, (x, y) in means.items()}
+    if _are_apart(list(shares.values())):
+        axes.set_xlim(low - 0.12 * width, high + 0.35 * width)
+        for name, point in means.items():
+            axes.annotate(short(name), point, (8, 0), textcoords="offset points", va="center", fontsize=8.5, color=INK)
+    else:
+        axes.set_xlim(low - 0.55 * width, high + 0.55 * width)  # room for the names
+        _name_at_the_sides(axes, means, {name: y for name, (_, y) in shares.items()})
+
+
+def _are_apart(points: Sequence[tuple[float, float]]) -> bool:
+    """Whether each of some points, in shares of a picture, has room for its name on its right."""
+    return all(
+        abs(y - other) > 0.05 or abs(x - place) > 0.3 for (x, y), (place, other) in itertools.combinations(points, 2)
+    )
+
+
+def _name_at_the_sides(axes: Any, points: Mapping[str, tuple[float, float]], heights: Mapping[str, float]) -> None:
+    """Writes the names of points in a column on either side, with lines that lead to the points."""
+    by_cost = sorted(points, key=lambda name: points[name])
     half = (len(by_cost) + 1) // 2
     for names, place, align in ((by_cost[:half], 0.01, "left"), (by_cost[half:], 0.99, "right")):
-        names = sorted(names, key=lambda name: means[name][1])
-        for name, y in zip(
-            names, spread([(means[name][1] - bottom) / (1.24 * height) + 0.097 for name in names], 0.047), strict=True
-        ):
-            text = short(name)
+        names = sorted(names, key=lambda name: points[name][1])
+        for name, y in zip(names, spread([heights[name] for name in names], 0.047), strict=True):
             axes.annotate(
-                text,
-                means[name],
+                short(name),
+                points[name],
                 (place, y),
                 textcoords="axes fraction",
                 ha=align,

@@ -41,7 +41,7 @@ def predict_text(
 ) -> None:
     """Writes the mean probabilities of the words in each place of a recipe's training text.
 
-    Parts that are done are kept.
+    Parts that are done are kept until the whole is.
 
     Args:
         target: file to write, as `soft_targets` of the data reads it.
@@ -66,19 +66,20 @@ def predict_text(
         raise ValueError(f"{models[0]} has another vocabulary than the data of {recipe}")
     ids = np.asarray(data._text("train").ids)
     written = len(ids) if extra_text is None else len(_data(recipe, root)._text("train").ids)
-    parts = []
-    for start in range(0, len(ids), _PART):
-        file = Path(target).with_name(f"part{start}.safetensors")
+    files = {start: Path(target).with_name(f"part{start}.safetensors") for start in range(0, len(ids), _PART)}
+    for start, file in files.items():
         if not file.is_file():
             shares = np.where(np.arange(start, min(start + _PART, len(ids))) < written, share, 1.0)
             found = _predict(ensemble, ids[start : start + _PART], shares, words)
             with new_file(file) as opened:
                 opened.write(save(found))
             print(f"{min(start + _PART, len(ids)):,} of {len(ids):,} words are predicted", flush=True)
-        parts.append(load_file(file))
+    parts = [load_file(file) for file in files.values()]
     SoftTargets.write(
         Path(target), ids, *(np.concatenate([part[name] for part in parts]) for name in ("words", "probabilities"))
     )
+    for file in files.values():
+        file.unlink()
 
 
 def _predict(ensemble: Ensemble, ids: np.ndarray, shares: np.ndarray, words: int) -> dict[str, np.ndarray]:

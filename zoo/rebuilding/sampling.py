@@ -26,7 +26,7 @@ _BLOCK = 100  # words whose probabilities are summed first
 
 
 def sample_text(target: str, models: Sequence[str], count: int, seed: int = 0) -> None:
-    """Writes a text of about so many words. Parts that are done are kept.
+    """Writes a text of about so many words. Parts that are done are kept until the whole is.
 
     Args:
         target: file to write, one line for each line drawn; none is empty.
@@ -39,16 +39,17 @@ def sample_text(target: str, models: Sequence[str], count: int, seed: int = 0) -
     """
     if count < 1:
         raise ValueError(f"sample must be a number of words, at least 1; got {count}")
-    ensemble, parts = Ensemble(models), []
-    for start in range(0, count, _TEXTS * _STEPS):
-        file = Path(target).with_name(f"part{start}.txt")
+    ensemble, part = Ensemble(models), _TEXTS * _STEPS
+    files = {start: Path(target).with_name(f"part{start}.txt") for start in range(0, count, part)}
+    for start, file in files.items():
         if not file.is_file():
             number = min(_TEXTS, -(-(count - start) // _STEPS))
-            texts = _draw(ensemble, number, torch.Generator().manual_seed(seed * 10_000 + len(parts)))
+            texts = _draw(ensemble, number, torch.Generator().manual_seed(seed * 10_000 + start // part))
             write_text(file, "".join(_lines(ensemble, text) for text in texts.tolist()))
-            print(f"{min(start + _TEXTS * _STEPS, count):,} of {count:,} words are drawn", flush=True)
-        parts.append(file.read_text(encoding="utf-8"))
-    write_text(Path(target), "".join(parts))
+            print(f"{min(start + part, count):,} of {count:,} words are drawn", flush=True)
+    write_text(Path(target), "".join(file.read_text(encoding="utf-8") for file in files.values()))
+    for file in files.values():
+        file.unlink()
 
 
 def _draw(ensemble: Ensemble, texts: int, generator: torch.Generator) -> Tensor:
