@@ -88,7 +88,7 @@ def plain_load(name: str) -> Any:
     """Without any check."""
     bundle = Bundle(registry.BUNDLED / name)
     model = registry.model_class(bundle.class_path)(**bundle.init_args)
-    model.load_assets({file: (bundle.folder / file).read_text() for file in bundle.assets})
+    model.load_assets({file: (bundle.folder / file).read_text(encoding="utf-8") for file in bundle.assets})
     model.load_state_dict(load_file(bundle.folder / WEIGHTS), strict=False)  # tied tensors are stored once
     return model.eval()
 

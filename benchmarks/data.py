@@ -76,10 +76,10 @@ def shards(pairs: int, cache_dir: str, files: int = 16, **options: Any) -> Paral
     folder = Path(cache_dir) / f"{pairs}-pairs"
     if not folder.exists():
         folder.mkdir(parents=True)
-        (folder / "val.tsv").write_text("ba\tbe\n")
+        (folder / "val.tsv").write_text("ba\tbe\n", encoding="utf-8")
         texts = SyntheticPairs(pairs).train_pairs()
         for number in range(files):
-            with gzip.open(folder / f"part-{number:02}.tsv.gz", "wt", compresslevel=6) as file:
+            with gzip.open(folder / f"part-{number:02}.tsv.gz", "wt", compresslevel=6, encoding="utf-8") as file:
                 count = pairs * (number + 1) // files - pairs * number // files
                 file.writelines(f"{src}\t{tgt}\n" for src, tgt in islice(texts, count))
     files_of_train = str(folder / "part-*.tsv.gz")

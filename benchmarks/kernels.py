@@ -42,7 +42,7 @@ SHAPES = {
 
 def model_of(recipe: str) -> Any:
     """The model of a recipe, untrained, or that of the weight that it starts from."""
-    part = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())["model"]
+    part = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text(encoding="utf-8"))["model"]
     arguments = part["init_args"] | ({"backbone_weights": None} if "backbone_weights" in part["init_args"] else {})
     module, _, name = part["class_path"].rpartition(".")
     return (zoo.load if part["class_path"] == "zoo.load" else getattr(importlib.import_module(module), name))(

@@ -396,3 +396,25 @@ def test_a_mistyped_option_gives_the_nearest(option, nearest, capsys):
         main(["predict", "luong_dot.dates", option, "3", "x"])
     hint = f"; did you mean {nearest}?" if nearest else "x"
     assert capsys.readouterr().err.rstrip().endswith(hint)
+
+
+# ---- other encodings ----
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("environment", "given", "printed"),
+    [
+        ({"LC_ALL": "C"}, "Pes běží".encode(), "Pes běží . Pes běží".encode()),  # the encoding of this locale is ASCII
+        ({"PYTHONIOENCODING": "cp1252"}, b"caf\xe9", b"Pes b\\u011b\x9e\xed . caf\xe9"),
+    ],
+)
+def test_streams_in_another_encoding(environment, given, printed):
+    code = r"""import sys
+from zoo.utils.streams import prepare_streams
+prepare_streams()
+print("Pes b\u011b\u017e\xed .", sys.stdin.read())"""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHONIO"))}
+    settings = {**clean, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", **environment}
+    run = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, env=settings)
+    assert (run.returncode, run.stdout.strip(), run.stderr) == (0, printed, b"")

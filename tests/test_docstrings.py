@@ -1,5 +1,5 @@
-"""What `Args:` lists are parameters, each on a line of its own at the same depth: help texts and the API reference
-are made of it.
+"""What `Args:` lists are parameters, each on a line of its own at the same depth, and so is what the other sections
+say: help texts and the API reference are made of it.
 """
 
 import ast
@@ -38,6 +38,8 @@ def faults(source):
                     yield f"{node.name} has no parameter {name}"
                 if len(found[1]) > 4 and name in names:
                     yield f"{node.name}: {name} is indented too far"
+        for name in re.findall(r"^(Returns|Raises|Yields):\n {5}", ast.get_docstring(node) or "", re.MULTILINE):
+            yield f"{node.name}: what it {name.lower()} is indented too far"
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PACKAGE).as_posix())
@@ -48,3 +50,5 @@ def test_documented_parameters_exist(file):
 def test_a_wrong_docstring_is_found():
     wrong = 'def f(a, b):\n    """F.\n\n    Args:\n        a: one\n            b: two\n        c: three\n    """\n'
     assert list(faults(wrong)) == ["f: b is indented too far", "f has no parameter c"]
+    wrong = 'def f():\n    """F.\n\n    Returns:\n            a: one\n    """\n'
+    assert list(faults(wrong)) == ["f: what it returns is indented too far"]

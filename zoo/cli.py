@@ -37,6 +37,7 @@ from types import ModuleType
 from zoo.utils.ending import cleaning_up, say_stopped
 from zoo.utils.modules import find_local_modules, imported, split_imports
 from zoo.utils.purpose import predict_only
+from zoo.utils.streams import prepare_streams
 from zoo.utils.version import __version__
 from zoo.utils.whole import BOTH, RUNTIME_VERBS, are_both, is_whole, require_whole
 
@@ -46,6 +47,7 @@ VERBS = (  # in the order of the help; zoo/commands/arguments has a file for eac
     *TRAINING,
     *("rebuild", "compare", "export", "publish", "download", "cache", "lesson", "completion"),
 )
+PRINTS = ("list", "info", "predict", "align", "explain", "recipes", "completion")  # whose result is what they print
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # the device takes no more data
 ADVICE = {
     errno.ENOENT: "no such file or folder",
@@ -64,6 +66,8 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         The exit code: 0, or 2 after a mistake of the user, which one line on standard error explains.
     """
+    if argv is None:  # else the streams are the caller's
+        prepare_streams()
     try:
         args, modules = split_imports(sys.argv[1:] if argv is None else argv)
         if are_both():
@@ -78,6 +82,8 @@ def main(argv: list[str] | None = None) -> int:
                 train(args)
         else:
             options = _parsed(args)
+            if sys.stdout is None and options.verb in PRINTS:
+                raise ValueError("stdout is closed; redirect it to a file")
             if argv is None and options.verb == "predict":  # given arguments, the caller may train later
                 predict_only()
             # they handle signals themselves

@@ -88,7 +88,7 @@ def main() -> None:
         "grown": high_water() - imported,
     }
     torch.set_num_threads(given["threads"])
-    sentences = len((folder / "src").read_text().splitlines())
+    sentences = len((folder / "src").read_text(encoding="utf-8").splitlines())
     for name, beam in (("greedy", 1), ("beam", 5)):
         arguments = dict(model=folder / f"model_step_{given['steps']}.pt", src=folder / "src", output=folder / name)
         arguments |= dict(beam_size=beam, batch_size=given["batch"], batch_type="sents", gpu=-1, max_length_ratio=0)

@@ -37,7 +37,10 @@ def test_a_file_of_inputs(questions, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith(f"{TREC}: 2 inputs, 2 answers, seed 0")
     drawn = random.Random(0).sample(QUESTIONS, 2)
-    assert printed[-1] == zoo.faithfulness(zoo.load(TREC), drawn).line()
+    assert printed[-2:] == [
+        zoo.faithfulness(zoo.load(TREC), drawn).line(),
+        "rough: 2 inputs are few; give some hundred",
+    ]
 
 
 def test_the_test_data_of_the_recipe(tmp_path, capsys):

@@ -229,8 +229,23 @@ def test_lines_that_are_not_utf8(han, capsys, monkeypatch):
 )
 def test_closed_streams(han, capsys, monkeypatch, name, message):
     monkeypatch.setattr(sys, name, None)
-    assert main(["predict", "han"]) == 2
-    assert capsys.readouterr().err == f"zoo: error: {message}\n"
+    for texts in ([], ["good", "-"]):
+        assert main(["predict", "han", *texts]) == 2
+        assert capsys.readouterr().err == f"zoo: error: {message}\n"
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(os.name != "posix", reason="a shell closes the streams")
+def test_nothing_but_answers_is_printed():
+    command = f"{sys.executable} -m zoo"
+    for arguments, code, printed in (
+        ("align luong_textbook.dates /dev/null /dev/null >&-", 2, ""),
+        ("list >&-", 2, ""),
+        ('predict luong_dot.dates "no date at all" 2>&-', 0, "\n"),  # its warnings go to standard error
+    ):
+        run = subprocess.run(f"{command} {arguments}", shell=True, capture_output=True, text=True)
+        assert (run.returncode, run.stdout) == (code, printed), arguments
+        assert run.stderr == ("zoo: error: stdout is closed; redirect it to a file\n" if code else "")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
@@ -354,10 +369,30 @@ def test_a_bad_image_is_reported_and_the_others_are_captioned(captioner, photos,
     assert lines[2:] == ["zoo: error: 2 of 5 images could not be read; see above"]
 
 
+def test_all_formats_of_a_folder_are_read(captioner, tmp_path, capsys):
+    for name, kind in (("a.jp2", "JPEG2000"), ("b.TIFF", "TIFF"), ("c.webp", "WEBP")):
+        (tmp_path / name).write_bytes(picture(1, kind=kind))
+    assert main(["predict", "captioner", str(tmp_path)]) == 0
+    found = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()]
+    assert found == [str(tmp_path / name) for name in ("a.jp2", "b.TIFF", "c.webp")]
+
+
+def test_a_folder_without_images_costs_no_other_image_its_caption(captioner, photos, capsys, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    names = [str(photos / "b.png"), str(tmp_path / "empty"), str(photos / "c.gif")]
+    for typed in (names, []):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{name}\n" for name in names)))
+        assert main(["predict", "captioner", *typed]) == 2
+        out, err = capsys.readouterr()
+        assert [line.split("\t")[0] for line in out.splitlines()] == [names[0], names[2]]
+        assert f"zoo: {names[1]}: a folder; give an image" in err.splitlines()
+        assert err.splitlines()[-1] == "zoo: error: 1 of 3 images could not be read; see above"
+
+
 def test_an_empty_folder(captioner, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert fails(capsys, "predict", "captioner", str(tmp_path / "empty")).startswith(
-        f"the folder {tmp_path / 'empty'} has no images (.bmp, "
+        f"the folder {tmp_path / 'empty'} has no images (.avif, "
     )
 
 

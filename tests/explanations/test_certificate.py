@@ -83,7 +83,9 @@ def test_a_figure_is_on_its_side_of_the_limit():
 def test_its_forms():
     found = certificate()
     assert Certificate.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-    assert "\ncomprehensiveness, random order" in found.table() and found.table().endswith(found.line())
+    assert "\ncomprehensiveness, random order" in found.table()
+    assert found.table().endswith(f"\n{found.line()}\nrough: 9 inputs are few; give some hundred")
+    assert replace(found, inputs=30).table().endswith(found.line())
     assert "| Kendall's tau of attention and leaving a word out | 0.350 | 0.300 to 0.400 |" in found.section()
     assert "\n`zoo explain han.imdb --certificate --data.root DATA --limit 10`.\n" in found.section()
     assert "grey" not in found.table()  # only captions have these
@@ -115,6 +117,12 @@ def test_tasks_without_a_certificate():
 def test_inputs_of_another_kind(cls, options, source, message):
     with pytest.raises(TypeError, match=message):
         zoo.faithfulness(build(cls, **options), [source])
+
+
+@pytest.mark.parametrize("cls", [HAN, LuongNMT])
+def test_a_model_on_another_device(cls):
+    with pytest.raises(ValueError, match=r"is explained on the CPU; this one is on meta: call model.cpu\(\) first"):
+        zoo.faithfulness(build(cls).to("meta"), ["a b"])
 
 
 def test_no_inputs():

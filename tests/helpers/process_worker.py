@@ -18,9 +18,10 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 
-from zoo.data import Cloze, Dates, ImageCaptions, LabeledText
+from zoo.data import Cloze, Dates, ImageCaptions, LabeledText, PlainText
 from zoo.data.common.cache import appearing_when_complete
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
@@ -198,6 +199,27 @@ def run(rank, world, port, folder):
             "steps": trainer.global_step,
         }
     torch.save({**results, "written": written}, folder / f"{world}.{rank}.pt")
+
+
+def train_on_a_few_words(rank, world, port, folder):
+    """Trains a language model as one of `world` processes; prints the weights' sum and the number of steps.
+
+    Each process reads a part of the words, and the parts differ by a word, so that in the last step some have a label
+    and some have none.
+    """
+    torch.set_num_threads(1)
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_RANK": str(rank), "NODE_RANK": "0"}
+    os.environ |= {"ZOO_CACHE": str(folder / "cache"), "ZOO_DATA": ""}
+    seed_everything(7, verbose=False)
+    model = schedule(KeyValuePredictLM(**KeyValuePredictLM.tiny | {"vocab_size": 30}), warmup_steps=1)
+    text = str(folder / "text.txt")
+    data = PlainText(text, text, text, tokenizer="word", batch_size=1, segment=4, min_frequency=1)
+    trainer = Trainer(
+        accelerator="cpu", devices=world, strategy="ddp", max_epochs=2, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, limit_val_batches=0,
+    )  # fmt: skip
+    trainer.fit(model, datamodule=data)
+    print(trainer.global_step, float(sum(p.double().abs().sum() for p in model.parameters())))
 
 
 def page_faults():

@@ -435,7 +435,7 @@ def test_half_precision_logits():
         (search.search, {"beam_size": 101}, "beam_size must be from 1 to 100; got 101"),
         (search.search, {"beam_size": 2, "length_penalty": 1e9}, "length_penalty must be from -10 to 10"),
         (sample, {"top_k": -1}, "top_k must be at least 1, or 0 for all tokens; got -1"),
-        (sample, {"num_samples": 0}, "num_samples must be at least 1; got 0"),
+        (sample, {"num_samples": 0}, "num_samples must be from 1 to 10,000; got 0"),
     ],
 )
 def test_bad_arguments(function, options, message):

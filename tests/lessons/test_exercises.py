@@ -3,6 +3,7 @@
 import ast
 import json
 
+import numpy as np
 import pytest
 import torch
 from lessons import solutions
@@ -107,6 +108,11 @@ def test_an_answer_may_raise_or_write_into_its_arguments():
         (True, 1.0, "return a number, not bool"),
         ({1: 2.0}, {1: 3.0}, "at 1: got 2 where 3 is right"),
         ([1], [2], "got [1] where [2] is right"),
+        (torch.ones(3), 3, "got tensor([1., 1., 1.]) where 3 is right"),
+        (np.ones(2), [1.0, 1.0], "got array([1., 1.]) where [1.0, 1.0] is right"),
+        ({"a": torch.ones(2)}, {"b": 1}, "got {'a': tensor([1., 1.])} where {'b': 1} is right"),
+        (torch.ones(2).to_sparse(), torch.ones(2), "return a dense tensor on the CPU"),
+        (torch.ones(2, device="meta"), torch.ones(2), "return a dense tensor on the CPU"),
         (torch.tensor(2.0), 2.0, None),
         (2, 2.0, None),
     ],

@@ -20,6 +20,7 @@ from zoo.results import Reading
 from zoo.tasks.reading import ReadingModule
 from zoo.text import UNK, Tokenizer
 from zoo.text.words import BLANK, BLANK_ID, split_words
+from zoo.verbs.confidence import Calibration
 
 exactly = pytest.mark.usefixtures("float64")
 
@@ -547,6 +548,12 @@ def test_candidates_from_a_generator(reader):
     )
 
 
+def test_a_repeated_candidate_counts_once(reader):
+    reader.calibration = Calibration("it is right", 0.0, {"score": 1.0}, 0.1, 0.1, language="en")
+    once = reader.answer(DOCUMENT, QUERY, ["Alice", "Rabbit"])
+    assert once == reader.answer(DOCUMENT, QUERY, ["Alice", "Rabbit", "Alice"]) and once.confidence is not None
+
+
 def test_candidates_that_are_no_answers(reader):
     reader.config["exclude_query_words"] = True
     with pytest.raises(
@@ -563,7 +570,7 @@ def test_candidates_that_are_no_answers(reader):
 def test_what_answer_does_not_take(reader):
     with pytest.raises(TypeError, match="question 1: the document must be a string; got int"):
         reader.answer([3], [QUERY])
-    for wrong, shown in (("Alice", "'Alice'"), (5, "5"), ([1], r"\[1\]")):
+    for wrong, shown in (("Alice", "'Alice'"), (5, "5"), ([1], r"\[1\]"), ({"Alice": 1}, "{'Alice': 1}")):
         with pytest.raises(TypeError, match=f"candidates must be a list of strings; got {shown}"):
             reader.answer(DOCUMENT, QUERY, wrong)
     with pytest.raises(TypeError, match="candidates takes lists of words; got int"):

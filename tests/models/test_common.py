@@ -2,6 +2,7 @@
 itself.
 """
 
+import copy
 import inspect
 import json
 
@@ -12,6 +13,7 @@ import torch
 from model_cases import CASES, CLASSES, build
 from torch.utils.data import DataLoader
 
+from zoo.models.luong import LuongNMT
 from zoo.text import Tokenizer
 
 
@@ -160,6 +162,41 @@ def test_gradient_is_the_mean_over_all_items_of_an_optimiser_step(cls):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
+class _Interrupt(pl.Callback):
+    """Ends a training between two accumulated batches."""
+
+    def on_train_batch_start(self, trainer, module, batch, batch_idx):
+        if batch_idx == 1:
+            raise KeyError("the disk is full")
+
+
+class _Gradients(pl.Callback):
+    def on_before_zero_grad(self, trainer, module, optimizer):
+        self.found = [None if p.grad is None else p.grad.clone() for p in module.parameters()]
+
+
+def test_a_training_after_one_that_was_interrupted_between_two_steps():
+    """The items of the batches before are not counted again."""
+    torch.manual_seed(4)
+    model, gradients = build(LuongNMT), []
+    fresh = copy.deepcopy(model)
+    loader = DataLoader([model.example_batch(n) for n in (3, 4)], batch_size=None)
+
+    def fit(model, callback):
+        pl.Trainer(
+            max_steps=1, accumulate_grad_batches=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False, callbacks=[callback],
+        ).fit(model, loader)  # fmt: skip
+
+    with pytest.raises(KeyError, match="the disk is full"):
+        fit(model, _Interrupt())
+    for one in (model, fresh):
+        fit(one, spy := _Gradients())
+        gradients.append(spy.found)
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b)
+
+
 USES = {
     "translate": ("a b",),
     "align": (("a b", "b a"),),
@@ -192,3 +229,10 @@ def test_half_precision_weights_are_refused_and_double_ones_work(cls):
             match=r"the weights must be float32 or float64; got torch.bfloat16: call float\(\), and for speed",
         ):
             getattr(model, name)(*given)
+    next(model.float().parameters()).data = next(model.parameters()).data.half()
+    for name, given in uses.items():
+        with pytest.raises(ValueError, match=r"must be float32 or float64; got torch.float16 and torch.float32: call"):
+            getattr(model, name)(*given)
+    for name, given in uses.items():
+        with pytest.raises(ValueError, match="the weights are on the device meta, where they have no values"):
+            getattr(model.float().to("meta"), name)(*given)

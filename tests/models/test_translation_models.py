@@ -126,6 +126,8 @@ def test_translate_one_many_none_and_empty(translator):
     assert isinstance(one.text, str) and len(one.n_best) == 2 and one.n_best[0] == (one.text, one.score)
     assert one.n_best[0][1] >= one.n_best[1][1]
     many = translator.translate(["", "a dog", "two men play in the snow", " "], beam_size=2)
+    many[0].warnings.append("of this text alone")
+    assert many[3].warnings == []
     assert many[0].tokens == many[3].tokens == [] and many[0].text == many[3].text == ""
     assert many[1].tokens == one.tokens
     assert many[1].score == pytest.approx(one.score, rel=1e-4)

@@ -41,9 +41,14 @@ def test_words_become_their_neighbours_and_common_ones_stay(files, capsys):
     assert capsys.readouterr().out == "10 variants of 3 lines\n"
 
 
+def test_no_variants(files):
+    with pytest.raises(ValueError, match="lines: no variant of a line differs from all lines; give a larger share"):
+        varied(files, share=0.0)
+
+
 def test_the_seed_selects(files):
-    assert varied(files, copies=1, seed=3) == varied(files, copies=1, seed=3)
-    assert len({tuple(varied(files, copies=1, seed=seed)) for seed in range(9)}) > 1
+    assert varied(files, copies=4, seed=3) == varied(files, copies=4, seed=3)
+    assert len({tuple(varied(files, copies=4, seed=seed)) for seed in range(9)}) > 1
 
 
 def test_only_the_first_words_are_used(files):

@@ -75,6 +75,13 @@ def test_a_page_of_what_is_no_result():
 
 
 @each
+def test_a_title_is_a_string(name, tmp_path):
+    for write in (RESULTS[name].plot, RESULTS[name].to_html):
+        with pytest.raises(TypeError, match="title must be a string; got list"):
+            write(tmp_path / "a.png", title=["a"])
+
+
+@each
 def test_equality_compares_values(name):
     result = RESULTS[name]
     assert result == copy.deepcopy(result) and result != replace(result, confidence=0.5) and result != name

@@ -23,7 +23,7 @@ import zoo
 from zoo.batches.translation import pad_batch
 from zoo.cli import main
 from zoo.data import LabeledText
-from zoo.data.translation.bpe_dropout import BpeDropout
+from zoo.data.common.bpe_dropout import BpeDropout
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.han import HAN
 from zoo.models.luong import LuongNMT

@@ -91,6 +91,16 @@ def test_only_the_first_process_writes(results, world):
         }
 
 
+def test_a_process_without_labels_in_a_step(tmp_path):
+    (tmp_path / "text.txt").write_text(" ".join("abcdefghijklmnop") + "\n")  # with the line end 17: parts of 9 and 8
+    port = free_port()
+    forks = [Fork(process_worker.train_on_a_few_words, rank, 2, port, tmp_path) for rank in range(2)]
+    ends = [fork.wait(120) for fork in forks]
+    assert [end.code for end in ends] == [0, 0], ends[0].output
+    first, second = (end.output.strip().splitlines()[-1] for end in ends)
+    assert first == second and first.startswith("6 "), "the same steps and weights"
+
+
 @pytest.fixture
 def recipe(tmp_path, monkeypatch):
     """Writes tiny.yaml, a training of some seconds, into a new folder and goes there."""

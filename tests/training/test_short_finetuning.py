@@ -15,14 +15,16 @@ import labeled_fakes
 import pytest
 import torch
 import yaml
-from fakes import settings
+from fakes import schedule, settings
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from safetensors.torch import load_file
 from torch import nn
 
 from zoo.cli import main
+from zoo.data import PlainText
 from zoo.models.han import HAN
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.text import Tokenizer
 from zoo.training.averaging import EMAWeights
 from zoo.training.checkpoints import ExactCheckpoints
@@ -264,7 +266,7 @@ def test_an_interrupted_training_ends_at_the_same_step(capsys):
 
 def test_the_block_at_the_end(capsys):
     assert _fit(averaging={"warmup": True}, stopping={"steps": 40, "epochs": 1, "patience_steps": 99}, lr=0.05) == 0
-    block = [line for line in _without_curves(capsys) if "hardly above" not in line]
+    block = [line for line in _without_curves(capsys) if "not clearly above" not in line]
     title, weights, *scores, judged, best, export, predict, calibrate, about = block
     assert title == "Fine-tuning of local-dir:weight: 14 epochs, 42 steps"
     assert re.fullmatch("  judged on         [1-9] held-out inputs?, so few that small differences are chance", judged)
@@ -301,9 +303,14 @@ def test_it_says_when_the_weights_did_not_move(capsys):
 def test_it_says_when_the_score_did_not_improve(capsys):
     assert _fit(averaging={"decay": 0.0}, stopping={"epochs": 2}, lr=30.0) == 0
     (advice,) = (line for line in _block(capsys) if "did not improve" in line)
+    assert advice == (  # the labels are new
+        "  val/loss did not improve: the new last layer has learnt nothing yet; train longer, or with a higher "
+        "--optimizer.lr, or on more data."
+    )
+    (advice,) = _advice({"val/loss": 1.0}, {"val/loss": 1.1})
     assert advice == (
-        "  val/loss did not improve: the weights as they were score at least as well on the validation data. Keep "
-        "local-dir:weight, or train longer, or with a higher --optimizer.lr, or on more data."
+        "val/loss did not improve: the weights as they were score at least as well on the validation data. Keep weight, "
+        "or train longer, or with a higher --optimizer.lr, or on more data."
     )
 
 
@@ -311,7 +318,8 @@ def _advice(before, best, monitor="val/loss", mode="min", change=0.1, last_chang
     report = Report("weight")
     report.before, report.best = before, best
     report.held_out, report.most_frequent = judged.get("held_out"), judged.get("most_frequent")
-    return report._advice(ModelCheckpoint(monitor=monitor, mode=mode), change, last_change, ("overlap",))
+    measures = judged.get("measures", ("overlap",))
+    return report._advice(ModelCheckpoint(monitor=monitor, mode=mode), change, last_change, measures)
 
 
 def test_it_says_when_only_the_loss_improved():
@@ -331,6 +339,16 @@ def test_it_says_which_scores_got_worse():
     assert advice.startswith("Got worse: val/loss. ")
 
 
+def test_what_should_fall_and_fell_did_not_get_worse():
+    before = {"val/loss": 4.0, "val/perplexity_with_cache": 50.0, "val/mean_distance": 2.0, "val/share_1": 0.5}
+    after = {"val/loss": 3.9, "val/perplexity_with_cache": 45.0, "val/mean_distance": 1.9, "val/share_1": 0.45}
+    assert _advice(before, after, measures=KeyValuePredictLM.measures) == []
+    (advice,) = _advice(after, {**before, "val/loss": 3.8}, measures=KeyValuePredictLM.measures)
+    assert advice.startswith("Got worse: val/perplexity_with_cache. ")
+    before = {"val/loss": 1.0, "val/accuracy": 80.0, "val/relatedness_mse": 0.5}
+    assert _advice(before, {"val/loss": 0.9, "val/accuracy": 81.0, "val/relatedness_mse": 0.4}) == []
+
+
 @pytest.mark.parametrize(
     ("accuracy", "held_out", "warns"),
     [(26.8, 56, True), (37.5, 56, True), (41.1, 56, False), (37.5, 560, False), (20.0, 560, True)],
@@ -338,7 +356,7 @@ def test_it_says_which_scores_got_worse():
 def test_it_says_when_the_answers_are_those_of_chance(accuracy, held_out, warns):
     before = {"val/loss": 1.4, "val/accuracy": 10.0}
     advice = _advice(before, {"val/loss": 1.3, "val/accuracy": accuracy}, held_out=held_out, most_frequent=26.786)
-    assert [line[:36] for line in advice] == ["val/accuracy is hardly above 26.79, "] * warns
+    assert [line[:41] for line in advice] == ["val/accuracy is not clearly above 26.79, "] * warns
 
 
 def test_the_most_frequent_label_of_the_validation_data(capsys):
@@ -347,7 +365,7 @@ def test_the_most_frequent_label_of_the_validation_data(capsys):
     labeled_fakes.table(Path("val.tsv"), ("label", "text"), list(zip(labels, texts, strict=True)))
     assert _fit("--data.val", "val.tsv", averaging={"warmup": True}, stopping={"epochs": 1}) == 0
     block = "\n".join(_block(capsys))
-    assert "10 held-out inputs" in block and "hardly above 80.00, that of always answering" in block
+    assert "10 held-out inputs" in block and "not clearly above 80.00, that of always answering" in block
 
 
 def test_it_says_when_few_inputs_chose_the_first_checkpoint():
@@ -397,3 +415,25 @@ def test_a_run_on_another_drive_is_shown_whole(monkeypatch):
     """As on Windows, where no relative path leads from one drive to another."""
     monkeypatch.setattr("os.path.relpath", ntpath.relpath)
     assert _shown("D:/runs/best.ckpt") == "D:/runs/best.ckpt"
+
+
+class OwnModel(KeyValuePredictLM):
+    """A class outside the package."""
+
+
+@pytest.mark.parametrize("cls, option", [(KeyValuePredictLM, ""), (OwnModel, f" --import {__name__}")])
+def test_the_commands_for_a_language_model(cls, option, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("a b c a b c d\n" * 9)
+    data = PlainText(*[str(tmp_path / "text.txt")] * 3, tokenizer="word", min_frequency=1, cache_dir=str(tmp_path))
+    model = schedule(cls(**cls.tiny), warmup_steps=1)
+    report, saving = Report("weight"), ModelCheckpoint(tmp_path, "best", monitor="val/loss")
+    trainer = Trainer(
+        max_steps=2, accelerator="cpu", callbacks=[report, saving], logger=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    trainer.fit(model, datamodule=data)
+    report.show(trainer, model, ["fit", "--config", "tiny.yaml"])
+    block = capsys.readouterr().out
+    assert f"export it         zoo export{option} " in block
+    assert f"and predict       zoo predict{option} local-dir:my_weights " in block
+    assert "zoo calibrate" not in block  # a text to continue has no right answer

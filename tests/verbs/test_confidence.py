@@ -142,6 +142,10 @@ def test_an_answer_that_is_not_the_date_of_the_text(text, answer, warning):
     assert (found.confidence == 0) == is_withheld(DATES, found.confidence) == (warning is not None)
 
 
+def test_a_given_target_is_no_answer():
+    assert warnings_of(DATES, Evidence({}, 1.0, "3 May 1995")) == []
+
+
 def test_only_exact_answers_are_withheld():
     assert not is_withheld(CALIBRATED, 0.0) and not is_withheld(None, None) and not is_withheld(DATES, None)
 

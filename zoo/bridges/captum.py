@@ -63,12 +63,12 @@ def questions(model: ZooModule, source: Any, seed: int = 0) -> list[Question]:
     """The answers of a model about an input: the label, or some words of the translation or caption.
 
     Args:
-        model: a classifier, translator or captioner with attention.
+        model: a classifier, translator or captioner with attention, on the CPU.
         source: a text, a pair of texts, or an image.
         seed: draws the words of a translation or caption.
 
     Raises:
-        ValueError: there is no bridge for the task, or the model has no attention.
+        ValueError: there is no bridge for the task, or the model has no attention or is on another device.
         TypeError: the input is of another kind.
     """
     found = decisions(model, source, torch.Generator().manual_seed(seed))

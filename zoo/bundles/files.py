@@ -192,7 +192,7 @@ def rewrite(bundle: Bundle, texts: Mapping[str, str]) -> Bundle:
     with new_folder(bundle.folder, replaceable) as new:
         for name, content in contents.items():
             (new / name).write_bytes(content)
-        (new / CONFIG).write_text(config_text(bundle.class_path, bundle.init_args, file_hashes(new)))
+        (new / CONFIG).write_bytes(config_text(bundle.class_path, bundle.init_args, file_hashes(new)).encode())
     return Bundle(bundle.folder)
 
 

@@ -239,14 +239,14 @@ def read_manifest(folder: Path) -> dict[str, str]:
 # ---- publishing ----
 
 
-def check_login(token: str | None = None) -> None:
+def check_login() -> None:
     """Raises FetchError if nobody could publish: there is no network, or no valid token."""
     from huggingface_hub import HfApi, constants
 
     if constants.HF_HUB_OFFLINE:
         raise UnreachableError("cannot publish: HF_HUB_OFFLINE is set; unset it")
     with explained("cannot publish", "the owner"):
-        ask(HfApi(token=token).whoami)
+        ask(HfApi().whoami)
 
 
 def open_repository(repo_id: str, private: bool, token: str | None) -> tuple[str, set[str]]:

@@ -263,6 +263,6 @@ def push(
     with tempfile.TemporaryDirectory() as parent:
         folder = model.save_pretrained(Path(parent) / "weights", golden=True)
         if card is not None:
-            (folder / README).write_text(card, encoding="utf-8")
+            (folder / README).write_bytes(card.encode())
         package = prepare(local_dir(str(folder)), type(model), repo_id)
         return publish(package, private=private, replace_card=card is not None, token=token, message=message)

@@ -15,6 +15,7 @@ WEIGHTS = (
     "align",
     "demo",
     "download",
+    "explain",
     "export",
     "info",
     "predict",

@@ -18,13 +18,14 @@ from zoo.plots.style import check_file
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.atomic import write_text
 from zoo.utils.extras import require
+from zoo.utils.streams import is_utf8
 from zoo.verbs.confidence import is_withheld
 from zoo.verbs.task import Task
+from zoo.vision.images import SUFFIXES
 
 LINES_AT_ONCE = 64  # lines of standard input per call
 IMAGES_AT_ONCE = 16
 TITLE = 60  # letters of an input in a title
-IMAGE_FILES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"}  # of a folder, upper or lower case
 OF_SEARCH = ("beam_size", "n_best")  # options that classifiers do not have
 OF_READERS = ("document", "candidates")  # options that only readers have
 
@@ -51,14 +52,12 @@ def run(options: argparse.Namespace) -> None:
         check_file(options.plot)
     if options.html:
         check_file(options.html, picture=False)
-    for name in ("stdin", "stdout"):
-        if getattr(sys, name) is None and (name == "stdout" or not options.text):
-            raise ValueError(
-                f"{name} is closed; {'give texts, or pipe them in' if name == 'stdin' else 'redirect it to a file'}"
-            )
+    if sys.stdin is None and (not options.text or "-" in (*options.text, options.document)):
+        raise ValueError("stdin is closed; give texts, or pipe them in")
     # a file may have any name, and a line that is not UTF-8 costs no other one its answer
     for stream in (sys.stdin, sys.stdout):
-        if reconfigure := getattr(stream, "reconfigure", None):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure and (stream is sys.stdin or is_utf8(stream)):
             reconfigure(errors="surrogateescape")
     _check_not_read(options)
     keep_freed_memory()
@@ -378,7 +377,7 @@ def _content(text: str) -> str:
 def _images(options: argparse.Namespace) -> Iterator[list[str]]:
     """Image files of the command line, or of lines of standard input; a folder means the image files in it."""
     names = options.text or (line for group in _lines(sys.stdin) for line in group if line.strip())
-    files, total = (file for name in names for file in _files(name)), None
+    files, total = (file for name in names for file in _files(name, len(options.text) == 1)), None
     if options.text:
         files = [*files]
         files, total = iter(files), len(files)
@@ -405,13 +404,14 @@ def _exists(name: str) -> bool:
         return False
 
 
-def _files(name: str) -> list[str]:
+def _files(name: str, alone: bool) -> list[str]:
+    """An image file, or those of a folder."""
     if not _is_folder(name):
         return [name]
-    found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in IMAGE_FILES)
-    if not found:
-        raise ValueError(f"the folder {name} has no images ({', '.join(sorted(IMAGE_FILES))})")
-    return found
+    found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in SUFFIXES)
+    if not found and alone:
+        raise ValueError(f"the folder {name} has no images ({', '.join(sorted(SUFFIXES))})")
+    return found or [name]  # which cannot be opened, and does not keep the others from it
 
 
 def _lines(stream: TextIO) -> Iterator[list[str]]:

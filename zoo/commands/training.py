@@ -21,15 +21,18 @@ usage: zoo {verb} --config RECIPE [--SETTING VALUE ...]
   --optimizer.KEY VALUE, --lr_scheduler.KEY VALUE
                         e.g. --optimizer.lr 0.0005 --lr_scheduler.warmup_steps 100
   --data.KEY VALUE      an argument of the recipe's data, e.g. --data.root /data/multi30k
-{scores}  --cache.KEY VALUE     language models: perplexity also with a continuous cache, e.g. --cache.size 700 --cache.share 0.12
-  --log tensorboard     also log for TensorBoard (or wandb: Weights & Biases), into the folder of the run
+{scores}  --log tensorboard     also log for TensorBoard (or wandb: Weights & Biases), into the folder of the run
   --print_config        print the complete configuration and stop
   --help-all            every setting of the trainer
 
-Checkpoints (the best and the last), metrics.csv and learning_curves.png go to runs/<name of the recipe>/.
+{where}
 
 example:
   {example}
+"""
+CACHE = """\
+  --cache.KEY VALUE     language models: perplexity also with a continuous cache, e.g. --cache.size 700 --cache.theta 0.6
+                        --cache.share 0.12
 """
 SCORES = """\
   --precision bf16      compute the scores in bf16, faster where the processor or GPU has it (default: fp32)
@@ -76,14 +79,21 @@ def completions() -> dict[str, dict[str, str]]:
 
 def _scores(verb: str) -> str:
     """Lines of the help about what only scores need."""
-    return SCORES if verb in ("validate", "test") else ""
+    return SCORES * (verb in ("validate", "test")) + CACHE * (verb != "calibrate")
+
+
+def _where(verb: str) -> str:
+    """What the command writes."""
+    if verb == "calibrate":
+        return "calibration.json goes into the folder of the weights."
+    return "Checkpoints (the best and the last), metrics.csv and learning_curves.png go to runs/<name of the recipe>/."
 
 
 def train(args: list[str]) -> None:
     """Trains or evaluates by a recipe; the arguments begin with the verb."""
     verb = args[0]
     if {"-h", "--help"} & set(args):
-        print(TRAINING_HELP.format(verb=verb, scores=_scores(verb), **TRAINING[verb]))
+        print(TRAINING_HELP.format(verb=verb, scores=_scores(verb), where=_where(verb), **TRAINING[verb]))
         return
     given = {arg.partition("=")[0] for arg in args}
     if not given & {"--config", "--help-all"} and not given >= {"--model", "--data"}:

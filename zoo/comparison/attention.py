@@ -17,12 +17,12 @@ def attention_measures(attention: Tensor) -> dict[str, float] | None:
     """Measures of one text's weights (T, S), with each row divided by its sum; rows without weight are skipped.
 
     Returns:
-            None if no row is left, else the means over the rows of
+        None if no row is left, else the means over the rows of
 
-            entropy: -sum_s a_ts log a_ts, in nats.
-            relative_entropy: the same divided by log S: 0 is one token, 1 is uniform (0 if S is 1).
-            band: share of the weight on source tokens s (from 1, like t) with |t S / T - s| <= max(1, S / 10).
-            uniform_band: `band` for uniform weights.
+        entropy: -sum_s a_ts log a_ts, in nats.
+        relative_entropy: the same divided by log S: 0 is one token, 1 is uniform (0 if S is 1).
+        band: share of the weight on source tokens s (from 1, like t) with |t S / T - s| <= max(1, S / 10).
+        uniform_band: `band` for uniform weights.
     """
     attention = attention.double()
     steps, length = attention.shape

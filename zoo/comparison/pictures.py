@@ -32,7 +32,8 @@ def save(figure: Any, path: Path) -> Path:
     full, content = io.BytesIO(), io.BytesIO()
     figure.savefig(full, format="png")
     Image.open(full).convert("RGB").quantize(dither=Image.Dither.NONE).save(content, "PNG", optimize=True)
-    write_bytes(path, content.getbuffer())
+    with content.getbuffer() as written:
+        write_bytes(path, written)
     return path
 
 

@@ -43,7 +43,6 @@ class Runner:
         self._end = None if hours is None else time.monotonic() + 3600 * hours
         self._slots = list(range(plan.at_once))[::-1]
         self._running: dict[int, subprocess.Popen] = {}
-        self._handles: dict[Path, int] = {}  # lock handles, by job folder
         self._stopped = False
         self._lock = threading.Lock()
 
@@ -90,8 +89,6 @@ class Runner:
                 handle = stack.enter_context(_locked(job.folder / "lock"))
             except (BlockingIOError, TimeoutError):
                 return f"{job.title}: another process is running it"
-            if handle is not None:
-                self._handles[job.folder] = handle
             write_json(job.folder / JOB, job.describe())
             with self._lock:
                 slot = self._slots.pop()
@@ -99,7 +96,7 @@ class Runner:
                 for command in job.commands():
                     if command[0] == "zoo":
                         print(f"{job.title}: training", flush=True)
-                    self._process(job, command, slot)
+                    self._process(job, command, slot, handle)
             except _FailedError as error:
                 if self._stopped:
                     return ""
@@ -111,7 +108,8 @@ class Runner:
             job.clean_up()
         return f"{job.title}: {job.report()}"
 
-    def _process(self, job: Job, command: list[str], slot: int) -> None:
+    def _process(self, job: Job, command: list[str], slot: int, lock: int | None) -> None:
+        """Runs a process of a job to its end; it inherits the handle of the job's lock."""
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.plan.threads), "PYTHONPATH": _python_path()}
         if self.plan.device == "cuda":
             environment["CUDA_VISIBLE_DEVICES"] = _visible(slot % self.plan.gpus)
@@ -127,7 +125,7 @@ class Runner:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     env=environment,
-                    pass_fds=tuple(handle for folder, handle in self._handles.items() if folder == job.folder),
+                    pass_fds=() if lock is None else (lock,),
                 )
                 self._running[process.pid] = process
             code = process.wait()

@@ -26,6 +26,7 @@ from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
 from zoo.utils.atomic import new_folder, target_folder
 from zoo.utils.extras import require
 from zoo.utils.version import __version__
+from zoo.verbs.translation import MORE, PER_SOURCE_TOKEN
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
@@ -37,7 +38,6 @@ PENALTY = 0.75  # n ** (0.75 alpha) grows like ((5 + n) / 6) ** alpha, exactly s
 PATIENCE = (
     5.0  # CTranslate2 stops after so many times beam_size finished hypotheses, this package when none can be better
 )
-PER_SOURCE_TOKEN, MORE = 1.5, 10  # of the length limit: zoo/tasks/translation.py, both counts with EOS
 
 
 def export_ctranslate2(model: ZooModule, folder: str | os.PathLike, source: str, int8: bool = False) -> Path:

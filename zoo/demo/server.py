@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -91,6 +92,7 @@ class Server(ThreadingHTTPServer):
     """Serves exactly the page's files and its models."""
 
     daemon_threads = True
+    allow_reuse_address = os.name == "posix"  # elsewhere two servers could share the port
 
     def __init__(self, port: int, models: Models) -> None:
         self.models, self.files = models, site_files()

@@ -24,6 +24,7 @@ ORDERS = ("attention", "gradient", "gradient x input", "random")
 SHARE = 0.5  # of the advantage of the better gradient order over the random one
 TAU = 0.3
 USED = 0.1
+FEW = 30  # inputs, with which a verdict says little
 DIFFERENT = log(2) / 2
 
 ROWS = {  # measure -> what a table calls it
@@ -142,7 +143,8 @@ class Certificate:
                 for measure, figure in self._rows()
             ),
         ]
-        return "\n".join([*lines, "", self.line()])
+        few = [f"rough: {self.inputs} inputs are few; give some hundred"] if self.inputs < FEW else []
+        return "\n".join([*lines, "", self.line(), *few])
 
     def _rows(self) -> list[tuple[str, Interval]]:
         return [(measure, self.figures[measure]) for measure in ROWS if measure in self.figures]

@@ -43,15 +43,15 @@ def faithfulness(
     """Measures whether the attention of a model explains its answers.
 
     Args:
-        model: a classifier, translator or captioner with attention.
+        model: a classifier, translator or captioner with attention, on the CPU.
         inputs: texts, pairs of texts, or images, as its verb takes them; those with fewer than two words are left out.
         name: of the model, for the certificate; by default that of its class.
         seed: of the random orders, permutations and starts; the same inputs and seed give the same certificate.
         progress: wraps the inputs, e.g. `tqdm`.
 
     Raises:
-        ValueError: the task has no certificate, the model has no attention whose weights can be given, or there are no
-            inputs.
+        ValueError: the task has no certificate, the model has no attention whose weights can be given or is on another
+            device, or there are no inputs.
         TypeError: an input is of another kind.
     """
     began = time.process_time()
@@ -76,16 +76,18 @@ def decisions(model: ZooModule, source: Any, generator: torch.Generator) -> Sequ
     """The decisions of a model about a raw input; none if it has fewer than two words.
 
     Args:
-        model: a classifier, translator or captioner with attention; it is not modified.
+        model: a classifier, translator or captioner with attention, on the CPU; it is not modified.
         source: as its verb takes it.
         generator: draws words of a translation or caption.
 
     Raises:
-        ValueError: the task is another one, or the model has no attention.
+        ValueError: the task is another one, or the model has no attention, or is on another device.
         TypeError: the input is of another kind.
     """
     if model.task.name not in DECISIONS:
         raise ValueError(f"models for {model.task.name} cannot be explained; those for {', '.join(DECISIONS)} can")
+    if model.device.type != "cpu":
+        raise ValueError(f"a model is explained on the CPU; this one is on {model.device}: call model.cpu() first")
     if model.config.get("pair"):
         is_pair = isinstance(source, tuple | list) and len(source) == 2
         if not is_pair or not all(isinstance(text, str) for text in source):

@@ -296,8 +296,8 @@ class RecurrentEncoder(nn.Module):
             rows: (P,) the input of each item, if inputs repeat (the distinct words of a text); without it R = P.
 
         Returns:
-                memory (P, H * directions), and for each layer its final state with the directions concatenated: h (and
-                c), (N, H * directions) each, zeros for an empty sequence.
+            memory (P, H * directions), and for each layer its final state with the directions concatenated: h (and
+            c), (N, H * directions) each, zeros for an empty sequence.
         """
         packing = pack(lengths, len(self.layers[0]))
         x, finals = inputs, []

@@ -148,6 +148,7 @@ def sample(
         ValueError: for arguments outside their range.
     """
     check_sampling(num_samples, temperature, top_k)
+    temperature = float(temperature)  # tensors are divided by no fraction
 
     def choose(log_probs: Tensor) -> Tensor:
         log_probs, tokens = log_probs.flatten(0, 1), None  # (B K, V)

@@ -70,12 +70,21 @@ def difference(found: Any, wanted: Any, tolerance: float) -> str | None:
     if isinstance(wanted, dict) and isinstance(found, dict) and found.keys() == wanted.keys():
         hints = {key: difference(found[key], wanted[key], tolerance) for key in wanted}
         return next((_shortened(f"at {key!r}: {hint}") for key, hint in hints.items() if hint), None)
-    return None if found == wanted else _shortened(f"got {found!r} where {wanted!r} is right")
+    return None if _equal(found, wanted) else _shortened(f"got {found!r} where {wanted!r} is right")
+
+
+def _equal(found: Any, wanted: Any) -> bool:
+    try:
+        return bool(found == wanted)
+    except Exception:  # arrays of several numbers are neither equal nor not, whatever class a reader takes
+        return False
 
 
 def _of_tensors(found: Any, wanted: Tensor, tolerance: float) -> str | None:
     if not isinstance(found, Tensor):
         return f"return a tensor, not {type(found).__name__}"
+    if found.layout != torch.strided or found.device != wanted.device:
+        return f"return a dense tensor on the {wanted.device.type.upper()}"
     if found.shape != wanted.shape:
         return f"the shape is {tuple(found.shape)}; it should be {tuple(wanted.shape)}"
     if (found.dtype == torch.bool) != (wanted.dtype == torch.bool):

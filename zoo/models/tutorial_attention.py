@@ -21,7 +21,7 @@ Differs from the tutorial:
 Shapes: B batch, S source tokens, T target tokens, K hypotheses per sentence, E embedding, H hidden.
 """
 
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -30,14 +30,9 @@ from zoo.layers.attention import AttentionMemory, GlobalAttention
 from zoo.layers.dropout import Dropout
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import GRUCell, RecurrentEncoder
+from zoo.models.seq2seq import Summary
 from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.translation import TranslationModule
-
-
-class Summary(NamedTuple):
-    """The memory of the decoder without attention: only the mask."""
-
-    vector: Tensor  # (B, H)
 
 
 class TutorialAttentionNMT(TranslationModule[AttentionMemory | Summary]):

@@ -22,6 +22,7 @@ from zoo.tasks.given import takes_given
 from zoo.tasks.heads import MultiHeadTranslation
 from zoo.tasks.translation import TranslationModule
 from zoo.text import BOS, EOS, PAD, UNK
+from zoo.verbs.translation import MORE, PER_SOURCE_TOKEN
 
 
 class _Encoder(nn.Module):
@@ -178,7 +179,8 @@ def _search_settings(model: Any) -> dict[str, Any]:
     else:
         size = model.config["tgt_vocab_size"]
         unused = range(len(model.tgt_tokenizer) if model.tgt_tokenizer else size, size)
-        task, never, limit = "translation", [PAD, UNK, BOS, *unused], {"per_source_token": 1.5, "more": 10}
+        task, never = "translation", [PAD, UNK, BOS, *unused]
+        limit = {"per_source_token": PER_SOURCE_TOKEN, "more": MORE}
     search = {
         "beam_size": model.config["beam_size"],
         "length_penalty": model.config["length_penalty"],

@@ -27,8 +27,8 @@ def _read(model: Any, tokens: Tensor, lengths: Tensor, **state: Tensor) -> tuple
             that exist, `known` (B,).
 
     Returns:
-            log-probabilities (B, T, V) of the next words, 0 after the lengths; the state after the real words; with
-            attention the weights (B, T, L) on the words 1, 2, ... L steps back, and their scores.
+        log-probabilities (B, T, V) of the next words, 0 after the lengths; the state after the real words; with
+        attention the weights (B, T, L) on the words 1, 2, ... L steps back, and their scores.
     """
     layers = tuple(x for name, x in state.items() if name.startswith(("hidden", "cell")))
     x, finals = model.cells(model.words(tokens), lengths, layers)  # (B, T, O)

@@ -1,6 +1,7 @@
 """Colours, sizes, token spelling and file formats that all pictures and pages share."""
 
 import io
+import shutil
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,10 +42,19 @@ def check_file(path: str | PathLike, picture: bool = True) -> None:
         endings = sorted(FigureCanvasBase.get_supported_filetypes())
         if path.suffix.lower().lstrip(".") not in endings:
             raise ValueError(f"the name of a picture must end in one of .{', .'.join(endings)}; got {str(path)!r}")
+        _check_latex(path)
     elif path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the name of a page must end in .html; got {str(path)!r}")
     if not path.parent.is_dir():
         raise FileNotFoundError(2, "no such folder", str(path.parent))
+
+
+def _check_latex(path: Path) -> None:
+    """Raises ValueError for a picture that LaTeX would have to draw, where there is none."""
+    from matplotlib import rcParams
+
+    if path.suffix.lower() == ".pgf" and shutil.which(program := rcParams["pgf.texsystem"]) is None:
+        raise ValueError(f"a .pgf is drawn by {program} of LaTeX, which is not installed; got {str(path)!r}, try .pdf")
 
 
 def new_figure(**options: Any) -> "Figure":
@@ -86,8 +96,10 @@ def save_or_show(figure: "Figure", path: str | PathLike | None, **options: Any) 
 def save(figure: "Figure", path: str | PathLike, **options: Any) -> Path:
     """Writes a figure atomically, with the format of its suffix, and returns the path."""
     path, content = Path(path), io.BytesIO()
+    _check_latex(path)
     figure.savefig(content, format=path.suffix.lower().lstrip("."), **options)
-    write_bytes(path, content.getbuffer())
+    with content.getbuffer() as written:
+        write_bytes(path, written)
     return path
 
 

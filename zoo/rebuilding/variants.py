@@ -62,6 +62,8 @@ def vary_file(
             if (variant := " ".join(drawn)).lower() not in seen:
                 seen.add(variant.lower())
                 found.append(variant)
+    if not found:
+        raise ValueError(f"{source}: no variant of a line differs from all lines; give a larger share or more copies")
     write_text(Path(target), "\n".join(found) + "\n")
     print(f"{len(found):,} variants of {len(lines):,} lines")
 

@@ -82,6 +82,7 @@ class Result(ByValue, ABC):
         Args:
             title: What stands above the answer, e.g. the name of the model.
         """
+        _check_title(title)
         confidence, warnings = self.confidence, self.warnings
         return self._section()._replace(above=title or "", confidence=confidence, warnings=tuple(warnings))
 
@@ -102,6 +103,7 @@ class Result(ByValue, ABC):
         Raises:
             ValueError: There is no attention to draw, or matplotlib is missing.
         """
+        _check_title(title)
         with footnote(self.explains):
             return self._drawn(path, title)
 
@@ -148,6 +150,11 @@ class Result(ByValue, ABC):
 
     def _repr_html_(self) -> str:
         return fragment(self.section())
+
+
+def _check_title(title: str | None) -> None:
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title must be a string; got {type(title).__name__}")
 
 
 def written(text: str, path: str | os.PathLike | None) -> str | Path:

@@ -134,7 +134,7 @@ def sample(
     """
     check_sampling(num_samples, temperature, top_k)
     random = np.random.default_rng() if generator is None else generator
-    warmth = max(temperature, float(np.finfo(np.float32).tiny))
+    warmth = max(float(temperature), float(np.finfo(np.float32).tiny))
 
     def choose(log_probs: ndarray) -> ndarray:
         log_probs, tokens = log_probs.reshape(-1, log_probs.shape[-1]), None  # (b k, V)

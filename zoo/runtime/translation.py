@@ -9,7 +9,7 @@ from zoo.runtime.graphs import Exported, padded
 from zoo.runtime.search import SearchResult
 from zoo.runtime.searching import SearchingModel
 from zoo.text import BOS, EOS
-from zoo.verbs.translation import Translator
+from zoo.verbs.translation import Translator, longest_translation
 
 
 class GraphTranslator(Translator, SearchingModel):
@@ -21,7 +21,7 @@ class GraphTranslator(Translator, SearchingModel):
 
     def hypotheses(self, rows: Sequence[list[int]], beam_size: int, **options: Any) -> SearchResult:
         tokens, lengths = padded([[*row, EOS] for row in rows])
-        options.setdefault("max_length", lengths * 3 // 2 + 10)
+        options.setdefault("max_length", longest_translation(lengths))
         return self.find({"tokens": tokens, "lengths": lengths}, beam_size=beam_size, **options)
 
     def forced_attention(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> np.ndarray | None:

@@ -67,12 +67,14 @@ class ZooModule(Foundation, Verbs):
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
         may_be_zero: Sizes among the `__init__` arguments for which 0 means that the part does not exist.
         required: `__init__` arguments that every model of the task takes; set by the base class of each task.
+        measures: Scores that are neither good nor bad, such as how far the attention looks.
         tiny: The smallest sensible `__init__` arguments; used by the common tests.
     """
 
     heads: ClassVar[tuple[str, ...]] = ()
     may_be_zero: ClassVar[tuple[str, ...]] = ()
     required: ClassVar[tuple[str, ...]] = ()
+    measures: ClassVar[tuple[str, ...]] = ()
     tiny: ClassVar[dict[str, Any]] = {}
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = AdamW  # of parameter groups
     lr_scheduler: Callable[[torch.optim.Optimizer], torch.optim.lr_scheduler.LRScheduler] = WarmupCosine
@@ -111,12 +113,18 @@ class ZooModule(Foundation, Verbs):
     def check_ready(self, *parts: Any) -> None:
         """Raises ValueError unless the model can read raw input.
 
-        It can if `parts`, such as the tokenizer, are there, and the weights are float32 or float64.
+        It can if `parts`, such as the tokenizer, are there, and the weights are all float32, or all float64.
         """
         super().check_ready(*parts)
-        if (dtype := next(self.parameters()).dtype) not in (torch.float32, torch.float64):
+        dtypes = {weight.dtype for weight in self.parameters()}
+        if len(dtypes) > 1 or not dtypes <= {torch.float32, torch.float64}:
+            found = " and ".join(sorted(map(str, dtypes)))
             raise ValueError(
-                f"the weights must be float32 or float64; got {dtype}: call float(), and for speed use torch.autocast"
+                f"the weights must be float32 or float64; got {found}: call float(), and for speed use torch.autocast"
+            )
+        if self.device.type == "meta":
+            raise ValueError(
+                "the weights are on the device meta, where they have no values; load them, e.g. by zoo.load"
             )
 
     # ---- what a model fills in ----------------------------------------------------------------------------------
@@ -175,6 +183,7 @@ class ZooModule(Foundation, Verbs):
         if stage == "fit":
             self.train()
             self.calibration = self.explains = None
+            self._items = 0  # of a training that was interrupted between two steps
             self._random = None  # from a checkpoint loaded for another purpose; the one to resume from comes later
 
     def configure_optimizers(self) -> "OptimizerLRScheduler":
@@ -214,11 +223,12 @@ class ZooModule(Foundation, Verbs):
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Divides the gradient by the items counted since the last step."""
-        if not self._items:
-            return
-        items = self.trainer.strategy.reduce(torch.tensor(float(self._items), device=self.device), reduce_op="sum")
+        counted = torch.tensor(float(self._items), device=self.device)  # 0 in a process whose batches have no label
+        items = cast(Tensor, self.trainer.strategy.reduce(counted, reduce_op="sum")).item()
         self._items = 0
-        scale = self.trainer.world_size / items.item()  # processes average their gradients
+        if not items:
+            return
+        scale = self.trainer.world_size / items  # processes average their gradients
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, scale)  # pyright: ignore[reportPrivateImportUsage]  # it has no public name
 
@@ -285,7 +295,7 @@ class ZooModule(Foundation, Verbs):
         return folder
 
     def _write_config(self, folder: Path) -> None:
-        (folder / CONFIG).write_text(config_text(_class_path(type(self)), self.config, file_hashes(folder)))
+        (folder / CONFIG).write_bytes(config_text(_class_path(type(self)), self.config, file_hashes(folder)).encode())
 
     @classmethod
     def from_pretrained(cls, source: str | os.PathLike | Bundle, overrides: dict[str, Any] | None = None) -> Self:

@@ -50,6 +50,10 @@ def usual_defaults() -> Iterator[None]:
     with ExitStack() as stack:
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
-        if torch.get_default_dtype() != torch.float32:
+        if (dtype := torch.get_default_dtype()) not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"torch's default dtype must be float32 or float64; got {dtype}: use torch.autocast instead"
+            )
+        if dtype != torch.float32:
             stack.enter_context(_AsUsual())
         yield

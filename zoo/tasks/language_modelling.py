@@ -53,6 +53,7 @@ class LanguageModelModule(Completer, ZooModule):
         cache: with which `zoo validate` and `zoo test` also measure the perplexity.
     """
 
+    measures = ("mean_distance", *(f"share_{d}" for d in range(1, NEAR + 1)))
     words: Words
     cache: ContinuousCache | None = None
 
@@ -79,8 +80,8 @@ class LanguageModelModule(Completer, ZooModule):
             lengths: (B,) number of real words in each row, 0 to T; padding follows them. All if not given.
 
         Returns:
-                readouts (B, T, D), which predict the next word; weights (B, T, L) on the words 1, 2, ... L steps back,
-                0 where there are none, or None; and the state after the real words.
+            readouts (B, T, D), which predict the next word; weights (B, T, L) on the words 1, 2, ... L steps back,
+            0 where there are none, or None; and the state after the real words.
         """
         raise NotImplementedError
 

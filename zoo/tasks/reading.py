@@ -49,9 +49,6 @@ class ReadingModule(Reader, ScoredModule):
     required = ("vocab_size", "embedding_size")
     embedding: nn.Embedding
 
-    def __init__(self):
-        super().__init__()
-
     # ---- filled in by the model ----
 
     def forward(self, batch: ClozeBatch) -> tuple[Tensor, Tensor | None]:

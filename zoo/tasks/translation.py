@@ -31,7 +31,7 @@ from zoo.verbs.base import evaluated
 from zoo.verbs.checks import present
 from zoo.verbs.confidence import Evidence
 from zoo.verbs.sentences import Sentence
-from zoo.verbs.translation import Translator
+from zoo.verbs.translation import Translator, longest_translation
 
 if TYPE_CHECKING:
     from zoo.metrics import ExactMatch
@@ -238,7 +238,7 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
         vocab = len(self.tgt_tokenizer) if self.tgt_tokenizer else self.config["tgt_vocab_size"]
         forbid = range(vocab, self.config["tgt_vocab_size"])  # rows of the output layer without a token
         options["forbid"] = (*forbid,) if allow_unk else (UNK, *forbid)
-        options.setdefault("max_length", src_lengths * 3 // 2 + 10)
+        options.setdefault("max_length", longest_translation(src_lengths))
         options["length_penalty"] = self.config["length_penalty"] if length_penalty is None else length_penalty
         state = tuple(x.unsqueeze(1) for x in state)  # (B, 1, ...)
         seen = memory if given is None else (memory, torch.from_numpy(given).to(src.device))
@@ -268,7 +268,8 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
         ids = self.tokenizers[0].encode_batch(texts)
         batch = pad_batch(ids, ids, list(texts), list(texts))
         with torch.no_grad():
-            return [found for found, _ in self.judge(batch._replace(src=batch.src.to(self.device)))]
+            here = batch._replace(src=batch.src.to(self.device), src_lengths=batch.src_lengths.to(self.device))
+            return [found for found, _ in self.judge(here)]
 
     def happened(self, outcomes: list[tuple[str, str]]) -> list[bool]:
         if _exact_only(self.data_module):

@@ -45,18 +45,13 @@ def _parts(paragraph: str) -> Iterator[str]:
     yield paragraph[start:]
 
 
-def encode_document(
-    text: str, tokenizer: Tokenizer, max_sentences: int | None = None, max_sentence_words: int | None = None
-) -> tuple[list[list[int]], list[list[str]]]:
+def encode_document(text: str, tokenizer: Tokenizer) -> tuple[list[list[int]], list[list[str]]]:
     """Token ids and words (as written) of the sentences of a text; sentences without words are dropped.
 
     Args:
         text: a document in English.
         tokenizer: gives the ids; its kind is best "word_punct".
-        max_sentences: a text is cut after this many sentences.
-        max_sentence_words: a sentence is cut after this many words.
     """
     encoded = ((tokenizer.encode(sentence), sentence) for sentence in split_sentences(tokenizer.clean(text)))
-    kept = [(ids, sentence) for ids, sentence in encoded if ids][:max_sentences]
-    ids = [sentence_ids[:max_sentence_words] for sentence_ids, _ in kept]
-    return ids, [tokenizer.words(sentence)[:max_sentence_words] for _, sentence in kept]
+    kept = [(ids, sentence) for ids, sentence in encoded if ids]
+    return [ids for ids, _ in kept], [tokenizer.words(sentence) for _, sentence in kept]

@@ -187,7 +187,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         path, data = Path(path), io.BytesIO()
         torch.save(checkpoint, data)
         try:
-            write_bytes(path, data.getbuffer())
+            with data.getbuffer() as content:  # released here: Python 3.12.1 crashes if an exception keeps it
+                write_bytes(path, content)
         except OSError as error:
             earlier = f"; the earlier {path} is intact" if path.is_file() else _another(path)
             raise NotWrittenError(f"{path} could not be written ({error.strerror or error}){earlier}") from error

@@ -88,9 +88,13 @@ def _command(verb: str, args: list[str], without: list[str], more: list[str]) ->
         is_value = not arg.startswith("--") and left_out(before) and "=" not in before
         if not left_out(arg) and not is_value:
             kept.append(arg)
-    modules = filter(None, os.environ.get(VARIABLE, "").split(","))  # --import, which is read before all others
-    imports = [word for name in modules for word in ("--import", name)]
-    return shlex.join(["zoo", verb, *kept, *imports, *more])
+    return shlex.join(["zoo", verb, *kept, *imports(), *more])
+
+
+def imports(*modules: str) -> list[str]:
+    """The options `--import MODULE` of this command, which is read before all others, and for further modules."""
+    names = dict.fromkeys(filter(None, [*os.environ.get(VARIABLE, "").split(","), *modules]))
+    return [word for name in names for word in ("--import", name)]
 
 
 def children(cli: LightningCLI) -> list[subprocess.Popen]:

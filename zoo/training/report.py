@@ -16,7 +16,7 @@ from zoo.registry import load
 from zoo.tasks.base import ZooModule
 from zoo.tasks.classification import ClassificationModule
 from zoo.training.checkpoints import is_fast_dev_run, read_checkpoint
-from zoo.training.endings import calibration_of
+from zoo.training.endings import calibration_of, imports
 from zoo.training.finetuning import FineTuning
 from zoo.training.logs import draw
 
@@ -132,15 +132,17 @@ class Report(Callback):
         if self.held_out is not None:
             few = ", so few that small differences are chance" if self.held_out < FEW else ""
             lines.append(f"judged on         {_count(self.held_out, 'held-out input')}{few}")
-        lines += self._advice(saving, change, last_change, getattr(model, "measures", ()))
+        lines += self._advice(saving, change, last_change, model.measures)
         if picture := draw(trainer, saving):
             lines.append(f"learning curves   {_shown(picture)}")
         if path:
-            inputs = shlex.join(INPUTS[model.task.input])
+            inputs, module = shlex.join(INPUTS[model.task.input]), type(model).__module__
+            options = shlex.join(imports(*[] if module.startswith("zoo.") else [module]))
+            options = f" {options}" if options else ""
             lines.append(f"best checkpoint   {path}")
-            lines.append(f"export it         zoo export {shlex.quote(path)} my_weights")
-            lines.append(f"and predict       zoo predict local-dir:my_weights {inputs}")
-            if self.name and hasattr(model, "event"):
+            lines.append(f"export it         zoo export{options} {shlex.quote(path)} my_weights")
+            lines.append(f"and predict       zoo predict{options} local-dir:my_weights {inputs}")
+            if self.name and type(model).event is not ZooModule.event:
                 lines.append(f"for a confidence  {calibration_of('my_weights', args)}")
                 lines.append("                  (until then it is null; it takes some hundred held-out inputs)")
         print("\n" + "\n  ".join(lines))
@@ -193,6 +195,8 @@ class Report(Callback):
         if not self.before or saving is None:
             return []
         if not _is_better(saving, self.best, self.before):
+            if self.new_labels:
+                return [f"{saving.monitor} did not improve: the new last layer has learnt nothing yet; {longer}."]
             return [
                 f"{saving.monitor} did not improve: the weights as they were score at least as well on the validation "
                 f"data. Keep {self.name}, or {longer}."
@@ -203,15 +207,15 @@ class Report(Callback):
                 f"Got worse: {', '.join(worse)}. Look at the learning curves; try a lower --optimizer.lr, more data, "
                 "or another weight."
             )
-        elif self._only_the_loss_moved(saving):
+        elif self._only_the_loss_moved(saving, measures):
             lines.append(
                 f"Only {saving.monitor} improved, and no answer on the validation data. With few texts the score says "
                 f"little; {longer}, or start from another weight."
             )
         if self._is_at_chance():
             lines.append(
-                f"val/accuracy is hardly above {self.most_frequent:.2f}, that of always answering the most frequent "
-                "label: try a lower --optimizer.lr, more data, or another weight."
+                f"val/accuracy is not clearly above {self.most_frequent:.2f}, that of always answering the most "
+                "frequent label: try a lower --optimizer.lr, more data, or another weight."
             )
         return lines
 
@@ -220,8 +224,7 @@ class Report(Callback):
         found = []
         for name in self.best.keys() & self.before.keys():
             rose = self.best[name] - self.before[name]
-            is_loss = name.endswith(("loss", "perplexity"))
-            if name.removeprefix("val/") not in measures and (rose if is_loss else -rose) > 5e-5:
+            if name.removeprefix("val/") not in measures and (rose if _should_fall(name) else -rose) > 5e-5:
                 found.append(name)
         return sorted(found)
 
@@ -233,10 +236,10 @@ class Report(Callback):
         error = math.sqrt(self.most_frequent * (100 - self.most_frequent) / self.held_out)
         return accuracy <= self.most_frequent + 2 * error and accuracy < 100
 
-    def _only_the_loss_moved(self, saving: ModelCheckpoint) -> bool:
+    def _only_the_loss_moved(self, saving: ModelCheckpoint, measures: Sequence[str]) -> bool:
         """Whether the monitored loss fell and no other score changed."""
-        both = self.best.keys() & self.before.keys()
-        others = [name for name in both if not name.endswith(("loss", "perplexity"))]  # the higher, the better
+        both = {name for name in self.best.keys() & self.before.keys() if name.removeprefix("val/") not in measures}
+        others = [name for name in both if not _should_fall(name)]  # the higher, the better
         watches_loss = (saving.monitor or "").endswith("loss")
         return watches_loss and bool(others) and all(self.best[name] <= self.before[name] for name in others)
 
@@ -253,6 +256,11 @@ def _saving(trainer: Trainer) -> ModelCheckpoint | None:
     """What saves the best checkpoint by a score of the validation."""
     found = (saving for saving in trainer.checkpoint_callbacks if isinstance(saving, ModelCheckpoint))
     return next((saving for saving in found if (saving.monitor or "").startswith("val/")), None)
+
+
+def _should_fall(score: str) -> bool:
+    """Whether a lower score, such as "val/loss", is better: losses, perplexities and squared errors."""
+    return score.endswith(("loss", "mse")) or "perplexity" in score
 
 
 def _is_better(saving: ModelCheckpoint, scores: dict[str, float], others: dict[str, float]) -> bool:

@@ -1,4 +1,4 @@
-"""Atomic files and folders; the only place where something is written next to its target and renamed.
+"""Atomic files and folders: written next to their target and renamed. The cache has its own: zoo/data/common/cache.py.
 
 Nothing is replaced by accident: links are followed and kept, and in a folder only the files that the caller names are
 removed.

@@ -9,6 +9,9 @@ from zoo.utils.numbers_given import check_integer, check_number
 NOT_A_NUMBER = "the model computes NaN instead of probabilities: its weights are too large or damaged"
 
 
+MOST_SAMPLES = 10_000  # of a sentence; more would not fit into memory
+
+
 def check_search(beam_size: int, length_penalty: float) -> None:
     """Raises ValueError for settings whose search would not fit into memory or whose scores would overflow.
 
@@ -56,8 +59,8 @@ def check_sampling(num_samples: int, temperature: float, top_k: int) -> None:
     check_integer("num_samples", num_samples)
     check_number("temperature", temperature)
     check_integer("top_k", top_k)
-    if num_samples < 1:
-        raise ValueError(f"num_samples must be at least 1; got {num_samples}")
+    if not 1 <= num_samples <= MOST_SAMPLES:
+        raise ValueError(f"num_samples must be from 1 to {MOST_SAMPLES:,}; got {num_samples:,}")
     if not 0 < temperature < float("inf"):
         raise ValueError(f"temperature must be greater than 0 and finite; got {temperature} (near 0 use greedy_search)")
     if top_k < 0:

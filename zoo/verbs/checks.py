@@ -1,6 +1,6 @@
 """Checks of what verbs are given and of what models compute, each with a message for the user."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +27,8 @@ def as_list(values: Any, verb: str, what: str = "a string or a list of strings")
     """
     if not isinstance(values, Iterable):
         raise TypeError(f"{verb} takes {what}; got {type(values).__name__}")
+    if isinstance(values, Mapping) or hasattr(values, "columns"):  # of these only the keys would be read
+        raise TypeError(f"{verb} takes {what}; got {type(values).__name__}: give its values, or one of its columns")
     return list(values)
 
 

@@ -43,7 +43,7 @@ class Evidence:
         values: numbers that tell good answers from bad ones, e.g. `{"score": -0.2}`.
         known: share of the words of the input that the vocabulary has; None if there are none, as in images.
         text: the input as text, for its language.
-        answer: the output as text.
+        answer: the output as text; None if it was given.
         notes: warnings that do not depend on a calibration.
         vocabulary: tokenizer of the input; without a calibration its words tell which languages the model reads.
     """
@@ -86,7 +86,9 @@ class Calibration:
     error: float = 0.0
 
     def confidence(self, evidence: Evidence) -> float | None:
-        """The probability of the event; None if a value is missing or not finite."""
+        """The probability of the event; None if a value is missing or not finite, or the answer was given."""
+        if self.answers == "date" and evidence.answer is None:
+            return None
         if self.answers == "date" and _fault_of_date(evidence):
             return 0.0
         total = self.bias
@@ -162,7 +164,7 @@ def warnings_of(calibration: Calibration | None, evidence: Evidence) -> list[str
     if calibration is None:
         return found
     confidence = calibration.confidence(evidence)
-    if calibration.answers == "date" and (fault := _fault_of_date(evidence)):
+    if calibration.answers == "date" and evidence.answer is not None and (fault := _fault_of_date(evidence)):
         found.append(fault)
     elif confidence is not None and confidence < calibration.low_confidence:
         found.append(f"low confidence ({confidence:.2f})")

@@ -5,7 +5,7 @@ Shapes: C candidates, D and L words of a document and a query, W distinct words 
 
 import math
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -125,10 +125,11 @@ class Reader(Verbs):
             if not isinstance(text, str):
                 raise TypeError(f"{where}the {name} must be a string; got {type(text).__name__}")
         if candidates is not None:
-            listed = None if isinstance(candidates, str) or not isinstance(candidates, Iterable) else list(candidates)
+            is_list = isinstance(candidates, Iterable) and not isinstance(candidates, (str, Mapping))
+            listed = list(candidates) if is_list else None
             if listed is None or not all(isinstance(word, str) for word in listed):
                 raise TypeError(f"{where}candidates must be a list of strings; got {candidates!r:.50}")
-            candidates = [unicodedata.normalize("NFC", word) for word in listed]
+            candidates = list(dict.fromkeys(unicodedata.normalize("NFC", word) for word in listed))
         keep = {BLANK, *(candidates or ())}
         words, asked = (split_words(text, self.vocabulary, keep) for text in (document, query))
         for name, found in (("document", words), ("query", asked)):

@@ -11,6 +11,7 @@ from zoo.results.translation import Translation
 from zoo.text import EOS, Tokenizer
 from zoo.text.familiar import known_share
 from zoo.utils.numbers_given import check_integer
+from zoo.utils.search_options import check_beam, check_sampling, check_search
 from zoo.verbs.alignment import PAIRS, Pair, pair_words, word_alignment, word_pieces
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
 from zoo.verbs.checks import as_list, check_assets, check_batch_size, present, texts_of
@@ -19,7 +20,13 @@ from zoo.verbs.given import Given, given_weights
 from zoo.verbs.sentences import Sentence, join, read_sentences
 from zoo.verbs.task import Task
 
+PER_SOURCE_TOKEN, MORE = 1.5, 10  # of `longest_translation`
 MAX_SOURCE_TOKENS = 1000  # of one sentence; a longer text has several sentences
+
+
+def longest_translation(source_lengths: Any) -> Any:
+    """At most so many tokens does a search give: a number, a tensor or an array, with EOS as the source's lengths."""
+    return source_lengths * 3 // 2 + MORE  # PER_SOURCE_TOKEN, rounded down
 
 
 class Translator(Verbs):
@@ -150,8 +157,13 @@ class Translator(Verbs):
         self._check_lengths(ids, [sentence.place for sentence in sentences])
         more = {} if attention is None else {"given": self._given(attention, one, ids)}
         width: int = self.config["beam_size"] if beam_size is None else beam_size
+        if temperature is None:
+            check_search(width, self.config["length_penalty"] if length_penalty is None else length_penalty)
+            check_beam(width, n_best)
+        else:
+            check_sampling(n_best, temperature, top_k)
         searched = n_best > 1 and temperature is None  # several hypotheses may be the same text in different tokens
-        results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best)] * len(ids)
+        results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best) for _ in ids]
         order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
@@ -229,7 +241,7 @@ class Translator(Verbs):
         if not one or len(ids) != 1:
             raise ValueError(f"attention is for one sentence, given as a string; got {len(ids)} sentences or a list")
         places = len(ids[0]) + 1  # with EOS
-        return given_weights(attention, places, places * 3 // 2 + 10)
+        return given_weights(attention, places, longest_translation(places))
 
     def _check_lengths(self, ids: Sequence[Sequence[int]], places: Sequence[str]) -> None:
         for place, row in zip(places, ids, strict=True):

@@ -290,7 +290,7 @@ def test_mistakes_in_the_table(root):
         ),
         ("image\tcaption\tsplit", "0.png\ta\tval\n0.png\tb\ttest", "0.png is in two splits, val and test"),
         ("image\tcaption\tsplit", "0.png\ta\ttrain", "there is no val image; give some lines the split val"),
-        ("image\tcaption", "", "captions.tsv is empty"),
+        ("image\tcaption", "", "captions.tsv has a header and no row"),
     ]:
         _photos(root, 1)
         _table(root, [line] * bool(line), header)

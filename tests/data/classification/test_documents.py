@@ -332,9 +332,11 @@ def test_bad_tables(tmp_path):
     _fails(
         ValueError, "b.tsv, line 4: expected 2 tab-separated columns as in the first line; got 3", tmp_path / "b.tsv"
     )
-    for text in ("", "text\tlabel\n"):
+    for text, message in (("", "c.tsv is empty"), ("text\tlabel\n", "c.tsv has a header and no row")):
         labeled_fakes.write(tmp_path / "c.tsv", text)
-        _fails(ValueError, "c.tsv is empty", tmp_path / "c.tsv")
+        _fails(ValueError, message, tmp_path / "c.tsv")
+    labeled_fakes.write(tmp_path / "c.tsv", "text\tlabel\na\tyes\nb\t \n")
+    _fails(ValueError, "c.tsv: example 2 has no label; give it one, or remove the row", tmp_path / "c.tsv")
     _table(tmp_path / "d.tsv", [(" ", "yes")] * 30)
     _fails(ValueError, "d.tsv: it has no text with words", tmp_path / "d.tsv", train)
     _table(tmp_path / "e.tsv", [("same text", "yes")] * 30)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from zoo.data.common.arrays import PairArrays
+from zoo.data.common.bpe_dropout import BpeDropout
 from zoo.data.common.loaders import BatchStream, EvalLoader, TrainLoader, cut_batches
-from zoo.data.translation.bpe_dropout import BpeDropout
 from zoo.text import Tokenizer
 
 PAIRS = 1003

@@ -191,6 +191,28 @@ def test_held_out_documents_are_on_one_side_only(tmp_path):
     assert not train & val and len(train | val) == 40 and len(list(data.examples("val"))) == 3 * len(val)
 
 
+@pytest.mark.parametrize("documents", [2, 3, 12])
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.49])
+def test_of_few_documents_one_is_held_out_at_least(tmp_path, documents, fraction):
+    rows = [(f"Ann saw {'Bob' * n} .", "Ann saw XXXXX", "Bob" * n, "Ann") for n in range(1, documents + 1)] * 5
+    table(tmp_path / "few.tsv", ("document", "query", "answer", "candidates"), rows)
+    data = Cloze("few.tsv", val_fraction=fraction, root=str(tmp_path))
+    train, val = ({question.answer for question in data.examples(split)} for split in ("train", "val"))
+    assert train and val and len(train | val) == len(train) + len(val) == documents
+    if fraction < 0.1 and documents < 12:
+        assert len(val) == 1
+
+
+def test_questions_about_one_document_cannot_be_held_out(tmp_path):
+    table(
+        tmp_path / "one.tsv", ("document", "query", "answer", "candidates"), [("Ann left .", "XXXXX left", "Ann", "")]
+    )
+    with pytest.raises(
+        ValueError, match=r"one.tsv: all questions are about one document, .* give others as val= \(--d"
+    ):
+        Cloze("one.tsv", root=str(tmp_path)).prepare_data()
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

@@ -56,7 +56,7 @@ def folder(tmp_path_factory):
 
 def _data(folder, *files, **options):
     options = {"val_fraction": 0.2, "vocab_size": 200, "batch_size": 8, "pool_batches": 3} | options
-    return ParallelText(*files, root=str(folder), cache_dir=str(folder / "cache"), **options)
+    return ParallelText(*files, root=folder and str(folder), **{"cache_dir": f"{folder}/cache", **options})
 
 
 FORMS = {"two files": ("part-*.en.gz", "part-*.de.gz"), "columns": ("part-?.tsv.gz",)}
@@ -188,6 +188,21 @@ def test_unequal_shards(tmp_path):
         "2.en.gz and 3.de.gz are not partners: what the wildcards stand for must be the same"
     )
     assert message("*.en.xz", "*.de.gz", FileNotFoundError) == "train_src: no file matches *.en.xz"
+
+
+@pytest.mark.parametrize(
+    "root, before", [(".", "../shards/"), ("../x", "../shards/"), ("../shards/", ""), (None, "../")]
+)
+def test_patterns_with_folders_above(tmp_path, monkeypatch, root, before):
+    for folder in ("shards", "x", "shards/x"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / ("x" if root else "shards/x"))
+    for name in ("a-1.en", "a-2.en", "b-1.de", "b-2.de"):
+        _write(tmp_path / "shards" / name, [name])
+    pairs = _data(root, f"{before}a-*.en", f"{before}b-*.de", val_src=f"{before}a-1.en", val_tgt=f"{before}b-1.de")
+    assert list(pairs.train_pairs()) == [("a-1.en", "b-1.de"), ("a-2.en", "b-2.de")]
+    with pytest.raises(ValueError, match="must have the same number of files"):
+        list(_data(root, f"{before}a-*.en", f"{before}b-2*.de", val_src=f"{before}a-1.en").train_pairs())
 
 
 def test_a_mark_in_a_name_is_no_pattern(tmp_path):

@@ -3,24 +3,19 @@
 import json
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torch import Tensor
 from tqdm import tqdm
 
 from zoo.data.captioning.image_files import ImageFiles, decode
 from zoo.data.common.cache import is_intact, replace_file, write_checksums
 from zoo.vision.images import ImageError, ImageTransform
-
-try:
-    import fcntl
-except ImportError:  # not on every system
-    fcntl = None
 
 _META, _VALUES, _PARTIAL, _PROGRESS, _LOCK = "meta.json", "values", "partial", "progress", "lock"
 
@@ -141,7 +136,7 @@ def build_rows(
         description: text of the progress bar.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / _LOCK):
+    with FileLock(folder / _LOCK):  # of other processes; that of a process that dies is released
         if is_complete(folder, count):
             return
         done = _done(folder, count)
@@ -183,15 +178,6 @@ def _done(folder: Path, count: int) -> int:
 
 def _row_bytes(meta: dict) -> int:
     return int(np.prod(meta["shape"], dtype=np.int64)) * np.dtype(meta["dtype"]).itemsize
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Excludes other processes; the lock of a process that dies is released."""
-    with path.open("wb") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def feature_rows(

@@ -14,8 +14,7 @@ from zoo.data.common.files import check_fraction, data_root, draw, named_file, r
 from zoo.data.common.published import Published
 from zoo.data.common.tables import has_column, read_table
 from zoo.utils.unpack import Unpack
-
-_SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif"}
+from zoo.vision.images import SUFFIXES
 
 
 class _PublishedCaptions(Published, CaptionData):
@@ -294,9 +293,9 @@ class ImageCaptions(CaptionData):
     @cached_property
     def _names(self) -> list[str]:
         """Relative paths of all files with an image's extension."""
-        paths = sorted(path for path in self._images.rglob("*") if path.suffix.lower() in _SUFFIXES and path.is_file())
+        paths = sorted(path for path in self._images.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
         if not paths:
-            raise ValueError(f"{self._images} has no image (no file {', '.join(sorted(_SUFFIXES))})")
+            raise ValueError(f"{self._images} has no image (no file {', '.join(sorted(SUFFIXES))})")
         return [path.relative_to(self._images).as_posix() for path in paths]
 
     @cached_property

@@ -75,9 +75,10 @@ class LabeledData(SortedData[LabeledArrays]):
         word2vec_epochs: passes of word2vec over the training text.
         extra_text: names of further data sets of this package, e.g. ["IMDB"], whose training texts the vocabulary
             and the word2vec vectors are also learnt from. Their labels are not used.
-        extra_examples: your own files of additional training texts: tables with the columns text (and text2 for pairs)
-            and label; or, instead of label, a column for each label of the data with its probability, as the stage
-            `classify` of `zoo rebuild` writes them; and, if examples of the data have scores, a column score.
+        extra_examples: your own files of additional training texts (relative to the working directory): tables with
+            the columns text (and text2 for pairs) and label; or, instead of label, a column for each label of the data
+            with its probability, as the stage `classify` of `zoo rebuild` writes them; and, if examples of the data
+            have scores, a column score.
         extend_vocabulary: number of words to add to a pretrained model's vocabulary when training begins: the most
             frequent unknown words of the training text, seen at least `min_frequency` times; 0 for none.
         pool_batches: batches sorted by length together: more means less padding, fewer means more varied batches.

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from zoo.data.classification.arrays import Example
 from zoo.data.classification.base import LabeledData, LabeledOptions
@@ -178,7 +178,7 @@ class TwentyNewsgroups(PublishedTexts):
         write_text(folder / "20news_bydate.jsonl", "".join(lines))
 
 
-_DOMAINS = (
+_Domain = Literal[
     "books",
     "electronics",
     "dvd",
@@ -195,7 +195,7 @@ _DOMAINS = (
     "sports_outdoors",
     "imdb",
     "MR",
-)
+]
 
 
 class FDUMTL(PublishedTexts):
@@ -221,32 +221,15 @@ class FDUMTL(PublishedTexts):
 
     def __init__(
         self,
-        domain: Literal[
-            "books",
-            "electronics",
-            "dvd",
-            "kitchen_housewares",
-            "apparel",
-            "camera_photo",
-            "health_personal_care",
-            "music",
-            "toys_games",
-            "video",
-            "baby",
-            "magazines",
-            "software",
-            "sports_outdoors",
-            "imdb",
-            "MR",
-        ] = "books",
+        domain: _Domain = "books",
         train_examples: int | None = None,
         sample_seed: int = 0,
         split_sentences: bool = True,
         **options: Unpack[LabeledOptions],
     ) -> None:
         super().__init__(**options)
-        if domain not in _DOMAINS:
-            raise ValueError(f"domain must be one of {', '.join(map(repr, _DOMAINS))}; got {domain!r}")
+        if domain not in get_args(_Domain):
+            raise ValueError(f"domain must be one of {', '.join(map(repr, get_args(_Domain)))}; got {domain!r}")
         self._check_at_least(train_examples=(train_examples, 2))
         self.structure: Literal["document", "text"] = "document" if split_sentences else "text"
         self.domain, self.train_examples, self.sample_seed = domain, train_examples, sample_seed
@@ -367,7 +350,12 @@ class LabeledText(LabeledData):
             yield from self._folder_examples(path)
             return
         lists = [self.label_column] if self.multi_label else []
-        for *texts, label in read_table(path, [*self.text_columns, self.label_column], self.encoding, lists):
+        rows = read_table(path, [*self.text_columns, self.label_column], self.encoding, lists)
+        for number, (*texts, label) in enumerate(rows, 1):
+            if not (self.multi_label or label.strip()):
+                raise ValueError(
+                    f"{path}: example {number:,} has no {self.label_column}; give it one, or remove the row"
+                )
             first, second = texts if self.pair else (texts[0], None)
             yield Example(first, second, tuple(label) if self.multi_label else (label,))
 

@@ -105,7 +105,7 @@ def write_checksums(folder: Path, names: Iterable[str]) -> None:
     text = json.dumps(sums)
     (folder / _CHECKSUMS).write_text(f"{_digest(text.encode())}\n{text}")
     _sync(folder / _CHECKSUMS)
-    os.chmod(folder, 0o755)  # mkdtemp makes private folders
+    os.chmod(folder, 0o755)  # whoever uses the cache may read it
 
 
 def is_intact(folder: Path, quiet: bool = False) -> bool:

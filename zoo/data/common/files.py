@@ -67,11 +67,11 @@ def named_files(root: str | None, argument: str, name: str) -> list[Path]:
     """
     if not is_pattern(root, name):
         return [named_file(root, argument, name)]
-    pattern = str((data_root(root) or Path()) / Path(name).expanduser())
-    found = sorted(glob.glob(pattern.replace("[", "[[]")))
+    pattern = (data_root(root) or Path()) / Path(name).expanduser()
+    found = sorted(glob.glob(os.path.abspath(pattern).replace("[", "[[]")))
     if not found:
         raise FileNotFoundError(f"{argument}: no file matches {pattern}")
-    return [named_file(None, argument, os.path.abspath(file)) for file in found]
+    return [named_file(None, argument, file) for file in found]
 
 
 def is_pattern(root: str | None, name: str) -> bool:
@@ -79,10 +79,11 @@ def is_pattern(root: str | None, name: str) -> bool:
     return any(mark in name for mark in "*?") and not ((data_root(root) or Path()) / Path(name).expanduser()).exists()
 
 
-def check_partners(src_name: str, src: list[Path], tgt_name: str, tgt: list[Path]) -> None:
+def check_partners(root: str | None, src_name: str, src: list[Path], tgt_name: str, tgt: list[Path]) -> None:
     """Checks that file n of the target is the partner of file n of the source.
 
     Args:
+        root: from which relative patterns start, as for `named_files`.
         src_name: pattern of the source files.
         src: the files that it matches, sorted.
         tgt_name: the same of the target.
@@ -97,14 +98,15 @@ def check_partners(src_name: str, src: list[Path], tgt_name: str, tgt: list[Path
             f"{len(tgt):,}"
         )
     for first, second in zip(src, tgt):
-        if _wildcards(src_name, first) != _wildcards(tgt_name, second):
+        if _wildcards(root, src_name, first) != _wildcards(root, tgt_name, second):
             raise ValueError(f"{first} and {second} are not partners: what the wildcards stand for must be the same")
 
 
-def _wildcards(pattern: str, path: Path) -> str:
+def _wildcards(root: str | None, pattern: str, path: Path) -> str:
     """What the wildcards of a pattern stand for in a path that it matches."""
-    expression = re.escape(str(Path(pattern).expanduser())).replace(r"\*", "([^/]*)").replace(r"\?", "([^/])")
-    found = re.search(f"{expression}$", path.as_posix())
+    named = (data_root(root) or Path()) / Path(pattern).expanduser()
+    expression, matched = (Path(os.path.abspath(name)).as_posix() for name in (named, path))
+    found = re.fullmatch(re.escape(expression).replace(r"\*", "([^/]*)").replace(r"\?", "([^/])"), matched)
     return "/".join(found.groups()) if found else path.name
 
 

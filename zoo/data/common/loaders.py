@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from zoo.batches.translation import PairBatch, pad_batch
-from zoo.data.translation.bpe_dropout import BpeDropout
+from zoo.data.common.bpe_dropout import BpeDropout
 
 
 class Items(Protocol):

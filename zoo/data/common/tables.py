@@ -59,7 +59,7 @@ def read_table(
         rows = _table_rows(path, fields, mark, columns, lists, numbers or {})
     first = next(rows, None)
     if first is None:
-        raise ValueError(f"{path} is empty")
+        raise ValueError(f"{path} {'has a header and no row' if any(read_lines(path, encoding)) else 'is empty'}")
     return chain([first], rows)
 
 

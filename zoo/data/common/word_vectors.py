@@ -2,16 +2,15 @@
 
 import io
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from zoo.data.classification.arrays import LabeledArrays
 from zoo.data.common.cache import read_file, write_file
 from zoo.data.common.files import decompressed
 from zoo.text import EOS, Tokenizer
@@ -22,6 +21,19 @@ _CHUNK = 1024  # examples read together
 _LONGEST = 10_000  # words of a sentence that word2vec uses
 
 log = logging.getLogger(__name__)
+
+
+class TrainingText(Protocol):
+    """Tokenised texts from which word2vec learns."""
+
+    def __len__(self) -> int: ...
+
+    def sentences(self, index: np.ndarray) -> Sequence[Sequence[np.ndarray]]:
+        """Word ids of the sentences of some texts."""
+        ...
+
+    def release(self) -> None:
+        """Releases the pages read so far."""
 
 
 def check_word_vectors(word_vectors: str) -> None:
@@ -46,7 +58,7 @@ def cached_vectors(
     word_vectors: str,
     tokenizer: Tokenizer,
     size: int,
-    training_text: list[LabeledArrays],
+    training_text: Sequence[TrainingText],
     epochs: int,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
@@ -167,7 +179,7 @@ def _binary_entries(
 class _Sentences:
     """The sentences of the training text as lists of word ids as strings, which word2vec reads again in each epoch."""
 
-    def __init__(self, training_text: list[LabeledArrays]) -> None:
+    def __init__(self, training_text: Sequence[TrainingText]) -> None:
         self._training_text = training_text
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -181,7 +193,7 @@ class _Sentences:
                 arrays.release()
 
 
-def _word2vec(training_text: list[LabeledArrays], vocab_size: int, size: int, epochs: int, seed: int) -> np.ndarray:
+def _word2vec(training_text: Sequence[TrainingText], vocab_size: int, size: int, epochs: int, seed: int) -> np.ndarray:
     """Skip-gram vectors of all words of the training text, including UNK (Mikolov et al. 2013)."""
     from gensim.models import Word2Vec  # an optional dependency
 

@@ -1,6 +1,7 @@
 """Questions of your own."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -27,7 +28,7 @@ class Cloze(ClozeData):
         candidates_column: that of the candidates, joined by "|" in a table, as a list in JSON; None: any word of
             the document.
         blank: mark of the missing word in the queries.
-        val_fraction: share of the documents held out; repeated documents are never on both sides.
+        val_fraction: share of the documents held out, at least one; repeated documents are never on both sides.
         split_seed: selects the documents that are held out.
         encoding: of the files.
         tokenizer: as in `ClozeData`; plain text is expected.
@@ -73,13 +74,34 @@ class Cloze(ClozeData):
 
     def examples(self, split: Split) -> Iterator[Question]:
         wanted = None if self.paths["val"] or split == "test" else split == "val"
+        limit = 0.0 if wanted is None else self._limit
         for document, query, answer, *rest in read_table(
             self._path(split), self.columns, self.encoding, self.columns[3:]
         ):
-            if wanted is None or (draw(document, self.split_seed) < self.val_fraction) == wanted:
+            if wanted is None or (draw(document, self.split_seed) < limit) == wanted:
                 yield Question(
                     document.split("\n"), query.replace(self.blank, f" {BLANK} "), answer, list(chain(*rest))
                 )
+
+    @cached_property
+    def _limit(self) -> float:
+        """What is drawn below it is held out: `val_fraction`, or what holds out one document and keeps the others.
+
+        Raises:
+            ValueError: there is only one document.
+        """
+        found: set[float] = set()
+        for (document,) in read_table(self._path("train"), self.columns[:1], self.encoding):
+            found.add(draw(document, self.split_seed))
+            if min(found) < self.val_fraction <= max(found):
+                return self.val_fraction
+        if len(found) == 1:
+            raise ValueError(
+                f"{self._path('train')}: all questions are about one document, so none can be held out; give others "
+                "as val= (--data.val FILE)"
+            )
+        first, second = sorted(found)[:2]
+        return (first + second) / 2
 
     def _all_splits(self) -> list[Split]:
         return ["train", "val", *(["test"] if self.paths["test"] else [])]

@@ -7,12 +7,12 @@ from typing import ClassVar, Literal, TypedDict
 
 from zoo.data.common.arrays import PairArrays
 from zoo.data.common.base import DataModule, Split
+from zoo.data.common.bpe_dropout import BpeDropout
 from zoo.data.common.cache import cached_text
 from zoo.data.common.download import RemoteFile, fetch
 from zoo.data.common.files import fingerprint
 from zoo.data.common.loaders import BatchStream, EvalLoader, TrainLoader
 from zoo.data.common.published import Published
-from zoo.data.translation.bpe_dropout import BpeDropout
 from zoo.text import Tokenizer
 from zoo.utils.places import cache_folder
 

@@ -140,7 +140,7 @@ class ParallelText(PairData):
                 "its columns with src_column and tgt_column"
             )
         if is_pattern(self.root, src) or is_pattern(self.root, tgt):
-            check_partners(src, sources, tgt, targets)
+            check_partners(self.root, src, sources, tgt, targets)
         return list(zip(sources, targets))
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from zoo.data import ParallelText
-from zoo.data.translation.bpe_dropout import BpeDropout
+from zoo.data.common.bpe_dropout import BpeDropout
 from zoo.text import Tokenizer
 
 WORDS = "snow snowing snowman man mankind kind kindly playing player, played (plays)! schneit Schneemann".split()
