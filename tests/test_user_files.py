@@ -252,7 +252,7 @@ READ = {
     "an image to caption": Place(
         "x.png",
         ("predict", CAPTIONER, "x.png", "--beam-size", "1"),
-        IMAGE | {"folder": r"the folder x.png has no images \(.bmp, "},
+        IMAGE | {"folder": r"the folder x.png has no images \(.avif, "},
         ("rights", "missing", "code"),
     ),
     "a folder of images to caption": Place(

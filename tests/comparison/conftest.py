@@ -60,7 +60,7 @@ def within(monkeypatch):
     """Runs the processes of jobs in this one, which takes no time to start; returns the list of what was run."""
     commands = []
 
-    def run(self, job, command, slot):
+    def run(self, job, command, slot, lock):
         commands.append([job.name, command[0]])
         if command[0] == "zoo":
             with contextlib.redirect_stderr(io.StringIO()):
@@ -79,7 +79,7 @@ def played(monkeypatch):
     """Like `within`, but nothing is trained, evaluated or drawn: the files of a job are made up."""
     commands = []
 
-    def run(self, job, command, slot):
+    def run(self, job, command, slot, lock):
         commands.append([job.name, command[0]])
         if command[0] == "zoo":
             play_training(job.folder, dict(zip(command[6::2], command[7::2])))

@@ -154,8 +154,8 @@ def test_message_of_a_failed_process(place):
     with pytest.raises(
         runner._FailedError, match=rf"No such file or directory: .*\({re.escape(str(job.folder / 'log.txt'))}\)"
     ):
-        running._process(job, ["json.tool", "nothing.json"], 0)
-    running._process(job, ["this"], 0)
+        running._process(job, ["json.tool", "nothing.json"], 0, None)
+    running._process(job, ["this"], 0, None)
     assert "Zen of Python" in (job.folder / "log.txt").read_text()
 
 
@@ -237,7 +237,7 @@ def test_several_jobs_share_a_gpu(place, monkeypatch):
     job.folder.mkdir(parents=True)
     for slot in (0, 3, 10):
         running._process(
-            job, ["timeit", "-n1", "-r1", "import os; print('gpu', os.environ['CUDA_VISIBLE_DEVICES'])"], slot
+            job, ["timeit", "-n1", "-r1", "import os; print('gpu', os.environ['CUDA_VISIBLE_DEVICES'])"], slot, None
         )
     assert re.findall("gpu (.*)", (job.folder / "log.txt").read_text()) == ["0", "1", "0"]
 
@@ -246,7 +246,7 @@ def test_two_at_a_time_and_one_that_is_taken(place, capsys, monkeypatch):
     """Jobs overlap with --jobs 2; a job at which another `zoo compare` is stays with that."""
     at_once, most = [], []
 
-    def run(self, job, command, slot):
+    def run(self, job, command, slot, lock):
         at_once.append(slot)
         most.append(sorted(at_once))
         time.sleep(0.2)
