@@ -97,3 +97,14 @@ def test_weights_compute_what_they_compute_on_the_cpu(name):
             torch.testing.assert_close(
                 found[key].cpu(), value, rtol=1e-2, atol=1e-2
             )  # cuDNN may multiply with 10 bits (TF32)
+
+
+def test_the_evidence_for_translations():
+    """Batches of texts without references are made on the CPU."""
+    model = zoo.load("luong_dot.dates")
+    texts = ["3 May 1995", "tuesday july 8 2008"]
+    expected = model.evidence(texts)
+    for found, wanted in zip(model.to("cuda").evidence(texts), expected, strict=True):
+        assert found.answer == wanted.answer and found.values == pytest.approx(wanted.values, abs=1e-4)
+    with pytest.raises(ValueError, match="is explained on the CPU; this one is on cuda:0: call model.cpu"):
+        zoo.faithfulness(model, texts)
