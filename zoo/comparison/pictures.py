@@ -94,10 +94,10 @@ def _panel(axes: Any, points: dict[str, tuple[float, list[float]]]) -> None:
             zorder=4,
         )
     low, high = (pick(x for x, _ in means.values()) for pick in (min, max))
-    bottom, top = (
-        min(y - bars[name] for name, (_, y) in means.items()),
-        max(y + bars[name] for name, (_, y) in means.items()),
-    )
+    values = [value for _, of_seeds in points.values() for value in of_seeds]
+    beyond = (max(values) - min(values)) / 2  # a longer bar, as of two seeds, is cut
+    bottom = max(min(y - bars[name] for name, (_, y) in means.items()), min(values) - beyond)
+    top = min(max(y + bars[name] for name, (_, y) in means.items()), max(values) + beyond)
     width, height = max(high - low, 1e-3 * high), max(top - bottom, 1.0)
     axes.set_ylim(bottom - 0.12 * height, top + 0.12 * height)
     shares = {name: ((x - low) / width, (y - bottom) / (1.24 * height) + 0.097) for name, (x, y) in means.items()}
