@@ -21,7 +21,7 @@ usage: zoo {verb} --config RECIPE [--SETTING VALUE ...]
   --optimizer.KEY VALUE, --lr_scheduler.KEY VALUE
                         e.g. --optimizer.lr 0.0005 --lr_scheduler.warmup_steps 100
   --data.KEY VALUE      an argument of the recipe's data, e.g. --data.root /data/multi30k
-{scores}  --log tensorboard     also log for TensorBoard (or wandb: Weights & Biases), into the folder of the run
+{some}  --log tensorboard     also log for TensorBoard (or wandb: Weights & Biases), into the folder of the run
   --print_config        print the complete configuration and stop
   --help-all            every setting of the trainer
 
@@ -69,7 +69,7 @@ def completions() -> dict[str, dict[str, str]]:
     """Verb -> options and what they do, for the shell."""
     found = {}
     for verb in TRAINING:
-        text = TRAINING_HELP.replace("{scores}", _scores(verb))
+        text = TRAINING_HELP.replace("{some}", _some(verb))
         told = re.findall(r"(?<!\S)--[\w.]+(?= )", text)  # of those with a KEY what is before it
         about = dict(re.findall(r"^  (--[\w.]+)(?: \w+)* {2,}([^;\n]+)", text, re.MULTILINE))
         about["--ckpt_path"] = "a checkpoint"
@@ -77,8 +77,8 @@ def completions() -> dict[str, dict[str, str]]:
     return found
 
 
-def _scores(verb: str) -> str:
-    """Lines of the help about what only scores need."""
+def _some(verb: str) -> str:
+    """Lines of the help about options that not all verbs have."""
     return SCORES * (verb in ("validate", "test")) + CACHE * (verb != "calibrate")
 
 
@@ -93,7 +93,7 @@ def train(args: list[str]) -> None:
     """Trains or evaluates by a recipe; the arguments begin with the verb."""
     verb = args[0]
     if {"-h", "--help"} & set(args):
-        print(TRAINING_HELP.format(verb=verb, scores=_scores(verb), where=_where(verb), **TRAINING[verb]))
+        print(TRAINING_HELP.format(verb=verb, some=_some(verb), where=_where(verb), **TRAINING[verb]))
         return
     given = {arg.partition("=")[0] for arg in args}
     if not given & {"--config", "--help-all"} and not given >= {"--model", "--data"}:

@@ -9,12 +9,12 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch import Tensor
 from tqdm import tqdm
 
 from zoo.data.captioning.image_files import ImageFiles, decode
 from zoo.data.common.cache import is_intact, replace_file, write_checksums
+from zoo.data.common.download import locked
 from zoo.vision.images import ImageError, ImageTransform
 
 _META, _VALUES, _PARTIAL, _PROGRESS, _LOCK = "meta.json", "values", "partial", "progress", "lock"
@@ -136,7 +136,7 @@ def build_rows(
         description: text of the progress bar.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / _LOCK):  # of other processes; that of a process that dies is released
+    with locked(folder / _LOCK, f"computing {folder}"):
         if is_complete(folder, count):
             return
         done = _done(folder, count)

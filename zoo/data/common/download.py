@@ -49,22 +49,27 @@ def fetch(remote: RemoteFile, path: Path) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     was_there = path.exists()
-    with _locked(path):
+    with locked(path.with_name(f".{path.name}.lock"), f"downloading {path}"):
         if was_there or not path.exists():  # else another process has downloaded it in the meantime
             _fetch(remote, path)
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Excludes other processes from the same file; the lock of one that dies is released, its empty file stays."""
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
+def locked(file: Path, doing: str) -> Iterator[None]:
+    """Excludes other processes that lock the same file; the lock of one that dies is released, its empty file stays.
+
+    Args:
+        file: the lock; its folder exists.
+        doing: what they do meanwhile, for the message, e.g. "downloading FILE".
+    """
+    lock = FileLock(file)
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        log.warning(f"another process is downloading {path}; waiting for it")
+        log.warning(f"another process is {doing}; waiting for it")
         lock.acquire()
     except NotImplementedError:
-        log.warning(f"{path.parent} is on a file system without locks: let no other process download {path.name}")
+        log.warning(f"{file.parent} is on a file system without locks: let no other process be {doing}")
     try:
         yield
     finally:

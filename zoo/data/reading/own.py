@@ -91,9 +91,11 @@ class Cloze(ClozeData):
             ValueError: there is only one document.
         """
         found: set[float] = set()
+        sides: set[bool] = set()  # held out, or not
         for (document,) in read_table(self._path("train"), self.columns[:1], self.encoding):
-            found.add(draw(document, self.split_seed))
-            if min(found) < self.val_fraction <= max(found):
+            found.add(drawn := draw(document, self.split_seed))
+            sides.add(drawn < self.val_fraction)
+            if len(sides) == 2:
                 return self.val_fraction
         if len(found) == 1:
             raise ValueError(
