@@ -141,6 +141,7 @@ def test_what_is_exported_is_not_exported_again(graphs, served, monkeypatch, exp
     assert [model["name"] for model in served["index"]["models"] if model["ready"]] == ["han.imdb"]
 
 
+@pytest.mark.integration
 def test_a_folder_of_the_user_is_the_first_model(served, translator, tmp_path, capsys):
     """Graphs that are there are taken as they are; a bundle would be exported into the cache."""
     _, graphs = translator
@@ -161,6 +162,7 @@ def test_a_folder_of_the_user_is_the_first_model(served, translator, tmp_path, c
     assert gzip.decompress(unwrapped(packed.read_bytes())) == (graphs / "step.onnx").read_bytes()
 
 
+@pytest.mark.integration
 def test_a_bundle_of_the_user_is_exported(graphs, served, tmp_path, translator):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text("{}")

@@ -240,6 +240,7 @@ def test_how_many_words_to_sample(models, tmp_path, capsys):
 # ---- as stages of a recipe ----
 
 
+@pytest.mark.integration
 def test_stages_of_a_recipe(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)

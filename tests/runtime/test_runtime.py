@@ -32,6 +32,8 @@ from zoo.onnx_export import export_onnx
 from zoo.runtime import language_modelling
 from zoo.text import Tokenizer
 
+pytestmark = pytest.mark.integration  # of exports
+
 KINDS = [
     *("translator", "transformer", "captioner", "document_classifier", "pair_classifier"),
     *("language_model", "reader", "excluding_reader"),

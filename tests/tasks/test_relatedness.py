@@ -157,6 +157,7 @@ def _score_shard(rank, shards, store, results):
     dist.destroy_process_group()
 
 
+@pytest.mark.integration
 def test_two_processes_find_what_one_finds(tmp_path):
     one = ClassScores(3, related=True)
     for n in range(5):
@@ -244,6 +245,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.integration
 def test_a_training_through_the_commands(folder, capsys):
     stage = _model(relatedness=0.0, vocab_size=60, num_classes=2, hidden_size=8, mlp_size=16)
     stage.tokenizer, stage.label_names = Tokenizer.train(labeled_fakes.WORDS, "word_punct", 60), ["different", "same"]
