@@ -23,7 +23,7 @@ from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.tasks.given import following
 from zoo.tasks.scored import ScoredModule
-from zoo.tasks.vocabulary import extend_embedding, extend_output
+from zoo.tasks.vocabulary import check_fits, extend_embedding, extend_output
 from zoo.text import BOS, EOS, PAD, UNK, Tokenizer
 from zoo.verbs.base import evaluated
 from zoo.verbs.captioning import MAX_WORDS, Captioner, evidence_of
@@ -171,11 +171,7 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
         if self.tokenizer is not None:
             self._take(data.tokenizer)
             return
-        if len(data.tokenizer) > c["vocab_size"]:
-            raise ValueError(
-                f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of {c['vocab_size']}; "
-                f"set the model's vocab_size to at least {len(data.tokenizer)}"
-            )
+        check_fits(data.tokenizer, c["vocab_size"])
         self.tokenizer = data.tokenizer
         if stage == "fit" and (weights := c["backbone_weights"]):
             is_file = weights.endswith(".safetensors")

@@ -22,7 +22,7 @@ from zoo.metrics import ClassScores
 from zoo.results.classification import Classification, DocumentClassification
 from zoo.tasks.adversarial import adversarial_loss
 from zoo.tasks.scored import ScoredModule
-from zoo.tasks.vocabulary import extend_embedding, place_vectors
+from zoo.tasks.vocabulary import check_fits, extend_embedding, place_vectors
 from zoo.text import UNK, Tokenizer
 from zoo.utils.labels import check_labels
 from zoo.verbs.base import evaluated
@@ -141,12 +141,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
         elif self.tokenizer is not None:
             self.tokenizer = data.tokenizer  # the same words; the data may clean more
         if self.tokenizer is None:
-            if len(data.tokenizer) > self.config["vocab_size"]:
-                raise ValueError(
-                    f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of "
-                    f"{self.config['vocab_size']}; "
-                    f"set the model's vocab_size to at least {len(data.tokenizer)}"
-                )
+            check_fits(data.tokenizer, self.config["vocab_size"])
             self.tokenizer = data.tokenizer
             if stage == "fit" and (found := data.vectors(self.config["embedding_size"])) is not None:
                 vectors, known = found

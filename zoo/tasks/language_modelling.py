@@ -32,6 +32,7 @@ from zoo.metrics.gather import gathered
 from zoo.tasks.base import ZooModule, score_prefix
 from zoo.tasks.cached_text import CACHE_STATES, CachedText, next_words
 from zoo.tasks.precision import chosen, for_scores
+from zoo.tasks.vocabulary import check_fits
 from zoo.tasks.words import Words
 from zoo.text import EOS, PAD
 from zoo.utils.continuous_cache import ContinuousCache
@@ -151,12 +152,8 @@ class LanguageModelModule(Completer, ZooModule):
         A model without a vocabulary is new: its output bias is initialised with the word frequencies, because otherwise
         the first steps would saturate its readouts.
         """
-        if self.tokenizer is None and len(data.tokenizer) > self.config["vocab_size"]:
-            raise ValueError(
-                f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of "
-                f"{self.config['vocab_size']}; "
-                f"set the model's vocab_size to at least {len(data.tokenizer)}"
-            )
+        if self.tokenizer is None:
+            check_fits(data.tokenizer, self.config["vocab_size"])
         if self.tokenizer is None and stage == "fit":
             self.words.expect(data.word_counts())
         if self.tokenizer is not None and len(data.tokenizer) > len(self.tokenizer):

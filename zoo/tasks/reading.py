@@ -18,6 +18,7 @@ from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
 from zoo.metrics import Mean
 from zoo.tasks.scored import ScoredModule
+from zoo.tasks.vocabulary import check_fits
 from zoo.text import EOS, UNK
 from zoo.text.words import BLANK_ID
 from zoo.verbs.base import evaluated
@@ -94,12 +95,7 @@ class ReadingModule(Reader, ScoredModule):
         """Takes the vocabulary of a data module, and in "fit" its word vectors; a pretrained model keeps its own."""
         if self.tokenizer is not None:
             return
-        if len(data.tokenizer) > self.config["vocab_size"]:
-            raise ValueError(
-                f"the data has a vocabulary of {len(data.tokenizer)} words, the model one of "
-                f"{self.config['vocab_size']}; "
-                f"set the model's vocab_size to at least {len(data.tokenizer)}"
-            )
+        check_fits(data.tokenizer, self.config["vocab_size"])
         self.tokenizer = data.tokenizer
         if stage == "fit" and (found := data.vectors(self.config["embedding_size"])) is not None:
             vectors, known = found

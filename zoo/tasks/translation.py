@@ -25,6 +25,7 @@ from zoo.layers.search import SearchResult, check_search, search
 from zoo.tasks.embeddings import Embeddings
 from zoo.tasks.given import following
 from zoo.tasks.scored import ScoredModule
+from zoo.tasks.vocabulary import check_fits
 from zoo.text import EOS, PAD, UNK, Tokenizer
 from zoo.utils.extras import require
 from zoo.verbs.base import evaluated
@@ -138,12 +139,7 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
             self._take(data.src_tokenizer, data.tgt_tokenizer)
             return
         for side in ("src", "tgt"):
-            tokenizer, size = getattr(data, f"{side}_tokenizer"), self.config[f"{side}_vocab_size"]
-            if len(tokenizer) > size:
-                raise ValueError(
-                    f"the data has a {side} vocabulary of {len(tokenizer)} tokens, the model one of {size}; "
-                    f"set {side}_vocab_size to at least {len(tokenizer)}"
-                )
+            check_fits(getattr(data, f"{side}_tokenizer"), self.config[f"{side}_vocab_size"], side)
         self.src_tokenizer, self.tgt_tokenizer = data.src_tokenizer, data.tgt_tokenizer
 
     def extend_vocabulary(self, words: Sequence[str], tgt_words: Sequence[str] = ()) -> None:

@@ -10,7 +10,28 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from zoo.text import EOS
+from zoo.text import EOS, Tokenizer
+
+
+def check_fits(tokenizer: Tokenizer, size: int, side: str = "") -> None:
+    """Refuses the vocabulary of a data module that a new model has no rows for.
+
+    Args:
+        tokenizer: of the data.
+        size: rows of the model.
+        side: "src" or "tgt", for a model that has one vocabulary each.
+
+    Raises:
+        ValueError: it has more tokens than the model has rows.
+    """
+    found = len(tokenizer)
+    if found <= size:
+        return
+    noun, unit = (f"{side} vocabulary", "tokens") if side else ("vocabulary", "words")
+    option = f"{side}_vocab_size" if side else "the model's vocab_size"
+    raise ValueError(
+        f"the data has a {noun} of {found} {unit}, the model one of {size}; set {option} to at least {found}"
+    )
 
 
 def extend_embedding(table: nn.Embedding, known: int, size: int, pieces: Sequence[Sequence[int]] = ()) -> None:
