@@ -20,7 +20,8 @@ exactly = pytest.mark.usefixtures("float64")
 
 LINES = ["the cat sat on the mat", "a dog sat on a cat", "the dog ran", "a cat ran on and on and on"] * 3
 TEXT = "\n".join(LINES)
-CACHE = zoo.ContinuousCache(size=9, theta=0.7, share=0.3)
+CACHE = zoo.ContinuousCache(size=9, theta=0.7, share=0.3, half_life=None)
+FADING = zoo.ContinuousCache(size=9, theta=0.7, share=0.3, half_life=2.5)
 QUIET = dict(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
 MODELS = {
     "key_value_predict": (KeyValuePredictLM, {"window": 3}),
@@ -56,7 +57,8 @@ def by_loop(model, ids, cache):
     readouts, probabilities = read(model, ids)
     now, weights = len(ids) - 1, {}
     for i in range(max(0, now - cache.size), now):
-        weights[i] = math.exp(cache.theta * float(readouts[now] @ readouts[i]))
+        age = 0.5 ** ((now - i) / cache.half_life) if cache.half_life else 1
+        weights[i] = math.exp(cache.theta * float(readouts[now] @ readouts[i])) * age
     found = probabilities[now]
     if weights:
         found = (1 - cache.share) * found
@@ -77,15 +79,16 @@ def perplexity_by_loop(model, text, cache):
 
 
 @exactly
-def test_perplexity_is_that_of_the_paper(model, monkeypatch):
+@pytest.mark.parametrize("cache", [CACHE, FADING])
+def test_perplexity_is_that_of_the_paper(model, cache, monkeypatch):
     monkeypatch.setattr("zoo.tasks.language_modelling.STEPS_AT_ONCE", 4)
     model = model.double()
     texts = ["\n".join(LINES[:4]), "the cat", "", "a dog sat\na dog ran"]
-    found = model.perplexity(texts, batch_size=3, cache=CACHE)
+    found = model.perplexity(texts, batch_size=3, cache=cache)
     for text, value in zip(texts, found, strict=True):
         if text:
-            assert value == pytest.approx(perplexity_by_loop(model, text, CACHE), rel=1e-9)
-            assert value == pytest.approx(model.perplexity(text, cache=CACHE), rel=1e-9)
+            assert value == pytest.approx(perplexity_by_loop(model, text, cache), rel=1e-9)
+            assert value == pytest.approx(model.perplexity(text, cache=cache), rel=1e-9)
             assert value != pytest.approx(model.perplexity(text), rel=1e-3)
         else:
             assert math.isnan(value)
@@ -147,14 +150,15 @@ def test_it_learns_nothing_from_words_that_come_later():
 
 
 @torch.no_grad()
-def test_a_completion_is_the_most_probable_word_again_and_again(model):
+@pytest.mark.parametrize("cache", [CACHE, FADING])
+def test_a_completion_is_the_most_probable_word_again_and_again(model, cache):
     model = model.double()
     text = "the cat sat on the mat\nthe cat"
-    found = model.complete(text, max_words=8, beam_size=1, allow_unk=True, cache=CACHE)
+    found = model.complete(text, max_words=8, beam_size=1, allow_unk=True, cache=cache)
     row, log_prob = ids_of(model, text)[:-1], 0.0
     given = len(row)
     for n in range(8):
-        of_all = by_loop(model, row, CACHE)
+        of_all = by_loop(model, row, cache)
         allowed = of_all.clone()
         allowed[[PAD, BOS, *([EOS] if n == 0 else []), *range(len(model.tokenizer), 14)]] = 0  # min_words is 1
         row.append(int(allowed.argmax()))
@@ -182,6 +186,12 @@ def test_a_text_that_repeats_itself_is_more_probable_with_a_cache():
     assert model.complete(odd, max_words=3, min_words=3, beam_size=1, cache=most).continuation == "mat mat mat"
 
 
+def test_with_a_very_long_half_life_it_is_the_cache_of_the_paper(model):
+    long = zoo.ContinuousCache(size=9, theta=0.7, share=0.3, half_life=1e9)
+    assert model.perplexity(TEXT, cache=long) == pytest.approx(model.perplexity(TEXT, cache=CACHE), rel=1e-6)
+    assert model.perplexity(TEXT, cache=FADING) != pytest.approx(model.perplexity(TEXT, cache=CACHE), rel=1e-4)
+
+
 def test_bf16_is_near():
     model = build()
     exact = model.perplexity(TEXT, cache=CACHE)
@@ -202,10 +212,15 @@ def test_the_command_line(tmp_path, monkeypatch, capsys):
     }
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(recipe))
     command = ["test", "--config", "tiny.yaml", "--weights", "local-dir:weights"]
-    assert main([*command, "--cache.size", "9", "--cache.theta", "0.7", "--cache.share", "0.3"]) == 0
-    found = dict(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("  test/perplexity"))
-    assert float(found["test/perplexity"]) == pytest.approx(model.perplexity(TEXT), abs=1e-4)
-    assert float(found["test/perplexity_with_cache"]) == pytest.approx(model.perplexity(TEXT, cache=CACHE), abs=1e-4)
+    chosen = [*command, "--cache.size", "9", "--cache.theta", "0.7", "--cache.share", "0.3"]
+    for half_life, cache in (("null", CACHE), ("2.5", FADING)):
+        assert main([*chosen, "--cache.half_life", half_life]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        found = dict(line.split() for line in lines if line.startswith("  test/perplexity"))
+        assert float(found["test/perplexity"]) == pytest.approx(model.perplexity(TEXT), abs=1e-4)
+        assert float(found["test/perplexity_with_cache"]) == pytest.approx(
+            model.perplexity(TEXT, cache=cache), abs=1e-4
+        )
     assert main([*command, "--cache.share", "1"]) == 2
     assert "the share of a cache must be at least 0 and below 1; got 1" in capsys.readouterr().err
 
@@ -226,6 +241,9 @@ def test_a_cache_for_another_task(tmp_path, monkeypatch, capsys):
         ({"theta": math.inf}, "theta of a cache must be at least 0 and finite; got inf"),
         ({"theta": math.nan}, "theta of a cache must be at least 0 and finite; got nan"),
         ({"share": 1.0}, "the share of a cache must be at least 0 and below 1; got 1.0"),
+        ({"half_life": 0}, "the half-life of a cache must be at least 1 word and finite; got 0"),
+        ({"half_life": math.inf}, "the half-life of a cache must be at least 1 word and finite; got inf"),
+        ({"half_life": math.nan}, "the half-life of a cache must be at least 1 word and finite; got nan"),
         ({"share": math.nan}, "the share of a cache must be at least 0 and below 1; got nan"),
     ],
 )
@@ -239,6 +257,7 @@ def test_mistakes(options, message):
     [
         ({"size": 2.5}, "^the size of a cache must be an integer; got 2.5$"),
         ({"theta": "1"}, "^theta of a cache must be a number; got '1'$"),
+        ({"half_life": "7"}, "^the half-life of a cache must be a number; got '7'$"),
         ({"share": None}, "^the share of a cache must be a number; got None$"),
     ],
 )

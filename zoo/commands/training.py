@@ -31,7 +31,7 @@ example:
   {example}
 """
 CACHE = """\
-  --cache.KEY VALUE     language models: perplexity also with a continuous cache, e.g. --cache.size 700 --cache.theta 0.6
+  --cache.KEY VALUE     language models: perplexity also with a continuous cache, e.g. --cache.size 2000 --cache.half_life 200
                         --cache.share 0.12
 """
 SCORES = """\

@@ -9,12 +9,18 @@ that it was in, and the word that followed. A word is probable again where the s
 The state h_t predicts x_{t+1}, so the last pair ends with x_t: nothing here depends on a later word. While the cache is
 empty, p is p_model. Nothing is trained; theta, lambda and N are chosen on validation data.
 
+Not in the paper: with a half-life of H words, exp(theta h_t . h_i) becomes 2^(-(t - i) / H) exp(theta h_t . h_i). What
+lies farther back counts less, as in the caches of Clarkson and Robinson 1997 (Language Model Adaptation Using Mixtures
+and an Exponentially Decaying Cache).
+
 A memory is the keys h_i (B, N, D) and the words x_{i+1} (B, N) of the last N steps, the oldest first; the word 0 (PAD)
 marks an empty place. `lookup` is the equation for all words, and the reference. `lookup_labels` computes the same for
 one word at each step of a text, a block of steps at a time.
 
 Shapes: B texts, T steps, N size of the cache, D size of a key, V vocabulary.
 """
+
+import math
 
 import torch
 from torch import Tensor
@@ -53,7 +59,9 @@ def latest(pairs: Memory, size: int, lengths: Tensor) -> Memory:
     return keys, words
 
 
-def lookup(states: Tensor, pairs: Memory, theta: float, vocab_size: int) -> tuple[Tensor, Tensor]:
+def lookup(
+    states: Tensor, pairs: Memory, theta: float, vocab_size: int, half_life: float | None = None
+) -> tuple[Tensor, Tensor]:
     """p_cache of all words: the equation above.
 
     Args:
@@ -61,6 +69,7 @@ def lookup(states: Tensor, pairs: Memory, theta: float, vocab_size: int) -> tupl
         pairs: `appended`: N pairs before the first step, then those of the T steps.
         theta: sharpness.
         vocab_size: V.
+        half_life: H, in words; None: a pair never fades.
 
     Returns:
         p_cache (B, T, V), which sums to 1 over the vocabulary, or to 0 where the cache is empty; and whether it holds
@@ -69,21 +78,21 @@ def lookup(states: Tensor, pairs: Memory, theta: float, vocab_size: int) -> tupl
     keys, words = pairs
     steps = states.size(1)
     with torch.autocast(states.device.type, enabled=False):
-        scores, mask = (
-            theta * torch.matmul(wide(states), keys.transpose(1, 2)),
-            _is_cached(words, steps),
-        )  # (B, T, N + T)
+        scores = _faded(theta * torch.matmul(wide(states), keys.transpose(1, 2)), half_life)  # (B, T, N + T)
+    mask = _is_cached(words, steps)
     weights = masked_softmax(scores, mask)
     none = weights.new_zeros(len(words), steps, vocab_size)
     cached = none.scatter_add(2, words.unsqueeze(1).expand_as(weights), weights)  # sum of all i with w = x_{i+1}
     return cached, mask.any(-1, keepdim=True)
 
 
-def lookup_labels(states: Tensor, pairs: Memory, theta: float, labels: Tensor) -> tuple[Tensor, Tensor]:
+def lookup_labels(
+    states: Tensor, pairs: Memory, theta: float, labels: Tensor, half_life: float | None = None
+) -> tuple[Tensor, Tensor]:
     """p_cache of one word at each step: `lookup` without the vocabulary.
 
     Args:
-        states, pairs, theta: as in `lookup`.
+        states, pairs, theta, half_life: as in `lookup`.
         labels: (B, T) int64.
 
     Returns:
@@ -97,7 +106,7 @@ def lookup_labels(states: Tensor, pairs: Memory, theta: float, labels: Tensor) -
         for first in range(0, steps, _ROWS):
             here = slice(first, min(first + _ROWS, steps))
             seen = slice(first, here.stop + size)
-            scores = torch.matmul(queries[:, here], keys[:, seen].transpose(1, 2))
+            scores = _faded(torch.matmul(queries[:, here], keys[:, seen].transpose(1, 2)), half_life)
             scores.masked_fill_(~_is_cached(words[:, seen], here.stop - first), -torch.inf)
             highest = scores.amax(-1, keepdim=True)
             weights = scores.sub_(highest.clamp(min=torch.finfo(scores.dtype).min)).exp_()  # an empty row: zeros
@@ -112,6 +121,14 @@ def interpolate(log_probs: Tensor, cached: Tensor, is_filled: Tensor, share: flo
     """log p from log p_model (...), and from p_cache and whether there is any, as `lookup` or `lookup_labels` gives."""
     share_here = share * is_filled.to(cached.dtype)
     return torch.logaddexp((-share_here).log1p() + log_probs, (share_here * cached).log())
+
+
+def _faded(scores: Tensor, half_life: float | None) -> Tensor:
+    """Scores (..., M) of M pairs, lower by what their age takes from them; all of a step may have a constant more."""
+    if half_life is None:
+        return scores
+    ages = torch.arange(scores.size(-1) - 1, -1, -1, dtype=scores.dtype, device=scores.device)  # of the latest: 0
+    return scores.sub_(ages, alpha=math.log(2) / half_life)
 
 
 def _is_cached(words: Tensor, steps: int) -> Tensor:

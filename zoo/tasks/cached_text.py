@@ -33,7 +33,7 @@ class CachedText:
         """Reads on: the losses (N,) of the labels (B, T) that are not PAD become those with the cache."""
         pairs = self.remember(readouts, labels)
         real = labels != PAD
-        cached, is_filled = lookup_labels(readouts, pairs, self.cache.theta, labels)
+        cached, is_filled = lookup_labels(readouts, pairs, self.cache.theta, labels, self.cache.half_life)
         return -interpolate(-losses, cached[real], is_filled[real], self.cache.share)
 
     def remember(self, readouts: Tensor, labels: Tensor) -> Memory:
@@ -62,5 +62,6 @@ def next_words(
     if word is not None:
         memory = latest(appended((memory[0], memory[1]), before, word), cache.size, torch.ones_like(word[:, 0]))
     unknown = torch.full_like(logits[..., 0], PAD, dtype=torch.int64)  # what follows this step
-    found = lookup(readouts, appended((memory[0], memory[1]), readouts, unknown), cache.theta, logits.size(-1))
+    pairs = appended((memory[0], memory[1]), readouts, unknown)
+    found = lookup(readouts, pairs, cache.theta, logits.size(-1), cache.half_life)
     return interpolate(logits.log_softmax(-1), *found, cache.share), (*memory, readouts)

@@ -18,15 +18,18 @@ class ContinuousCache:
         size: N, number of words that the cache holds.
         theta: how strongly it prefers the words that followed a similar state; 0: all alike, a unigram cache.
         share: lambda, the share of the cache in the probability of a word; 0: the model alone.
+        half_life: a word counts half as much as one that was read `half_life` words later; None: as much, which is the
+            cache of the paper.
 
     Raises:
         ValueError: a value outside its range.
         TypeError: a value that is no number.
     """
 
-    size: int = 700
-    theta: float = 0.6
-    share: float = 0.12
+    size: int = 2000
+    theta: float = 0.55
+    share: float = 0.13
+    half_life: float | None = 200
 
     def __post_init__(self) -> None:
         check_integer("the size of a cache", self.size)
@@ -38,3 +41,8 @@ class ContinuousCache:
             raise ValueError(f"theta of a cache must be at least 0 and finite; got {self.theta}")
         if not 0 <= self.share < 1:
             raise ValueError(f"the share of a cache must be at least 0 and below 1; got {self.share}")
+        if self.half_life is None:
+            return
+        check_number("the half-life of a cache", self.half_life)
+        if not 1 <= self.half_life < float("inf"):
+            raise ValueError(f"the half-life of a cache must be at least 1 word and finite; got {self.half_life}")
