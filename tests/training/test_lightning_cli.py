@@ -187,6 +187,35 @@ def test_only_what_concerns_the_user_is_said(recipe):
     assert said["test"] == sorted(["Seed", "Loaded", "test,", "test/exact_match"])
 
 
+def test_one_batch_is_one_batch(recipe, capsys):
+    """Also where Lightning's parser reads 1.0, which is all of them; and there is no checkpoint at the first start."""
+    recipe("run", {"max_epochs": 1})
+    once = ["--trainer.limit_train_batches", "1", "--trainer.limit_val_batches=1", "--ckpt_path", "last"]
+    assert main(["fit", "--config", "tiny.yaml", *once]) == 0
+    output = capsys.readouterr()
+    assert "1 epoch, 1 step" in output.out and "HINT" not in output.err + output.out
+    assert _checkpoint("runs/tiny/checkpoints/last.ckpt")["global_step"] == 1
+    assert main(["fit", "--config", "tiny.yaml", "--trainer.limit_train_batches", "0"]) == 2
+    assert "trainer.limit_train_batches must be above 0, else nothing is trained" in capsys.readouterr().err
+
+
+def test_a_class_may_be_named_by_a_package_that_offers_it(recipe, tmp_path, monkeypatch, capsys):
+    recipe("run", {"max_epochs": 1})
+    Path("offers.py").write_text("from zoo.models.luong import LuongNMT\n")
+    monkeypatch.syspath_prepend(os.getcwd())
+    settings = yaml.safe_load(Path("tiny.yaml").read_text())
+    settings["model"]["class_path"] = "offers.LuongNMT"
+    Path("tiny.yaml").write_text(yaml.safe_dump(settings))
+    assert main(["fit", "--config", "tiny.yaml"]) == 0
+    assert main(["test", "--config", "tiny.yaml", "--ckpt_path", "last"]) == 0
+    assert main(["fit", "--config", "tiny.yaml", "--ckpt_path", "last", "--trainer.max_epochs", "2"]) == 0
+    settings["model"]["class_path"] = "zoo.models.bahdanau.BahdanauNMT"
+    Path("tiny.yaml").write_text(yaml.safe_dump(settings))
+    capsys.readouterr()
+    assert main(["test", "--config", "tiny.yaml", "--ckpt_path", "last"]) == 2
+    assert "holds a zoo.models.luong.LuongNMT, and the model of the recipe" in capsys.readouterr().err
+
+
 def test_a_warning_that_may_matter_is_shown():
     with pytest.warns(UserWarning) as found, quiet():
         rank_zero_warn("The 'val_dataloader' does not have many workers which may be a bottleneck.")

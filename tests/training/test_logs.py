@@ -1,5 +1,6 @@
 """What a training leaves for its user: one table of all starts, a picture, short lines in a log file, other loggers."""
 
+import math
 import os
 import signal
 import sys
@@ -85,11 +86,22 @@ def test_a_resumed_training_has_the_table_of_a_whole_one(fit, capsys):
 
 
 @pytest.mark.parametrize(
-    "wanted, steps, logs", [(50, 2, 2), (50, 700, 50), (50, float("inf"), 50), (7, 2, 7), (50, 0, 1)]
+    "wanted, batches, accumulated, logs",
+    [
+        (50, 2, 1, 2),
+        (50, 700, 1, 50),
+        (50, math.inf, 1, 50),
+        (7, 2, 1, 7),
+        (50, 0, 1, 1),
+        (50, 6, 4, 1),
+        (50, 80, 4, 20),
+    ],
 )
-def test_a_short_epoch_logs_its_training_loss(wanted, steps, logs):
+def test_a_short_epoch_logs_its_training_loss(wanted, batches, accumulated, logs):
     """The Trainer's default would log none in an epoch of fewer than 50 steps."""
-    trainer = SimpleNamespace(log_every_n_steps=wanted, num_training_batches=steps)
+    trainer = SimpleNamespace(
+        log_every_n_steps=wanted, num_training_batches=batches, accumulate_grad_batches=accumulated
+    )
     RunTable().on_train_start(trainer, None)
     assert trainer.log_every_n_steps == logs
 

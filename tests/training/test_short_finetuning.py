@@ -300,11 +300,10 @@ def test_it_says_when_the_weights_did_not_move(capsys):
     )
 
 
-def test_it_says_when_the_score_did_not_improve(capsys):
-    assert _fit(averaging={"decay": 0.0}, stopping={"epochs": 2}, lr=30.0) == 0
-    (advice,) = (line for line in _block(capsys) if "did not improve" in line)
-    assert advice == (  # the labels are new
-        "  val/loss did not improve: the new last layer has learnt nothing yet; train longer, or with a higher "
+def test_it_says_when_the_score_did_not_improve():
+    (advice,) = _advice({"val/loss": 1.0}, {"val/loss": 1.1}, new_labels=True)
+    assert advice == (
+        "val/loss did not improve: the new last layer has learnt nothing yet; train longer, or with a higher "
         "--optimizer.lr, or on more data."
     )
     (advice,) = _advice({"val/loss": 1.0}, {"val/loss": 1.1})
@@ -314,11 +313,45 @@ def test_it_says_when_the_score_did_not_improve(capsys):
     )
 
 
+def test_it_asks_for_a_lower_rate_when_the_loss_rose_far(capsys):
+    assert _fit(averaging={"decay": 0.0}, stopping={"epochs": 2}, lr=1e5) == 0
+    wanted = "val/loss did not improve. The loss rose far above that of the start: try a lower --optimizer.lr."
+    assert [line.strip() for line in _block(capsys) if "improve" in line] == [wanted]
+    before = {"val/bleu": 36.9, "val/loss": 1.48}
+    for loss in (17.4, math.nan):
+        (advice,) = _advice(before, {"val/bleu": 0.3, "val/loss": loss}, "val/bleu", "max")
+        assert advice == wanted.replace("val/loss", "val/bleu")
+    (advice,) = _advice(before, {"val/bleu": 36.5, "val/loss": 1.6}, "val/bleu", "max")
+    assert "Keep weight, or train longer" in advice
+
+
+def test_a_training_may_end_before_its_first_validation_or_have_none(capsys):
+    for name, options in {
+        "first": ["--trainer.max_steps", "2"],
+        "second": ["--trainer.limit_val_batches", "0", "--trainer.max_epochs", "2"],
+    }.items():
+        place = ["--trainer.default_root_dir", name]
+        assert _fit(*options, *place, averaging={"warmup": True}, stopping={}) == 0
+        steps = torch.load(f"{name}/tiny/checkpoints/last.ckpt", weights_only=True)["global_step"]
+        assert steps == (2 if name == "first" else 6)
+    capsys.readouterr()
+    assert main(["fit", "--config", "tiny.yaml", "--ckpt_path", "last", "--trainer.default_root_dir", "first"]) == 0
+    assert "val/loss" in capsys.readouterr().out
+
+
+def test_a_wrong_name_of_a_score_is_still_said(capsys):
+    assert _fit("--trainer.max_epochs", "1", averaging={"warmup": True}, stopping={"monitor": "val/los"}) == 2
+    wanted = (
+        "zoo: error: StopInTime: there is no score 'val/los'; choose among train/loss, val/accuracy, val/loss, val/m"
+    )
+    assert wanted in capsys.readouterr().err
+
+
 def _advice(before, best, monitor="val/loss", mode="min", change=0.1, last_change=0.2, **judged):
     report = Report("weight")
     report.before, report.best = before, best
     report.held_out, report.most_frequent = judged.get("held_out"), judged.get("most_frequent")
-    measures = judged.get("measures", ("overlap",))
+    measures, report.new_labels = judged.get("measures", ("overlap",)), judged.get("new_labels", False)
     return report._advice(ModelCheckpoint(monitor=monitor, mode=mode), change, last_change, measures)
 
 

@@ -30,6 +30,13 @@ def given_values(args: list[str], option: str) -> list[str]:
     return [arg.partition("=")[2] or after for arg, after in pairs if arg == option or arg.startswith(f"{option}=")]
 
 
+def whole_batches(args: list[str]) -> dict[str, int]:
+    """Options like `--trainer.limit_train_batches 1`, one batch, where the parser reads 1.0: all of them."""
+    names = (f"limit_{part}_batches" for part in ("train", "val", "test"))
+    values = {name: given_values(args, f"--trainer.{name}")[-1:] for name in names}
+    return {name: int(value[0]) for name, value in values.items() if value and value[0].isdecimal()}
+
+
 def check_recipe(file: str) -> None:
     """Refuses what is no recipe, before anything in it is taken for a setting.
 
@@ -60,6 +67,10 @@ def check_trainer(config: Any) -> None:
         least = int(name != "log_every_n_steps")
         if (value := config.get(name)) is not None and value < least:
             raise ValueError(f"trainer.{name} must be at least {least}; got {value}")
+    if config.limit_train_batches == 0:
+        raise ValueError(
+            "trainer.limit_train_batches must be above 0, else nothing is trained; for scores alone use zoo validate"
+        )
     if config.val_check_interval == 0:
         raise ValueError(
             "trainer.val_check_interval must be above 0; to leave validation out, give --trainer.limit_val_batches 0"
@@ -75,6 +86,12 @@ def check_trainer(config: Any) -> None:
         raise ValueError(f"trainer.precision must be one of {', '.join(allowed)}; got {config.precision}")
 
 
+def _home(class_path: str) -> str:
+    """The path of a class by the module that defines it: a package may offer it under a shorter one."""
+    cls = load_class(class_path)
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 def check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path: str) -> None:
     """Checks that a checkpoint is of the model of the command line: the checkpoint's own arguments are used.
 
@@ -83,7 +100,7 @@ def check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path: 
     """
     trained = dict(checkpoint["hyper_parameters"])
     class_path = trained.pop("_class_path")
-    if model.class_path not in (class_path, "zoo.load"):
+    if model.class_path not in (class_path, "zoo.load") and _home(model.class_path) != class_path:
         raise ValueError(
             f"{path} holds a {class_path}, and the model of the recipe and the command line is a {model.class_path}"
         )

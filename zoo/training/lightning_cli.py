@@ -48,6 +48,7 @@ from zoo.training.checks import (
     check_training,
     given_options,
     given_values,
+    whole_batches,
 )
 from zoo.training.endings import children, explained, first_line, is_of_lost_process, restoring, say_stopped
 from zoo.training.loggers import check, loggers
@@ -172,6 +173,8 @@ class TrainingCLI(LightningCLI):
             if not path.is_file():
                 raise ValueError(f"{path} does not exist: train first, or give the path of a checkpoint, or --weights")
             config.ckpt_path = str(path)
+        elif fits and config.ckpt_path == "last":
+            rank_zero_info(f"{path} does not exist yet: a new training begins")
         elif not fits and not config.ckpt_path and not config.weights and config.model.class_path != "zoo.load":
             raise ValueError(
                 f"{self.config.subcommand} of what? give --weights NAME, or --ckpt_path best (or last, or a file)"
@@ -285,7 +288,7 @@ class TrainingCLI(LightningCLI):
         kwargs |= {"plugins": plugins, "callbacks": callbacks, "logger": logger, "precision": chosen}
         if config.enable_model_summary is None:
             kwargs["enable_model_summary"] = False  # before_fit says in one line how large it is
-        kwargs["strategy"] = strategy(config.strategy)
+        kwargs |= {"strategy": strategy(config.strategy), **whole_batches(self._arguments)}
         if fits and self._pretrained() and config.num_sanity_val_steps is None:
             kwargs["num_sanity_val_steps"] = -1  # all of the validation, for the scores before the fine-tuning
         try:

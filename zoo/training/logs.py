@@ -30,7 +30,8 @@ class RunTable(Callback):
         """Logs the training loss at least once an epoch, unless the recipe says how often."""
         settings: Any = trainer  # whose type does not list this one
         if settings.log_every_n_steps == DEFAULT_STEPS:
-            settings.log_every_n_steps = max(1, int(min(DEFAULT_STEPS, trainer.num_training_batches)))
+            steps = trainer.num_training_batches / trainer.accumulate_grad_batches
+            settings.log_every_n_steps = max(1, int(min(DEFAULT_STEPS, steps)))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not trainer.sanity_checking:

@@ -18,7 +18,7 @@ from zoo.tasks.classification import ClassificationModule
 from zoo.training.checkpoints import is_fast_dev_run, read_checkpoint
 from zoo.training.endings import calibration_of, imports
 from zoo.training.finetuning import FineTuning
-from zoo.training.logs import draw
+from zoo.training.logs import LOSS, draw
 
 HARDLY = 0.001  # relative change below which a model answers as before
 FEW = 100  # held-out inputs: with fewer, one of them is more than one per cent
@@ -195,6 +195,9 @@ class Report(Callback):
         if not self.before or saving is None:
             return []
         if not _is_better(saving, self.best, self.before):
+            if self._diverged():
+                lower = "The loss rose far above that of the start: try a lower --optimizer.lr."
+                return [f"{saving.monitor} did not improve. {lower}"]
             if self.new_labels:
                 return [f"{saving.monitor} did not improve: the new last layer has learnt nothing yet; {longer}."]
             return [
@@ -227,6 +230,11 @@ class Report(Callback):
             if name.removeprefix("val/") not in measures and (rose if _should_fall(name) else -rose) > 5e-5:
                 found.append(name)
         return sorted(found)
+
+    def _diverged(self) -> bool:
+        """Whether the best validation loss is no number, or more than half above that before."""
+        before, best = (scores.get(LOSS, math.nan) for scores in (self.before, self.best))
+        return LOSS in self.best and not best <= 1.5 * before and not math.isnan(before)
 
     def _is_at_chance(self) -> bool:
         """Whether the best accuracy is within two standard errors of that of always giving the same answer."""

@@ -80,6 +80,13 @@ class StopInTime(EarlyStopping):
             trainer.should_stop = True
 
     def _run_early_stopping_check(self, trainer: Trainer) -> None:
+        known = trainer.callback_metrics
+        if self.monitor not in known:
+            if any(name.startswith("val/") for name in known):
+                raise ValueError(
+                    f"StopInTime: there is no score {self.monitor!r}; choose among {', '.join(sorted(known))}"
+                )
+            return  # max_steps ended the first epoch early, or there is no validation
         self._step = trainer.global_step
         self._scores = {name: value.item() for name, value in trainer.callback_metrics.items()}
         super()._run_early_stopping_check(trainer)
