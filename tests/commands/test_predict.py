@@ -348,6 +348,12 @@ def test_a_folder_gives_each_image_with_its_name(captioner, photos, capsys, tmp_
     assert {path.name for path in tmp_path.glob("plot*")} == {"plot.png", "plot-2.png", "plot-3.png"}
 
 
+def test_a_byte_order_mark_on_standard_input(captioner, photos, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"\ufeff{photos / 'b.png'}\n"))
+    assert main(["predict", "captioner", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["source"] == str(photos / "b.png")
+
+
 def test_image_names_on_standard_input_as_json(captioner, photos, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{photos / 'b.png'}\n{photos / 'c.gif'}\n"))
     assert main(["predict", "captioner", "--json", "--n-best", "2"]) == 0

@@ -418,6 +418,7 @@ def _lines(stream: TextIO) -> Iterator[list[str]]:
     """Lines in groups, without line ends; one by one if a person types them."""
     at_once = 1 if stream.isatty() else LINES_AT_ONCE
     lines = (line.rstrip("\r\n") for line in stream)
+    lines = (line if number else line.removeprefix("\ufeff") for number, line in enumerate(lines))
     while group := list(islice(lines, at_once)):
         yield group
 

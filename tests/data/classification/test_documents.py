@@ -148,6 +148,41 @@ def test_stripped_messages():
     assert _stripped("Subject: nothing\n\n") == "" == _stripped("no header end")
 
 
+# Own texts, of which some are held out
+
+
+@pytest.mark.parametrize("count", [2, 9])
+@pytest.mark.parametrize("fraction", [0.001, 0.499])
+def test_of_few_texts_one_is_held_out_at_least(tmp_path, count, fraction):
+    texts = [f"text {number}" for number in range(count)]
+    labeled_fakes.table(tmp_path / "few.tsv", ("label", "text"), [(text[-1], text) for text in texts])
+    data = LabeledText(str(tmp_path / "few.tsv"), val_fraction=fraction)
+    held_out = [example.text for example in data.examples_of("val")]
+    assert 0 < len(held_out) < count
+    assert sorted([*held_out, *(example.text for example in data.examples_of("train"))]) == texts
+
+
+def test_equal_texts_cannot_be_held_out(tmp_path):
+    labeled_fakes.table(tmp_path / "same.tsv", ("label", "text"), [("a", "text"), ("b", "text")])
+    with pytest.raises(ValueError, match=r"same.tsv has no two different texts, .* as val= \(--data.val FILE\)"):
+        LabeledText(str(tmp_path / "same.tsv")).prepare_data()
+
+
+@pytest.mark.parametrize("name", ["MINE.CSV", "mine.Csv.GZ"])
+def test_spaces_around_labels_and_capitals_in_names(tmp_path, name):
+    """As spreadsheets and other systems write them."""
+    table = b"text,label\none,cook\ntwo,cook \nthree, bike\n"
+    (tmp_path / name).write_bytes(gzip.compress(table) if name.endswith("GZ") else table)
+    data = LabeledText(str(tmp_path / name), val=str(tmp_path / name))
+    assert [example.labels for example in data.examples("train")] == [("cook",), ("cook",), ("bike",)]
+
+
+def test_utf_16(tmp_path):
+    (tmp_path / "mine.csv").write_text("text,label\none,cook\n", encoding="utf-16")
+    with pytest.raises(ValueError, match="line 1: this is utf-16 text, as some spreadsheets save it; save the file as"):
+        LabeledText(str(tmp_path / "mine.csv")).prepare_data()
+
+
 # Archives
 
 
@@ -340,7 +375,7 @@ def test_bad_tables(tmp_path):
     _table(tmp_path / "d.tsv", [(" ", "yes")] * 30)
     _fails(ValueError, "d.tsv: it has no text with words", tmp_path / "d.tsv", train)
     _table(tmp_path / "e.tsv", [("same text", "yes")] * 30)
-    _fails(ValueError, "e.tsv, val_fraction 0.1 of it: it has no text", tmp_path / "e.tsv", split_seed=1)
+    _fails(ValueError, "e.tsv has no two different texts, so none can be held out; give others as val=", tmp_path / "e.tsv", split_seed=1)
     lines = 'text,label\na,no\nb,"y\nes"\n'
     labeled_fakes.write(tmp_path / "g.csv", lines)
     _fails(
@@ -388,7 +423,7 @@ def test_binary_files_and_other_encodings(tmp_path):
     path.write_bytes(bytes(range(256)))
     _fails(ValueError, "a.tsv, line 1: has a zero byte, so this is a binary file", path, encoding="latin-1")
     path.write_bytes("text\tlabel\n".encode("utf-16"))
-    _fails(ValueError, "a.tsv, line 1: byte 0xff .* is not utf-8 text", path)
+    _fails(ValueError, "a.tsv, line 1: this is utf-16 text, as some spreadsheets save it; save the file as utf-8", path)
     for name in ("a.tsv.gz", "a.tsv.xz"):
         (tmp_path / name).write_bytes(b"text\tlabel\n")
         _fails(ValueError, f"{name}: not a complete .{name[-2:]} file", tmp_path / name)

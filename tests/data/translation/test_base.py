@@ -114,6 +114,21 @@ def test_a_tenth_of_few_pairs_is_held_out_and_a_hundredth_of_many(tmp_path, pair
     assert (data.val_pairs() == given.val_pairs()) == (data.signature() == given.signature()) == (pairs == 20000)
 
 
+@pytest.mark.parametrize("count", [2, 3, 10])
+@pytest.mark.parametrize("fraction", [None, 0.001, 0.499])
+def test_of_few_pairs_one_is_held_out_at_least(tmp_path, count, fraction):
+    pairs = [(f"sentence {number}", f"Satz {number}") for number in range(count)]
+    data = ParallelText(_write(tmp_path / "few.tsv", ["\t".join(pair) for pair in pairs]), val_fraction=fraction)
+    assert data.val_pairs() and sorted([*data.val_pairs(), *data.train_pairs()]) == pairs
+    assert len(data.val_pairs()) < count
+
+
+def test_equal_sentences_cannot_be_held_out(tmp_path):
+    train = _write(tmp_path / "same.tsv", ["a\tb", "a\tc"])
+    with pytest.raises(ValueError, match=r"no two different sentences, .*; give others as val_src \(--data.val_src"):
+        ParallelText(train).prepare_data()
+
+
 @pytest.mark.parametrize(("src", "tgt"), [(5, 7), (7, 5)])
 def test_files_of_different_length(tmp_path, src, tgt):
     files = [_write(tmp_path / "a.en", _lines("en", src)), _write(tmp_path / "a.de", _lines("de", tgt))]
@@ -157,7 +172,7 @@ def test_max_length_leaves_out_long_pairs(parallel):
     loader = data.train_dataloader()
     assert sum(len(batch.src) for batch in loader) == 200 - longer
     with pytest.raises(ValueError, match="no training pair is within max_length=1 tokens"):
-        ParallelText(*[_write(tmp_file, ["a b"]) for tmp_file in _two(data)], max_length=1).prepare_data()
+        ParallelText(*[_write(tmp_file, ["a b", "c d"]) for tmp_file in _two(data)], max_length=1).prepare_data()
 
 
 def _two(data):

@@ -4,6 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
@@ -14,7 +15,7 @@ from zoo.data.classification.arrays import Encoding, Example, LabeledArrays, Lab
 from zoo.data.classification.extra import read_extra
 from zoo.data.common.base import SortedData, Split
 from zoo.data.common.cache import cached_text
-from zoo.data.common.files import check_fraction, draw, fingerprint, named_file
+from zoo.data.common.files import check_fraction, draw, fingerprint, held_out_below, named_file
 from zoo.data.common.loaders import TrainLoader
 from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.text import Tokenizer
@@ -300,7 +301,23 @@ class LabeledData(SortedData[LabeledArrays]):
         return f"{self.source('train')}, val_fraction {self.val_fraction} of it"
 
     def _is_held_out(self, example: Example) -> bool:
-        return draw(example.text, self.split_seed) < self.val_fraction
+        return draw(example.text, self.split_seed) < self._limit
+
+    @cached_property
+    def _limit(self) -> float:
+        """What is drawn below it is held out: at least one text.
+
+        Raises:
+            ValueError: there are no two different texts.
+        """
+        texts = (example.text for example in self.examples("train"))
+        limit = held_out_below(texts, self.val_fraction, self.split_seed)
+        if limit is None:
+            raise ValueError(
+                f"{self.source('train')} has no two different texts, so none can be held out; give others as val= "
+                "(--data.val FILE)"
+            )
+        return limit
 
     def _signature(self, split: Split) -> list[object]:
         extra = self._extra_files() if split == "train" else []

@@ -1,5 +1,6 @@
 """Locations of data and caches, and plain text files read line by line."""
 
+import codecs
 import glob
 import gzip
 import hashlib
@@ -143,7 +144,7 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
         DamagedError: it is damaged, which may be found only while reading.
     """
     check_regular(path)
-    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    opener = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix.lower(), open)
     try:
         with opener(path, "rb") as file:
             yield cast(BinaryIO, file)
@@ -152,6 +153,8 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
 
 
 def _decode(line: bytes, encoding: str | None, where: str) -> str:
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError(f"{where}: this is utf-16 text, as some spreadsheets save it; save the file as utf-8")
     try:
         text = line.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:
@@ -204,6 +207,28 @@ def draw(text: str, seed: int) -> float:
     """A number in [0, 1) that depends only on the text and the seed, so that repeated texts are held out together."""
     digest = hashlib.blake2b(f"{seed}\t{text}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
+
+
+def held_out_below(texts: Iterable[str], fraction: float, seed: int) -> float | None:
+    """What `draw` is compared with: texts below it are held out.
+
+    Args:
+        texts: those to divide; of many only the first are read.
+        fraction: the share of them that is to be held out.
+        seed: of `draw`.
+
+    Returns:
+        `fraction`, or what holds out one text and keeps the others where that would hold out none or all of them. None
+        if there are no two different texts.
+    """
+    found: set[float] = set()
+    sides: set[bool] = set()
+    for text in texts:
+        found.add(drawn := draw(text, seed))
+        sides.add(drawn < fraction)
+        if len(sides) == 2:
+            return fraction
+    return sum(sorted(found)[:2]) / 2 if len(found) > 1 else None
 
 
 def sampled(pairs: Iterable[tuple[str, str]], size: int | None, seed: int = 0) -> Iterator[tuple[str, str]]:

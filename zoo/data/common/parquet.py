@@ -10,7 +10,7 @@ _BLOCK = 8192  # rows read together
 
 def is_parquet(path: Path) -> bool:
     """Whether a file is a .parquet file, by its name."""
-    return path.suffix == ".parquet"
+    return path.suffix.lower() == ".parquet"
 
 
 def read_parquet(path: Path, src: str, tgt: str) -> Iterator[tuple[str, str]]:

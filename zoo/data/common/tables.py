@@ -65,7 +65,7 @@ def read_table(
 
 def _kind(path: Path) -> str:
     """The extension without that of a compression."""
-    return Path(path.stem if path.suffix in (".gz", ".xz") else path).suffix
+    return Path(path.stem if path.suffix.lower() in (".gz", ".xz") else path).suffix.lower()
 
 
 def _separator(path: Path, header: str) -> str:

@@ -146,6 +146,13 @@ class RunningText(DataModule):
             train = TextArray(self._folder("train", tokenizer))
             self._report_unknown(train.unknown, len(train))
 
+    def _about_new_words(self) -> str:
+        """A model of single words has learnt from text of one form, as from words in lower case."""
+        about = super()._about_new_words()
+        if self._tokenizer().kind != "word":
+            return about
+        return f"plain text needs the form of the weight first (docs/guides/fine_tuning.md has the command); {about}"
+
     def setup(self, stage: str) -> None:
         """Opens the files of `prepare_data`; afterwards `tokenizer` is set."""
         self.tokenizer = self._tokenizer()

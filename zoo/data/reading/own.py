@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from zoo.data.common.base import Split
-from zoo.data.common.files import check_fraction, draw, named_file
+from zoo.data.common.files import check_fraction, draw, held_out_below, named_file
 from zoo.data.common.tables import read_table
 from zoo.data.reading.arrays import Question
 from zoo.data.reading.base import ClozeData, ClozeOptionsWithoutTokenizer
@@ -90,20 +90,14 @@ class Cloze(ClozeData):
         Raises:
             ValueError: there is only one document.
         """
-        found: set[float] = set()
-        sides: set[bool] = set()  # held out, or not
-        for (document,) in read_table(self._path("train"), self.columns[:1], self.encoding):
-            found.add(drawn := draw(document, self.split_seed))
-            sides.add(drawn < self.val_fraction)
-            if len(sides) == 2:
-                return self.val_fraction
-        if len(found) == 1:
+        documents = (name for (name,) in read_table(self._path("train"), self.columns[:1], self.encoding))
+        limit = held_out_below(documents, self.val_fraction, self.split_seed)
+        if limit is None:
             raise ValueError(
                 f"{self._path('train')}: all questions are about one document, so none can be held out; give others "
                 "as val= (--data.val FILE)"
             )
-        first, second = sorted(found)[:2]
-        return (first + second) / 2
+        return limit
 
     def _all_splits(self) -> list[Split]:
         return ["train", "val", *(["test"] if self.paths["test"] else [])]

@@ -13,6 +13,7 @@ from zoo.data.common.files import (
     check_fraction,
     check_partners,
     draw,
+    held_out_below,
     is_pattern,
     named_file,
     named_files,
@@ -113,15 +114,30 @@ class ParallelText(PairData):
         return [list(self._read("test"))]
 
     def _is_held_out(self, pair: tuple[str, str]) -> bool:
-        return draw(pair[0], self.split_seed) < self._share
+        return draw(pair[0], self.split_seed) < self._limit
 
     @cached_property
     def _share(self) -> float:
-        """The share of the sentences that is held out."""
+        """The share of the sentences that is to be held out."""
         if self.val_fraction is not None:
             return self.val_fraction
         pairs = sum(1 for _ in islice(self._read("train"), ENOUGH_TO_HOLD_OUT * 100))
         return max(0.01, min(0.1, ENOUGH_TO_HOLD_OUT / max(pairs, 1)))
+
+    @cached_property
+    def _limit(self) -> float:
+        """What is drawn below it is held out: at least one sentence.
+
+        Raises:
+            ValueError: there are no two different sentences.
+        """
+        limit = held_out_below((src for src, _ in self._read("train")), self._share, self.split_seed)
+        if limit is None:
+            raise ValueError(
+                "the training text has no two different sentences, so none can be held out; give others as val_src "
+                "(--data.val_src FILE)"
+            )
+        return limit
 
     def _read(self, split: Split) -> Iterator[tuple[str, str]]:
         for src, tgt in self._files(split):
