@@ -69,6 +69,11 @@ def test_mistakes(capsys, tmp_path):
     assert _fails(capsys, "han.imdbb").startswith("unknown model 'han.imdbb'; nearest: han.imdb")
     assert _fails(capsys, TREC, "--limit", 0) == "--limit must be at least 1; got 0"
     assert _fails(capsys, TREC, "--inputs", "x") == "--inputs is for measuring: add --certificate"
+    folder = f"local-dir:{tmp_path}"
+    advice = f"nothing was measured for {folder} yet: zoo explain {folder} --certificate --inputs FILE measures it"
+    assert _fails(capsys, folder) == advice
+    wanted = f"{folder} has no recipe with test data: give texts, one a line, as --inputs FILE"
+    assert _fails(capsys, folder, "--certificate") == wanted
     (tmp_path / "pairs").write_text("only one text\n", encoding="utf-8")
     pairs = "structured_self_attention.sick", "--certificate", "--inputs", tmp_path / "pairs"
     assert _fails(capsys, *pairs) == "each line must have two texts separated by a tab; got 'only one text'"

@@ -172,7 +172,10 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
         fails(capsys, *options(place, "--data.root", str(place / "no")))[0]
         == f"--data.root {place / 'no'}: no such folder"
     )
-    assert "has no results: train first" in fails(capsys, *options(place, "--report"))[0]
+    folders = f"--recipes {place / 'recipes'} --out {place / 'out'}"
+    assert fails(capsys, *options(place, "--report"))[0] == (
+        f"{place / 'out'} has no results: train first, with zoo compare {folders}"
+    )
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert fails(capsys, *options(place, "--device", "cuda"))[0].startswith("--device cuda: there is no GPU")
     (place / "recipes" / "dot.yaml").write_text("a: [\n")
@@ -258,7 +261,9 @@ def test_two_at_a_time_and_one_that_is_taken(place, capsys, monkeypatch):
     assert [0, 1] in most and line.startswith("2 of 2 jobs failed")
     with FileLock(place / "out" / "dot" / "seed1" / "lock"):
         line, out = fails(capsys, *options(place))
-    assert "dot, seed 1: another process is running it" in out and line.startswith("1 of 2 jobs failed: none")
+        assert "dot, seed 1: another process is running it" in out and line.startswith("1 of 2 jobs failed: none")
+        assert main(["compare", *options(place, "--only", "dot")]) == 0
+    assert "no page yet: another process runs dot, seed 1; the same command makes it when" in capsys.readouterr().out
 
 
 # ---- what is measured ----

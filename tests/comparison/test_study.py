@@ -159,6 +159,17 @@ def test_published_results_and_a_mechanism_of_a_newcomer(place, jobs, capsys):
     before, after = (read_outputs(x / "dot/seed1/test.txt.gz") for x in (place / "out", published))
     assert before == after and len(after) == 12
 
+    # a recipe that was changed since
+    recipe = place / "recipes" / "dot.yaml"
+    before = recipe.read_text()
+    recipe.write_text(f"{before}optimizer: {{init_args: {{lr: 0.5}}}}\n")
+    assert main(["compare", *options(place, "--report", "--publish", str(place / "other"))]) == 2
+    output = capsys.readouterr()
+    assert f"version of the recipe than the one there now: results of dot in {place / 'out'}\n" in output.out
+    assert "results of dot are of another version of the recipe: restore it, or train again" in output.err
+    assert not (place / "other").exists()
+    recipe.write_text(before)
+
     mine = place / "mine"
     shutil.copytree(place / "recipes", mine, ignore=shutil.ignore_patterns("dot.yaml", "none.yaml"))
     (mine / "general.yaml").write_text("# Mine.\nmodel: {init_args: {score: general}}\n")

@@ -43,12 +43,18 @@ def run(options: argparse.Namespace) -> None:
 def _stored(name: str) -> Any:
     from zoo.explanations import Certificate  # late: it loads torch
 
-    if name.partition(":")[0] not in ("local-dir", "hf-hub"):
+    if is_named := not _is_folder(name):
         registry.entry(name)  # an unknown name raises with the nearest names
     file = registry.certificate_file(name)
     if not file.is_file():
-        raise ValueError(f"nothing was measured for {name} yet: zoo explain {name} --certificate measures it")
+        more = "" if is_named else " --inputs FILE"
+        raise ValueError(f"nothing was measured for {name} yet: zoo explain {name} --certificate{more} measures it")
     return Certificate.from_dict(strict_json.loads(file.read_text(encoding="utf-8"), registry.MAX_CERTIFICATE))
+
+
+def _is_folder(name: str) -> bool:
+    """Whether a weight has no name of the registry, and so no recipe with test data."""
+    return name.partition(":")[0] in ("local-dir", "hf-hub")
 
 
 def _measured(options: argparse.Namespace) -> Any:
@@ -57,6 +63,8 @@ def _measured(options: argparse.Namespace) -> Any:
     from zoo.data.common.files import read_lines
     from zoo.explanations import faithfulness
 
+    if _is_folder(options.name) and not options.inputs:
+        raise ValueError(f"{options.name} has no recipe with test data: give texts, one a line, as --inputs FILE")
     keep_freed_memory()
     lines = [line for line in read_lines(Path(options.inputs)) if line] if options.inputs else []
     model = registry.load(options.name)

@@ -17,6 +17,7 @@ from zoo.comparison.jobs import Job, Plan, read_settings
 from zoo.comparison.page import check_page, write_page
 from zoo.comparison.publishing import publish
 from zoo.comparison.recipes import Recipes
+from zoo.comparison.results import changed_recipes
 from zoo.comparison.runner import Runner
 from zoo.comparison.search import Space, chosen, search
 from zoo.utils.extras import require
@@ -35,23 +36,31 @@ def run(options: argparse.Namespace) -> None:
     recipes.names(options.only or ())
     _check(options)
     check_page(page)
-    failed, count = [], 0
+    failed, taken, count = [], [], 0
     if not options.report:
         require("scores", "`zoo compare`")
-        failed, count = _train(options, make_plan(options, recipes))
-    if any(out.glob(f"{SEEDS}/{RESULT}")) or not (failed or options.hours or options.pairs):
+        runner = _train(options, make_plan(options, recipes))
+        failed, taken, count = sorted(runner.failed), runner.taken, runner.count
+    if any(out.glob(f"{SEEDS}/{RESULT}")) or not (failed or taken or options.hours or options.pairs):
         print(write_page(out, recipes, page, options.root, options.minutes))
+    elif taken:
+        print(f"no page yet: another process runs {', '.join(taken)}; the same command makes it when that has ended")
     elif options.pairs:
         print("no page yet: it begins with trainings on all pairs, so leave --pairs out, or give as many as there are")
     if options.publish:
+        if changed := changed_recipes(out, recipes):
+            raise ValueError(
+                f"results of {', '.join(changed)} are of another version of the recipe: restore it, or train again "
+                "elsewhere; nothing was published"
+            )
         copied = publish(_plan(options, recipes), Path(options.publish))
         print(f"{options.publish}: {copied} trainings")
     if failed:
         raise ValueError(f"{len(failed)} of {count} jobs failed: {'; '.join(failed)}; the same command retries them")
 
 
-def _train(options: argparse.Namespace, plan: Plan) -> tuple[list[str], int]:
-    """Runs the search and the trainings; returns the titles of the jobs that failed, and the number of all jobs."""
+def _train(options: argparse.Namespace, plan: Plan) -> Runner:
+    """Runs the search and the trainings; returns what ran them."""
     names = plan.recipes.names(options.only or ())
     runner = Runner(plan, options.hours)
     if options.search:
@@ -66,7 +75,7 @@ def _train(options: argparse.Namespace, plan: Plan) -> tuple[list[str], int]:
         waiting = len(plan.recipes.names(options.only or ())) - len(names)
         more = f", and the search of {waiting} mechanisms" if waiting else ""
         print(f"the time is over: {left} of {len(jobs)} trainings are left{more}; the same command resumes them")
-    return sorted(runner.failed), runner.count
+    return runner
 
 
 def _check(options: argparse.Namespace) -> None:

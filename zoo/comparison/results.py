@@ -1,5 +1,6 @@
 """The results of a comparison: a row for each mechanism, with one run for each seed."""
 
+import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from zoo.comparison.files import BASE, OUTPUTS, RESULT, SEEDS, SIZES, check_shap
 from zoo.comparison.recipes import Recipes
 from zoo.comparison.significance import half_interval
 from zoo.comparison.tasks.base import ComparedTask
+from zoo.utils.modules import imports
 
 NONE = "–"
 FEEDING = "_input_feeding"  # end of the names of mechanisms that are others with input feeding
@@ -147,7 +149,8 @@ def read_results(out: Path, recipes: Recipes) -> Results:
     """
     own = _read(out, recipes.task)
     if not any(run.result["settings"].get("pairs") is None for run in own):
-        raise ValueError(f"{out} has no results: train first, with zoo compare --out {out}")
+        words = [*imports(), *([] if recipes.are_shipped else ["--recipes", str(recipes.folder)]), "--out", str(out)]
+        raise ValueError(f"{out} has no results: train first, with zoo compare {shlex.join(words)}")
     for key, what in SAME.items():
         values = sorted({run.result["settings"].get(key) for run in own}, key=str)
         if len(values) > 1:
@@ -172,6 +175,20 @@ def read_results(out: Path, recipes: Recipes) -> Results:
         partly = {row.name for several in by_size.values() for row in several}
         by_size[whole[0]] = [row for row in rows if row.name in partly]
     return Results(rows, by_size, left_out)
+
+
+def changed_recipes(folder: Path, recipes: Recipes) -> list[str]:
+    """The mechanisms with a result in a folder that is not of the recipe of that name as it is now.
+
+    Raises:
+        ValueError: a result is damaged.
+    """
+    found = []
+    for run in _read(folder, recipes.task):
+        name, known = run.result["name"], run.result["settings"].get("recipe")
+        if known and recipes.path(name).is_file() and recipes.fingerprints(name)["recipe"] != known:
+            found.append(name)
+    return sorted({*found})
 
 
 def _read(folder: Path, task: ComparedTask, published: bool = False) -> list[Run]:

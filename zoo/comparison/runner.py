@@ -35,11 +35,13 @@ class Runner:
     Attributes:
         count: number of jobs that were to be run.
         failed: titles of those that failed.
+        taken: titles of those that another process runs.
     """
 
     def __init__(self, plan: Plan, hours: float | None = None) -> None:
         self.plan, self.count = plan, 0
         self.failed: list[str] = []
+        self.taken: list[str] = []
         self._end = None if hours is None else time.monotonic() + 3600 * hours
         self._slots = list(range(plan.at_once))[::-1]
         self._running: dict[int, subprocess.Popen] = {}
@@ -88,6 +90,7 @@ class Runner:
             try:
                 handle = stack.enter_context(_locked(job.folder / "lock"))
             except (BlockingIOError, TimeoutError):
+                self.taken.append(job.title)
                 return f"{job.title}: another process is running it"
             write_json(job.folder / JOB, job.describe())
             with self._lock:

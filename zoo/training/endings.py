@@ -16,7 +16,7 @@ from lightning.pytorch.cli import LightningCLI
 from zoo.training.checkpoints import NotWrittenError, is_full
 from zoo.training.checks import nearest_argument
 from zoo.training.signals import RESUME
-from zoo.utils.modules import OF_A_MODULE, REGISTERED, VARIABLE
+from zoo.utils.modules import OF_A_MODULE, REGISTERED, imports
 
 
 def explained(error: Exception, cli: LightningCLI, args: list[str]) -> Exception:
@@ -89,12 +89,6 @@ def _command(verb: str, args: list[str], without: list[str], more: list[str]) ->
         if not left_out(arg) and not is_value:
             kept.append(arg)
     return shlex.join(["zoo", verb, *kept, *imports(), *more])
-
-
-def imports(*modules: str) -> list[str]:
-    """The options `--import MODULE` of this command, which is read before all others, and for further modules."""
-    names = dict.fromkeys(filter(None, [*os.environ.get(VARIABLE, "").split(","), *modules]))
-    return [word for name in names for word in ("--import", name)]
 
 
 def children(cli: LightningCLI) -> list[subprocess.Popen]:

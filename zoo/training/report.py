@@ -16,9 +16,10 @@ from zoo.registry import load
 from zoo.tasks.base import ZooModule
 from zoo.tasks.classification import ClassificationModule
 from zoo.training.checkpoints import is_fast_dev_run, read_checkpoint
-from zoo.training.endings import calibration_of, imports
+from zoo.training.endings import calibration_of
 from zoo.training.finetuning import FineTuning
 from zoo.training.logs import LOSS, draw
+from zoo.utils.modules import imports
 
 HARDLY = 0.001  # relative change below which a model answers as before
 FEW = 100  # held-out inputs: with fewer, one of them is more than one per cent

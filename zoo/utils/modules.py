@@ -32,6 +32,12 @@ def split_imports(args: Sequence[str]) -> tuple[list[str], list[str]]:
     return rest, names
 
 
+def imports(*modules: str) -> list[str]:
+    """The options `--import MODULE` of this command, which is read before all others, and for further modules."""
+    names = dict.fromkeys(filter(None, [*os.environ.get(VARIABLE, "").split(","), *modules]))
+    return [word for name in names for word in ("--import", name)]
+
+
 def find_local_modules() -> None:
     """Lets modules of the current folder be imported, after all others, so that they hide none."""
     if "" not in sys.path:

@@ -375,7 +375,12 @@ def test_bad_tables(tmp_path):
     _table(tmp_path / "d.tsv", [(" ", "yes")] * 30)
     _fails(ValueError, "d.tsv: it has no text with words", tmp_path / "d.tsv", train)
     _table(tmp_path / "e.tsv", [("same text", "yes")] * 30)
-    _fails(ValueError, "e.tsv has no two different texts, so none can be held out; give others as val=", tmp_path / "e.tsv", split_seed=1)
+    _fails(
+        ValueError,
+        "e.tsv has no two different texts, so none can be held out; give others as val=",
+        tmp_path / "e.tsv",
+        split_seed=1,
+    )
     lines = 'text,label\na,no\nb,"y\nes"\n'
     labeled_fakes.write(tmp_path / "g.csv", lines)
     _fails(
