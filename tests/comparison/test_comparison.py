@@ -330,7 +330,7 @@ def test_meter_goes_on():
 # ---- the page ----
 
 
-def test_page_of_several_seeds(tmp_path, capsys):
+def test_page_of_several_seeds(tmp_path, capsys, monkeypatch):
     fed = result("dot_input_feeding", 1, 33.0)
     write(tmp_path / "out", result("dot", 1, 30.0), result("dot", 2, 32.0), fed, result("none", 1, 20.0))
     assert main(["compare", "--out", str(tmp_path / "out"), "--report", "--page", str(tmp_path / "page")]) == 0
@@ -339,12 +339,18 @@ def test_page_of_several_seeds(tmp_path, capsys):
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if line.startswith("| `")]
     assert [row[0] for row in rows] == ["`dot`", "`dot`", "`none`"], "best first"
     assert "Multi30k (en to de)" in page and "--recipes" not in page
+    assert "    zoo compare --out runs/comparison --data.root DATA --epochs" in page
     assert [row[1] for row in rows] == ["yes", "no", "–"] and [row[2] for row in rows] == ["1", "2", "1"]
     assert rows[1][4] == "31.0 ± 12.7" and rows[0][4] == "33.0" and "half the 95 % interval of the mean" in page
     assert "How sure" not in page, "without translations"
+    (tmp_path / "mechanisms.py").touch()  # of the user
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("ZOO_IMPORT", "mechanisms")
     shutil.copytree(RECIPES, tmp_path / "recipes")
     beside = ["--recipes", str(tmp_path / "recipes"), "--page", str(tmp_path / "recipes")]
     assert main(["compare", "--out", str(tmp_path / "out"), "--report", *beside]) == 0
+    page = (tmp_path / "recipes" / "README.md").read_text(encoding="utf-8")
+    assert "    zoo compare --import mechanisms --out runs/comparison" in page
     linked = [
         line.split("|")[1].strip()
         for line in (tmp_path / "recipes" / "README.md").read_text(encoding="utf-8").split("\n\n")[3].splitlines()

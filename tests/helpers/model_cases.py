@@ -13,6 +13,7 @@ from zoo.tasks.base import ZooModule
 
 # Every combination of these arguments is built; each choice of the other arguments is built alone.
 _CROSSED = ("attention", "score", "input_feeding")
+WITHOUT_GRAPHS = ("LSTMNLM", "PointerSentinelLM")  # models without an ONNX form
 
 
 def model_classes() -> list[type[ZooModule]]:

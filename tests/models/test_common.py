@@ -10,10 +10,11 @@ import lightning.pytorch as pl
 import PIL.Image
 import pytest
 import torch
-from model_cases import CASES, CLASSES, build
+from model_cases import CASES, CLASSES, WITHOUT_GRAPHS, build
 from torch.utils.data import DataLoader
 
 from zoo.models.luong import LuongNMT
+from zoo.onnx_export import _writer
 from zoo.text import Tokenizer
 
 
@@ -236,3 +237,13 @@ def test_half_precision_weights_are_refused_and_double_ones_work(cls):
     for name, given in uses.items():
         with pytest.raises(ValueError, match="the weights are on the device meta, where they have no values"):
             getattr(model.float().to("meta"), name)(*given)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_every_model_can_be_exported_or_is_known_not_to(cls):
+    """A new classifier, language model or reader needs a line in zoo/onnx_export, or in WITHOUT_GRAPHS."""
+    if cls.__name__ in WITHOUT_GRAPHS:
+        with pytest.raises(ValueError, match=f"{cls.__name__} has no ONNX form"):
+            _writer(build(cls))
+    else:
+        assert callable(_writer(build(cls)))
