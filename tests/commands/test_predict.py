@@ -161,6 +161,13 @@ def test_pictures_and_pages(han, tmp_path, capsys):
     assert printed and printed == ["; ".join(texts) for texts in shown if texts]
 
 
+def test_an_empty_answer_has_no_picture(han, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("zoo.results.classification.DocumentClassification.tokens", property(lambda self: []))
+    assert main(["predict", "han", "good film.", "--plot", str(tmp_path / "x.png")]) == 0
+    assert capsys.readouterr().err == "zoo: text 1: warning: no picture, as there is nothing to draw\n"
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_picture_names_model_and_input(han, tmp_path, capsys):
     text = "good  film " * 20 + "$x$"
     assert main(["predict", "han", text, "--plot", str(tmp_path / "x.svg")]) == 0

@@ -90,13 +90,15 @@ def run(options: argparse.Namespace) -> None:
                 line = _best(result) if task.searches and _n_best(options) > 1 else result.line()
                 line = "" if withheld else line
                 print(f"{source}\t{line}" if named else line)
-            not_printed = ["the answer is not printed"] * withheld
-            if warnings := [*_read_as_texts(source, task), *result.warnings, *not_printed]:
+            draws = options.plot and any(result.tokens) and getattr(result, "text", True)
+            not_given = ["the answer is not printed"] * withheld
+            if options.plot and not draws and not result.warnings:
+                not_given.append("no picture, as there is nothing to draw")
+            if warnings := [*_read_as_texts(source, task), *result.warnings, *not_given]:
                 place = source if named else getattr(source, "file", f"{faults.noun} {number}")
                 say(f"{place}: warning: {'; '.join(warnings)}")
             title = _title(options.name, task, source)
-            # without words there is nothing to draw
-            if options.plot and any(result.tokens) and getattr(result, "text", True):
+            if draws:
                 result.plot(_numbered(options.plot, number), title=title)
             if options.html:
                 sections.append(result.section(title))

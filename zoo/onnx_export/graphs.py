@@ -53,7 +53,7 @@ def write_graph(path: Path, module: nn.Module, inputs: Tensors, axes: Axes, outp
     dynamic = {name: {n: dims[axis] for n, axis in enumerate(axes[name]) if axis} for name in inputs}
     with plain(), warnings.catch_warnings():
         # internals of torch; a name may stand for several axes
-        warnings.filterwarnings("ignore", message=".*(LeafSpec|axis name)")
+        warnings.filterwarnings("ignore", message=r"(?s).*(LeafSpec|axis name|_check_is_size|_flat_weights)")
         try:
             exported = torch.onnx.export(
                 module.eval(),
