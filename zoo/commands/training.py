@@ -32,7 +32,7 @@ example:
 """
 CACHE = """\
   --cache.KEY VALUE     language models: perplexity also with a continuous cache, e.g. --cache.size 2000 --cache.half_life 200
-                        --cache.share 0.12
+                        --cache.share 0.13
 """
 SCORES = """\
   --precision bf16      compute the scores in bf16, faster where the processor or GPU has it (default: fp32)
