@@ -189,11 +189,12 @@ def test_only_what_concerns_the_user_is_said(recipe):
 
 def test_one_batch_is_one_batch(recipe, capsys):
     """Also where Lightning's parser reads 1.0, which is all of them; and there is no checkpoint at the first start."""
-    recipe("run", {"max_epochs": 1})
-    once = ["--trainer.limit_train_batches", "1", "--trainer.limit_val_batches=1", "--ckpt_path", "last"]
+    recipe("run", {"max_epochs": 1, "limit_val_batches": 1, "limit_train_batches": 0.9})
+    once = ["--trainer.limit_train_batches", "1", "--ckpt_path", "last"]
     assert main(["fit", "--config", "tiny.yaml", *once]) == 0
     output = capsys.readouterr()
     assert "1 epoch, 1 step" in output.out and "HINT" not in output.err + output.out
+    assert "100% of the batches" not in output.err + output.out
     assert _checkpoint("runs/tiny/checkpoints/last.ckpt")["global_step"] == 1
     assert main(["fit", "--config", "tiny.yaml", "--trainer.limit_train_batches", "0"]) == 2
     assert "trainer.limit_train_batches must be above 0, else nothing is trained" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from zoo.utils.modules import load_class
 from zoo.utils.regular import check_regular
 
 TRAINING = ("optimizer", "lr_scheduler")  # settings of a recipe that are no arguments of its model
+BATCHES = ("limit_train_batches", "limit_val_batches", "limit_test_batches")
 PROCESSES_OF_A_CORE = 4  # that may be asked for; more only wait for one another
 
 
@@ -31,10 +32,16 @@ def given_values(args: list[str], option: str) -> list[str]:
 
 
 def whole_batches(args: list[str]) -> dict[str, int]:
-    """Options like `--trainer.limit_train_batches 1`, one batch, where the parser reads 1.0: all of them."""
-    names = (f"limit_{part}_batches" for part in ("train", "val", "test"))
-    values = {name: given_values(args, f"--trainer.{name}")[-1:] for name in names}
-    return {name: int(value[0]) for name, value in values.items() if value and value[0].isdecimal()}
+    """Settings like limit_train_batches: 1, which is one batch where the parser reads 1.0: all of them."""
+    found: dict[str, int] = {}
+    for file in given_values(args, "--config"):
+        trainer = yaml.safe_load(Path(file).read_text(encoding="utf-8")).get("trainer") or {}
+        found |= {name: value for name, value in trainer.items() if name in BATCHES and type(value) is int}
+    for name in BATCHES:
+        for value in given_values(args, f"--trainer.{name}"):
+            found.pop(name, None)
+            found |= {name: int(value)} if value.isdecimal() else {}
+    return found
 
 
 def check_recipe(file: str) -> None:
