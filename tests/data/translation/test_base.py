@@ -125,7 +125,7 @@ def test_of_few_pairs_one_is_held_out_at_least(tmp_path, count, fraction):
 
 def test_equal_sentences_cannot_be_held_out(tmp_path):
     train = _write(tmp_path / "same.tsv", ["a\tb", "a\tc"])
-    with pytest.raises(ValueError, match=r"no two different sentences, .*; give others as val_src \(--data.val_src"):
+    with pytest.raises(ValueError, match=r"no two different sentences, .*; give others as val_src= \(--data.val_src"):
         ParallelText(train).prepare_data()
 
 

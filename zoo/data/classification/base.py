@@ -311,13 +311,8 @@ class LabeledData(SortedData[LabeledArrays]):
             ValueError: there are no two different texts.
         """
         texts = (example.text for example in self.examples("train"))
-        limit = held_out_below(texts, self.val_fraction, self.split_seed)
-        if limit is None:
-            raise ValueError(
-                f"{self.source('train')} has no two different texts, so none can be held out; give others as val= "
-                "(--data.val FILE)"
-            )
-        return limit
+        alike = f"{self.source('train')} has no two different texts"
+        return held_out_below(texts, self.val_fraction, self.split_seed, alike)
 
     def _signature(self, split: Split) -> list[object]:
         extra = self._extra_files() if split == "train" else []

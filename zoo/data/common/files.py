@@ -209,17 +209,21 @@ def draw(text: str, seed: int) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def held_out_below(texts: Iterable[str], fraction: float, seed: int) -> float | None:
+def held_out_below(texts: Iterable[str], fraction: float, seed: int, alike: str, option: str = "val") -> float:
     """What `draw` is compared with: texts below it are held out.
 
     Args:
         texts: those to divide; of many only the first are read.
         fraction: the share of them that is to be held out.
         seed: of `draw`.
+        alike: what is wrong if there are no two different texts.
+        option: that gives others.
 
     Returns:
-        `fraction`, or what holds out one text and keeps the others where that would hold out none or all of them. None
-        if there are no two different texts.
+        `fraction`, or what holds out one text and keeps the others where that would hold out none or all of them.
+
+    Raises:
+        ValueError: there are no two different texts.
     """
     found: set[float] = set()
     sides: set[bool] = set()
@@ -228,7 +232,9 @@ def held_out_below(texts: Iterable[str], fraction: float, seed: int) -> float | 
         sides.add(drawn < fraction)
         if len(sides) == 2:
             return fraction
-    return sum(sorted(found)[:2]) / 2 if len(found) > 1 else None
+    if len(found) < 2:
+        raise ValueError(f"{alike}, so none can be held out; give others as {option}= (--data.{option} FILE)")
+    return sum(sorted(found)[:2]) / 2
 
 
 def sampled(pairs: Iterable[tuple[str, str]], size: int | None, seed: int = 0) -> Iterator[tuple[str, str]]:

@@ -91,13 +91,8 @@ class Cloze(ClozeData):
             ValueError: there is only one document.
         """
         documents = (name for (name,) in read_table(self._path("train"), self.columns[:1], self.encoding))
-        limit = held_out_below(documents, self.val_fraction, self.split_seed)
-        if limit is None:
-            raise ValueError(
-                f"{self._path('train')}: all questions are about one document, so none can be held out; give others "
-                "as val= (--data.val FILE)"
-            )
-        return limit
+        alike = f"{self._path('train')}: all questions are about one document"
+        return held_out_below(documents, self.val_fraction, self.split_seed, alike)
 
     def _all_splits(self) -> list[Split]:
         return ["train", "val", *(["test"] if self.paths["test"] else [])]

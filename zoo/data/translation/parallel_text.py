@@ -131,13 +131,8 @@ class ParallelText(PairData):
         Raises:
             ValueError: there are no two different sentences.
         """
-        limit = held_out_below((src for src, _ in self._read("train")), self._share, self.split_seed)
-        if limit is None:
-            raise ValueError(
-                "the training text has no two different sentences, so none can be held out; give others as val_src "
-                "(--data.val_src FILE)"
-            )
-        return limit
+        sources, alike = (src for src, _ in self._read("train")), "the training text has no two different sentences"
+        return held_out_below(sources, self._share, self.split_seed, alike, "val_src")
 
     def _read(self, split: Split) -> Iterator[tuple[str, str]]:
         for src, tgt in self._files(split):
