@@ -180,6 +180,7 @@ def write_files(folder):
         with open(folder / name, "w", newline="") as file:
             csv.writer(file).writerows([("text", "label"), *rows])
     (folder / "book.txt").write_text("".join(f"The old man and {line}.\n" for line in lines * 4))
+    (folder / "words.txt").write_text("".join(f"the old man and {line.lower()}\n" for line in lines * 4))
     questions = [
         ("Ann met the dog. The dog ran home.", "Then XXXXX ran home.", "dog", "Ann|dog"),
         ("Bob saw Eve.", "XXXXX saw Eve.", "Bob", "Bob|Eve"),
