@@ -18,7 +18,7 @@ from zoo.comparison.data import data_settings, load_data
 from zoo.comparison.files import BASE, CHOICE
 from zoo.comparison.outputs import output_counts
 from zoo.comparison.recipes import Recipes, shipped_folders
-from zoo.comparison.results import FEEDING, NONE, Results, Row, changed_recipes, distinct, read_results
+from zoo.comparison.results import FEEDING, NONE, Results, Row, distinct, read_results
 from zoo.comparison.search import read_choice
 from zoo.comparison.significance import SAMPLES, Bootstrap, bootstrap
 from zoo.comparison.tasks.base import ComparedTask, Counts
@@ -391,12 +391,8 @@ def read_study(out: Path, recipes: Recipes, root: str | None, minutes: float | N
     results = read_results(out, recipes)
     for folder in results.left_out:
         print(f"not compared, because of another base.yaml or --epochs: published results of {folder}")
-    published = (folder for folder in recipes.published if folder.resolve() != out.resolve())
-    for folder, own in [(out, recipes), *((folder, Recipes(folder.parent)) for folder in published)]:
-        if changed := changed_recipes(folder, own):
-            print(
-                f"of another version of the recipe than the one there now: results of {', '.join(changed)} in {folder}"
-            )
+    for folder, names in results.changed.items():
+        print(f"of another version of the recipe than the one there now: results of {', '.join(names)} in {folder}")
     counts: dict[str, list[Counts]] = {}
     task = recipes.task
     if any(run.has_outputs for row in results.rows for run in row.runs):

@@ -134,11 +134,13 @@ class Results:
         sizes: number of training pairs -> the mechanisms trained on that many, in the same order; {} if none was
             trained on a part.
         left_out: folders of published results of another base.yaml or budget, which cannot be compared.
+        changed: folder -> the mechanisms whose results there are of another version of the recipe beside them.
     """
 
     rows: list[Row]
     sizes: dict[int, list[Row]] = field(default_factory=dict)
     left_out: list[Path] = field(default_factory=list)
+    changed: dict[Path, list[str]] = field(default_factory=dict)
 
 
 def read_results(out: Path, recipes: Recipes) -> Results:
@@ -161,9 +163,11 @@ def read_results(out: Path, recipes: Recipes) -> Results:
         raise ValueError(
             f"{out} has results of another {recipes.path(BASE)}: restore that one, or train again elsewhere"
         )
-    runs, left_out = list(own), []
+    runs, left_out, changed = list(own), [], {out: _changed(own, recipes)}
     for folder in recipes.published:
         published = [] if folder.resolve() == out.resolve() else _read(folder, recipes.task, published=True)
+        if published:
+            changed[folder] = _changed(published, Recipes(folder.parent))
         fitting = [run for run in published if all(_same(run, own[0], key) for key in SAME)]
         left_out += [folder] * (len(fitting) < len(published))
         known = {_key(run) for run in runs}  # what was trained here replaces what was published
@@ -174,7 +178,7 @@ def read_results(out: Path, recipes: Recipes) -> Results:
     if by_size and len(whole := distinct(rows, "pairs")) == 1:
         partly = {row.name for several in by_size.values() for row in several}
         by_size[whole[0]] = [row for row in rows if row.name in partly]
-    return Results(rows, by_size, left_out)
+    return Results(rows, by_size, left_out, {folder: names for folder, names in changed.items() if names})
 
 
 def changed_recipes(folder: Path, recipes: Recipes) -> list[str]:
@@ -183,12 +187,16 @@ def changed_recipes(folder: Path, recipes: Recipes) -> list[str]:
     Raises:
         ValueError: a result is damaged.
     """
-    found = []
-    for run in _read(folder, recipes.task):
+    return _changed(_read(folder, recipes.task), recipes)
+
+
+def _changed(runs: Iterable[Run], recipes: Recipes) -> list[str]:
+    found = set()
+    for run in runs:
         name, known = run.result["name"], run.result["settings"].get("recipe")
         if known and recipes.path(name).is_file() and recipes.fingerprints(name)["recipe"] != known:
-            found.append(name)
-    return sorted({*found})
+            found.add(name)
+    return sorted(found)
 
 
 def _read(folder: Path, task: ComparedTask, published: bool = False) -> list[Run]:

@@ -41,6 +41,7 @@ from zoo.tasks.foundation import Foundation
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
 from zoo.tasks.precision import PRECISIONS, in_precision
 from zoo.utils.atomic import new_folder, target_folder
+from zoo.utils.modules import path_of
 from zoo.verbs.base import Verbs
 from zoo.verbs.confidence import CALIBRATION, Calibration
 
@@ -234,7 +235,7 @@ class ZooModule(Foundation, Verbs):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Stores class, configuration, assets and the random state in a training checkpoint."""
-        checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {"_class_path": _class_path(type(self)), **self.config}
+        checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {"_class_path": path_of(type(self)), **self.config}
         checkpoint["zoo_assets"] = self.assets()
         checkpoint["zoo_training"] = self.training_settings
         checkpoint["zoo_random"] = {}  # device -> (processes, bytes)
@@ -295,7 +296,7 @@ class ZooModule(Foundation, Verbs):
         return folder
 
     def _write_config(self, folder: Path) -> None:
-        (folder / CONFIG).write_bytes(config_text(_class_path(type(self)), self.config, file_hashes(folder)).encode())
+        (folder / CONFIG).write_bytes(config_text(path_of(type(self)), self.config, file_hashes(folder)).encode())
 
     @classmethod
     def from_pretrained(cls, source: str | os.PathLike | Bundle, overrides: dict[str, Any] | None = None) -> Self:
@@ -339,10 +340,8 @@ class ZooModule(Foundation, Verbs):
             ValueError: An override is not an argument of the model, or is invalid.
         """
         where = bundle.folder / CONFIG
-        if bundle.class_path != _class_path(cls):
-            raise MisfitError(
-                f"{bundle.folder} holds a {reprlib.repr(bundle.class_path)[1:-1]}, not a {_class_path(cls)}"
-            )
+        if bundle.class_path != path_of(cls):
+            raise MisfitError(f"{bundle.folder} holds a {reprlib.repr(bundle.class_path)[1:-1]}, not a {path_of(cls)}")
         init_args, parameters = bundle.init_args, dict(inspect.signature(cls.__init__).parameters)
         del parameters["self"]
         for key in overrides or {}:
@@ -426,10 +425,6 @@ def score_prefix(name: str) -> str:
 def _generator(device: str) -> Any:
     """The module with the default random generator of a device type."""
     return torch.random if device == "cpu" else torch.get_device_module(device)
-
-
-def _class_path(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:

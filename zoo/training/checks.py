@@ -11,7 +11,7 @@ import yaml
 
 from zoo.registry import model_class, open_bundle
 from zoo.training import precision
-from zoo.utils.modules import load_class
+from zoo.utils.modules import load_class, path_of
 from zoo.utils.regular import check_regular
 
 TRAINING = ("optimizer", "lr_scheduler")  # settings of a recipe that are no arguments of its model
@@ -31,11 +31,11 @@ def given_values(args: list[str], option: str) -> list[str]:
     return [arg.partition("=")[2] or after for arg, after in pairs if arg == option or arg.startswith(f"{option}=")]
 
 
-def whole_batches(args: list[str]) -> dict[str, int]:
+def whole_batches(recipes: list[dict[str, Any]], args: list[str]) -> dict[str, int]:
     """Settings like limit_train_batches: 1, which is one batch where the parser reads 1.0: all of them."""
     found: dict[str, int] = {}
-    for file in given_values(args, "--config"):
-        trainer = yaml.safe_load(Path(file).read_text(encoding="utf-8")).get("trainer") or {}
+    for recipe in recipes:
+        trainer = recipe.get("trainer") or {}
         found |= {name: value for name, value in trainer.items() if name in BATCHES and type(value) is int}
     for name in BATCHES:
         for value in given_values(args, f"--trainer.{name}"):
@@ -44,8 +44,8 @@ def whole_batches(args: list[str]) -> dict[str, int]:
     return found
 
 
-def check_recipe(file: str) -> None:
-    """Refuses what is no recipe, before anything in it is taken for a setting.
+def read_recipe(file: str) -> dict[str, Any]:
+    """The settings of a recipe; refuses what is none, before anything in it is taken for a setting.
 
     Raises:
         ValueError: it is no text file with YAML settings. OSError: it cannot be read.
@@ -66,6 +66,7 @@ def check_recipe(file: str) -> None:
         ) from error
     if not isinstance(found, dict):
         raise ValueError(f"--config {file}: expected settings like `model:` and `data:`; got {found!r:.50}")
+    return found
 
 
 def check_trainer(config: Any) -> None:
@@ -93,12 +94,6 @@ def check_trainer(config: Any) -> None:
         raise ValueError(f"trainer.precision must be one of {', '.join(allowed)}; got {config.precision}")
 
 
-def _home(class_path: str) -> str:
-    """The path of a class by the module that defines it: a package may offer it under a shorter one."""
-    cls = load_class(class_path)
-    return f"{cls.__module__}.{cls.__qualname__}"
-
-
 def check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path: str) -> None:
     """Checks that a checkpoint is of the model of the command line: the checkpoint's own arguments are used.
 
@@ -107,7 +102,7 @@ def check_model(model: Any, checkpoint: dict[str, Any], given: list[str], path: 
     """
     trained = dict(checkpoint["hyper_parameters"])
     class_path = trained.pop("_class_path")
-    if model.class_path not in (class_path, "zoo.load") and _home(model.class_path) != class_path:
+    if model.class_path not in (class_path, "zoo.load") and path_of(load_class(model.class_path)) != class_path:
         raise ValueError(
             f"{path} holds a {class_path}, and the model of the recipe and the command line is a {model.class_path}"
         )

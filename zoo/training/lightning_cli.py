@@ -42,12 +42,12 @@ from zoo.training.checks import (
     ask_for_data,
     check_data,
     check_model,
-    check_recipe,
     check_task,
     check_trainer,
     check_training,
     given_options,
     given_values,
+    read_recipe,
     whole_batches,
 )
 from zoo.training.endings import children, explained, first_line, is_of_lost_process, restoring, say_stopped
@@ -151,8 +151,8 @@ class TrainingCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: list[str]) -> None:
         """Parses; `--ckpt_path best` or `last` becomes the file that an earlier fit wrote."""
-        for recipe in given_values(args, "--config"):
-            check_recipe(recipe)
+        recipes = [read_recipe(file) for file in given_values(args, "--config")]
+        self._whole_batches = whole_batches(recipes, args)
         try:
             self.config = parser.parse_args(args)
         except ArgumentError as error:
@@ -288,7 +288,7 @@ class TrainingCLI(LightningCLI):
         kwargs |= {"plugins": plugins, "callbacks": callbacks, "logger": logger, "precision": chosen}
         if config.enable_model_summary is None:
             kwargs["enable_model_summary"] = False  # before_fit says in one line how large it is
-        kwargs |= {"strategy": strategy(config.strategy), **whole_batches(self._arguments)}
+        kwargs |= {"strategy": strategy(config.strategy), **self._whole_batches}
         if fits and self._pretrained() and config.num_sanity_val_steps is None:
             kwargs["num_sanity_val_steps"] = -1  # all of the validation, for the scores before the fine-tuning
         try:

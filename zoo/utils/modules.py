@@ -69,6 +69,11 @@ def imported(names: Sequence[str]) -> Iterator[None]:
         os.environ[VARIABLE] = before
 
 
+def path_of(cls: type) -> str:
+    """The dotted path of a class by the module that defines it: a package may offer it under a shorter one."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 def load_class(class_path: str) -> Any:
     """The class of a dotted path in a recipe, which may name any.
 

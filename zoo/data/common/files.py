@@ -153,11 +153,10 @@ def decompressed(path: Path) -> Iterator[BinaryIO]:
 
 
 def _decode(line: bytes, encoding: str | None, where: str) -> str:
-    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError(f"{where}: this is utf-16 text, as some spreadsheets save it; save the file as utf-8")
     try:
         text = line.decode(encoding or "utf-8")
     except UnicodeDecodeError as error:
+        _check_not_utf16(line, where)
         raise ValueError(
             f"{where}: byte 0x{line[error.start]:02x} (number {error.start + 1} of the line) is not "
             f"{encoding or 'utf-8'} text; "
@@ -168,8 +167,14 @@ def _decode(line: bytes, encoding: str | None, where: str) -> str:
             )
         ) from error
     if "\0" in text:
+        _check_not_utf16(line, where)
         raise ValueError(f"{where}: has a zero byte, so this is a binary file, or text in an encoding like utf-16")
     return text.rstrip("\r\n")
+
+
+def _check_not_utf16(line: bytes, where: str) -> None:
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError(f"{where}: this is utf-16 text, as some spreadsheets save it; save the file as utf-8")
 
 
 def read_pairs(src: Path, tgt: Path | None) -> Iterator[tuple[str, str]]:

@@ -149,7 +149,7 @@ class RunningText(DataModule):
     def _about_new_words(self) -> str:
         """A model of single words has learnt from text of one form, as from words in lower case."""
         about = super()._about_new_words()
-        if self._tokenizer().kind != "word":
+        if self._of_model("tokenizer").kind != "word":
             return about
         return f"plain text needs the form of the weight first (docs/guides/fine_tuning.md has the command); {about}"
 
