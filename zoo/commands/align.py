@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.commands.predict import Faults, say
+from zoo.commands.reporting import Faults, say
 from zoo.data.common.files import read_pairs
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.plots.html import page
