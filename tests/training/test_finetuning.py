@@ -320,7 +320,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _recipe(name, data, data_options, callbacks=(), trainer=None, path="tiny.yaml", lr=0.01, **steps):
+def _recipe(name, data, data_options, callbacks=(), trainer=None, path="tiny.yaml", lr=0.01, dropout=0.2, **steps):
     quiet = {
         "accelerator": "cpu",
         "enable_progress_bar": False,
@@ -341,7 +341,7 @@ def _recipe(name, data, data_options, callbacks=(), trainer=None, path="tiny.yam
             **(trainer or {}),
             "callbacks": [*callbacks, saving],
         },
-        "model": {"class_path": "zoo.load", "init_args": {"name": name, "overrides": {"dropout": 0.2}}},
+        "model": {"class_path": "zoo.load", "init_args": {"name": name, "overrides": {"dropout": dropout}}},
         **settings(lr=lr, warmup_steps=2, **steps),
         "data": {"class_path": f"zoo.data.{data}", "init_args": data_options},
     }
@@ -834,7 +834,7 @@ def test_two_processes_thaw_together(folder):
             "val_fraction": 0.2,
         }
         trainer = {"devices": devices, "strategy": strategy, "max_steps": -1, "max_epochs": 2}
-        _recipe("local-dir:weight", "LabeledText", options, [FINE_TUNING], trainer, {"dropout": 0.0})
+        _recipe("local-dir:weight", "LabeledText", options, [FINE_TUNING], trainer, dropout=0.0)
         run = subprocess.run(
             [sys.executable, "-m", "zoo", "fit", "--config", "tiny.yaml"], capture_output=True, text=True, timeout=300
         )
