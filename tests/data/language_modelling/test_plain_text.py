@@ -173,6 +173,13 @@ def test_counts(text, monkeypatch):
     assert counts.tolist() == [words.count(n) for n in range(200)] and counts[EOS] > 1
 
 
+@pytest.mark.parametrize("kind", ["word", "char"])
+def test_words_that_the_text_marks_as_unknown_are_not_counted_as_such(tmp_path, kind):
+    tokenizer = Tokenizer.train(["the cat <unk> sat"] if kind == "char" else ["the cat sat"], kind, 200)
+    TextArray.build(tmp_path / "words", ["the <unk> #% sat", "<unk>"], tokenizer, "the text")
+    assert TextArray(tmp_path / "words").unknown == 1  # "#%"
+
+
 def test_worker_processes_change_nothing(text):
     plain, workers = (TrainLoader(TextStream(text, 6, 5, seed=4), num_workers=n) for n in (0, 2))
     for a, b in zip(plain, workers, strict=True):
@@ -188,7 +195,7 @@ def test_own_text(tmp_path):
     assert spoken(data, data._train.ids) == "the cat sat </s> a <unk> sat on the mat </s> </s> the dog </s>"
     assert (
         data._train.ids[5] == UNK
-        and data._train.unknown == 1
+        and data._train.unknown == 0  # the text itself says so
         and "<unk>" not in data.tokenizer.to_json().replace("<unk >", "")
     )
     (val,) = data.val_dataloader()  # never more streams than words

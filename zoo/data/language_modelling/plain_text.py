@@ -15,13 +15,12 @@ from zoo.data.common.loaders import TrainLoader
 from zoo.data.common.published import Published
 from zoo.data.common.tables import read_table
 from zoo.data.language_modelling.soft_targets import SoftTargets
-from zoo.data.language_modelling.streams import TextArray, TextLoader, TextStream
+from zoo.data.language_modelling.streams import MARKED_UNKNOWN, TextArray, TextLoader, TextStream
 from zoo.text import KINDS, Tokenizer
 from zoo.utils.places import cache_folder
 from zoo.utils.unpack import Unpack
 
-_FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
-_UNKNOWN = "<unk>"  # unknown word in tokenised corpora
+_FORMAT = 3  # part of every cache key: increase it when tokenisation or the files change
 
 
 class RunningTextOptionsWithoutTokenizer(TypedDict, total=False):
@@ -214,7 +213,7 @@ class RunningText(DataModule):
         if self.kind != "word":
             return self.lines("train")
         # in the vocabulary it would be a word like any other
-        return (" ".join(word for word in line.split() if word != _UNKNOWN) for line in self.lines("train"))
+        return (" ".join(word for word in line.split() if word != MARKED_UNKNOWN) for line in self.lines("train"))
 
     def _soft_targets(self) -> SoftTargets | None:
         if self.soft_targets is None:

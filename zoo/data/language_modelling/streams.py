@@ -15,6 +15,7 @@ from zoo.data.common.cache import appearing_when_complete, is_intact
 from zoo.data.language_modelling.soft_targets import SoftTargets
 from zoo.text import EOS, PAD, UNK, Tokenizer
 
+MARKED_UNKNOWN = "<unk>"  # an unknown word in tokenised corpora
 _CHUNK = 8192  # lines tokenised together
 _COUNTED = 1 << 22  # words counted together
 
@@ -24,7 +25,7 @@ class TextArray:
 
     Attributes:
         ids: (N,) the words.
-        unknown: number of unknown words among them.
+        unknown: number of unknown words among them that the text does not mark as such by "<unk>".
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,11 +58,14 @@ class TextArray:
             return
         with appearing_when_complete(folder) as temporary:
             dtype, words, unknown = token_type(tokenizer), 0, 0
+            has_marks = tokenizer.encode(MARKED_UNKNOWN) == [UNK]
             with (temporary / "words").open("wb") as file:
                 for chunk in chunks(lines, _CHUNK):
                     rows = tokenizer.encode_batch(chunk)
                     ids = np.fromiter(chain.from_iterable([*row, EOS] for row in rows), dtype)
                     words, unknown = words + len(ids) - len(rows), unknown + int((ids == UNK).sum())
+                    if has_marks:
+                        unknown -= sum(line.split().count(MARKED_UNKNOWN) for line in chunk)
                     file.write(ids.tobytes())
             if not words:
                 raise ValueError(f"{source}: it has no words")
