@@ -63,6 +63,8 @@ def test_bash_completes(scripts, tmp_path):
         ("predict", "han.imdb", "my"): ["my_weights"],
         ("export", "my"): ["my_weights"],
         ("completion", ""): ["bash", "zsh", "fish"],
+        ("cache", ""): ["clear"],
+        ("cache", "clear", "han.r"): ["han.reuters"],
         ("predict", "nothing.like"): [],
     }
     found = {words: _offered(scripts, tmp_path, *words) for words in cases}
@@ -80,6 +82,7 @@ def test_other_shells_are_given_the_same(scripts):
         assert any("-l " in line for line in here), verb
     assert any("from fit'" in line and "-l config -r -a " in line and "luong_dot.dates" in line for line in lines)
     assert any("from info'" in line and "han.imdb" in line for line in lines)
+    assert any("from cache'" in line and "clear " in line and "han.imdb" in line for line in lines)
 
 
 def test_fish_says_what_verbs_and_options_do(scripts):

@@ -256,9 +256,11 @@ def test_nothing_but_answers_is_printed():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
-def test_output_on_a_full_disk():
+@pytest.mark.parametrize("args", [["list"], ["fit", "--print_config", "--config", "recipes/luong_dot.dates.yaml"]])
+def test_output_on_a_full_disk(args):
+    command = [sys.executable, "-m", "zoo", *args]
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-m", "zoo", "list"], stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert (
         done.returncode == 2
         and done.stderr

@@ -66,7 +66,7 @@ class Words:
 
     Attributes:
         options: verb -> options.
-        values: (verb, option) -> what an option takes.
+        values: (verb, option) -> what an option takes; or (verb, name) -> what may follow that name.
         names: verb -> what may follow it first.
         about: verb, or (verb, option) -> what it does, in one line; fish shows it.
     """
@@ -105,6 +105,7 @@ def _words(parser: argparse.ArgumentParser, training: Mapping[str, Mapping[str, 
                 found.names[verb] = [*map(str, action.choices)]
     found.names |= dict.fromkeys(WEIGHTS, weights) | {"recipes": recipes}
     found.names["download"] = [*weights, "all"]
+    found.values["cache", "clear"] = weights
     for verb, options in training.items():
         plain = [recipe for recipe in recipes if "/" not in recipe]
         found.options[verb] = [*options]
@@ -139,7 +140,8 @@ def _fish(words: Words) -> str:
             about = _described(words.about[verb, option])
             lines.append(f"{here} -l {option.removeprefix('--')}{takes}{about}")
         if names := words.names.get(verb):
-            lines.append(f"{here} -a {_quoted(names)}")
+            later = [word for name in names for word in words.values.get((verb, name), [])]
+            lines.append(f"{here} -a {_quoted([*names, *later])}")
     return "\n".join([*lines, ""])
 
 

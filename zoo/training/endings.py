@@ -29,7 +29,7 @@ def explained(error: Exception, cli: LightningCLI, args: list[str]) -> Exception
             cure = "make room" if is_full(cause.__cause__) else "make it writable"
             left = _left(cli, args)
             return ValueError(f"{cause}; {cure}{', then ' if left.startswith('resume') else '; '}{left}")
-    if isinstance(error, OSError) and is_full(error):
+    if isinstance(error, OSError) and is_full(error) and hasattr(cli, "trainer"):  # before, settings are only printed
         return ValueError(
             f"{error.filename or 'a file of this run'} could not be written ({error.strerror}); {_left(cli, args)}"
         )
