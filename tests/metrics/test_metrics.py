@@ -58,8 +58,9 @@ def test_moses_lowercase(lang, text, expected):
 @pytest.mark.parametrize("split", ["val", "test_2016_flickr", "test_2017_flickr"])
 def test_moses_lowercase_gives_the_tokenised_files_of_multi30k(split, lang):
     if "ZOO_TEST_DATA" not in os.environ:
-        pytest.skip("needs the Multi30k files: set ZOO_TEST_DATA to the folder that holds multi30k/")
-    root = Path(os.environ["ZOO_TEST_DATA"]) / "multi30k"
+        pytest.skip("needs the Multi30k files: set ZOO_TEST_DATA to the folder that holds multi30k/, or nmt/multi30k/")
+    given = Path(os.environ["ZOO_TEST_DATA"])
+    root = next(path for path in (given / "multi30k", given / "nmt/multi30k") if path.is_dir())
     raw, tokenised = (
         gzip.decompress((root / name).read_bytes()).decode().splitlines()
         for name in (f"{split}.{lang}.gz", f"tok/{split}.lc.norm.tok.{lang}.gz")
