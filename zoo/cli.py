@@ -33,6 +33,7 @@ import signal
 import sys
 from contextlib import nullcontext, suppress
 from types import ModuleType
+from typing import Any
 
 from zoo.utils.ending import cleaning_up, say_stopped
 from zoo.utils.modules import find_local_modules, imported, split_imports
@@ -153,9 +154,16 @@ def _nearest_option(parser: argparse.ArgumentParser, verb: str, rest: list[str])
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
-def _parser(only: str | None = None) -> argparse.ArgumentParser:
+class _Parser(argparse.ArgumentParser):
+    """Says that help or version could not be written, where argparse would end as if they were."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        print(message, end="", file=file or sys.stderr, flush=True)
+
+
+def _parser(only: str | None = None) -> _Parser:
     """The parser of all verbs, or of one."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="zoo",
         description="Pretrained attention models from the papers, by name.",
         epilog="example:\n"
@@ -177,7 +185,7 @@ def _parser(only: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def _add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", verb: str, described: ModuleType) -> None:
+def _add(commands: "argparse._SubParsersAction[_Parser]", verb: str, described: ModuleType) -> None:
     """Adds the parser of a verb, which a module of zoo/commands/arguments describes."""
     summary = described.SUMMARY
     command = commands.add_parser(

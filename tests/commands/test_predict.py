@@ -256,7 +256,15 @@ def test_nothing_but_answers_is_printed():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device")
-@pytest.mark.parametrize("args", [["list"], ["fit", "--print_config", "--config", "recipes/luong_dot.dates.yaml"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["list"],
+        ["--version"],
+        ["predict", "--help"],
+        ["fit", "--print_config", "--config", "recipes/luong_dot.dates.yaml"],
+    ],
+)
 def test_output_on_a_full_disk(args):
     command = [sys.executable, "-m", "zoo", *args]
     with open("/dev/full", "w") as full:

@@ -42,6 +42,13 @@ def test_held_out_lines_are_not_trained_on(tmp_path):
     assert not train & val and len(train | val) == 200 and 20 < len(val) < 60
 
 
+def test_one_line_at_least_is_held_out(tmp_path):
+    path = _write(tmp_path / "a.txt", ["a b a b a", "b a b a"])
+    for seed in range(8):
+        data = NextWord(path, val_fraction=0.001, split_seed=seed, min_frequency=1)
+        assert [len({e.text.split()[0] for e in data.examples(split)}) for split in ("train", "val")] == [1, 1]
+
+
 def test_a_model_learns_what_follows(tmp_path):
     path = _write(tmp_path / "a.txt", ["a b c d e f", "f e d c b a"] * 40)
     data = NextWord(path, val=path, context=3, batch_size=16)
@@ -60,6 +67,8 @@ def test_mistakes(tmp_path):
     with pytest.raises(FileNotFoundError, match="train: there is no file .*nowhere.txt"):
         NextWord("nowhere.txt").prepare_data()
     with pytest.raises(ValueError, match="fewer than two words occur 2 times or more"):
-        NextWord(_write(tmp_path / "a.txt", ["a b c"]), val_fraction=0.01).prepare_data()
+        NextWord(_write(tmp_path / "a.txt", ["a b c", "d e f"]), val_fraction=0.01).prepare_data()
+    with pytest.raises(ValueError, match="a.txt has no two different lines, so none can be held out"):
+        NextWord(_write(tmp_path / "a.txt", ["a b a b"] * 9)).prepare_data()
     with pytest.raises(ValueError, match=r"there is no test text: give test= \(--data.test\) a file"):
         list(NextWord(_write(tmp_path / "b.txt", LINES)).examples("test"))

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from zoo.data.classification.arrays import Example
 from zoo.data.classification.base import LabeledData, LabeledOptions
 from zoo.data.common.base import Split
-from zoo.data.common.files import draw, named_file, read_lines
+from zoo.data.common.files import draw, held_out_below, named_file, read_lines
 from zoo.text import Tokenizer
 from zoo.utils.unpack import Unpack
 
@@ -47,7 +47,7 @@ class NextWord(LabeledData):
 
     def signature(self, split: Split) -> list[object]:
         options = (self.context, self.num_labels, self.min_frequency, self.lowercase, self.encoding)
-        held_out = None if self.paths["val"] else [split, self.val_fraction, self.split_seed]
+        held_out = None if self.paths["val"] else [split, self._limit, self.split_seed]
         return [self._path(split), self._path("train"), options, held_out]
 
     def source(self, split: Split) -> str:
@@ -72,11 +72,17 @@ class NextWord(LabeledData):
         return self._names
 
     def _lines(self, split: Split) -> Iterator[list[str]]:
+        cut = self.paths["val"] is None and split != "test"
         for line in read_lines(self._path(split), self.encoding):
-            cut = self.paths["val"] is None and split != "test"
-            if cut and (draw(line, self.split_seed) < self.val_fraction) != (split == "val"):
+            if cut and (draw(line, self.split_seed) < self._limit) != (split == "val"):
                 continue
             yield _splitter().words(line.lower() if self.lowercase else line)
+
+    @cached_property
+    def _limit(self) -> float:
+        lines = read_lines(self._path("train"), self.encoding)
+        alike = f"{self.source('train')} has no two different lines"
+        return held_out_below(lines, self.val_fraction, self.split_seed, alike)
 
     def _all_splits(self) -> list[Split]:
         return ["train", "val", *(["test"] if self.paths["test"] else [])]
