@@ -3,6 +3,7 @@
 python benchmarks/faithfulness.py
 """
 
+import argparse
 import json
 from pathlib import Path
 
@@ -78,6 +79,7 @@ def draw(certificates: list[Certificate]) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     found = stored()
     draw(found)
     print(table(found))

@@ -74,10 +74,10 @@ def test_tables_of_the_bootstrap(tmp_path):
     lines = tables.rank_table(rows, tables.names(rows, [], {}), found).splitlines()[2:]
     assert lines == ["| `dot` | – | 2.5 | 75 | 1–2 |", "| `none` | – | 1.5 | 25 | 1–2 |"]
     assert tables.against(rows[:1], rows[1:2], found).splitlines()[-1] == (
-        "| `dot` | `none` | +1.0 | -0.8 to +2.0 | 0.400 |"
+        "| `dot` | `none` | +1.0 | -0.8 to +2.0 | 0.800 | 0.800 |"
     )
     pairs = tables.write_pairs(found, tmp_path / "pairs.csv").read_text().splitlines()
-    assert pairs[1:] == ["dot,none,1.00,-0.85,2.00,0.4000,0.4000", "none,dot,-1.00,-2.00,0.85,0.4000,0.4000"]
+    assert pairs[1:] == ["dot,none,1.00,-0.85,2.00,0.8000,0.8000", "none,dot,-1.00,-2.00,0.85,0.8000,0.8000"]
     assert tables.write_ranks(found, tmp_path / "ranks.csv").read_text().splitlines() == [
         "mechanism,1,2", "dot,0.750,0.250", "none,0.250,0.750",
     ]  # fmt: skip

@@ -190,12 +190,23 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     kinds = "captioners, language models, readers, and zoo.tasks.base.ZooModule is none of them"
     assert kinds in fails(capsys, *options(place, "--report"))[0]
     (place / "recipes" / "base.yaml").write_text(base)
+    for option in (["--only", "dot"], ["--seeds", "1"], ["--pairs", "3"], ["--search"], ["--hours", "1"]):
+        line = f"--report writes the page of all results in {place / 'out'}; leave out {option[0]}"
+        assert fails(capsys, *options(place, "--report", *option))[0] == line
     damaged = place / "out" / "dot" / "seed1" / "result.json"
     damaged.parent.mkdir(parents=True)
-    lacking = [{**result("dot", 1, 30.0), **wrong} for wrong in ({"settings": None}, {"test": {}}, {"threads": "one"})]
+    wrongs = ({"settings": None}, {"test": {}}, {"threads": "one"}, {"parameters": float("nan")})
+    lacking = [{**result("dot", 1, 30.0), **wrong} for wrong in wrongs]
     for text in (b"{", b'"\xff"', b'{"name": "dot"}', *(json.dumps(wrong).encode() for wrong in lacking)):
         damaged.write_bytes(text)
         assert "result.json is damaged" in fails(capsys, *options(place, "--report"))[0]
+    damaged.write_text(json.dumps({**result("dot", 1, 30.0), "test": {"name": "test", "accuracy": 90.0}}))
+    line, _ = fails(capsys, *options(place, "--report"))
+    assert line.startswith(f"{damaged} has accuracy, the models of these recipes BLEU: ") and "--recipes" in line
+    for name in ("dot", "none"):
+        (place / "recipes" / f"{name}.yaml").unlink()
+    line = f"{place / 'recipes'} has no mechanism: put a recipe beside base.yaml"
+    assert fails(capsys, *options(place))[0] == line
 
 
 def test_a_recipe_without_arguments(place):

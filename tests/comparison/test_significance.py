@@ -137,8 +137,8 @@ def test_pairs_and_ranks_by_hand():
     found = Bootstrap(["a", "b", "c"], np.array([2.5, 1.5, 2.0]), samples)
     assert found.ranks().tolist() == [[0.75, 0.0, 0.25], [0.0, 0.5, 0.5], [0.25, 0.5, 0.25]]
     assert found.difference("a", "b")[0] == 1.0 and found.difference("b", "a")[0] == -1.0
-    # differences 2, 1, -1, 2 are 1, 0, -2, 1 from their mean: one is larger than 1
-    assert found.p_value("a", "b") == found.p_value("b", "a") == 2 / 5
+    # differences 2, 1, -1, 2 are 1, 0, -2, 1 from their mean: three are at least as large as 1
+    assert found.p_value("a", "b") == found.p_value("b", "a") == 4 / 5
 
 
 def test_correction_for_the_number_of_pairs(monkeypatch):
@@ -147,6 +147,36 @@ def test_correction_for_the_number_of_pairs(monkeypatch):
     found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((1, 3))).corrected()
     # the smallest times 3, the next one times 2, and none is below an earlier one
     assert found == pytest.approx({("a", "b"): 0.03, ("b", "c"): 0.06, ("a", "c"): 0.06})
+
+
+def test_p_of_the_variance_of_each_mechanism_alone():
+    """Against Student's t in closed form: all units alike, so that only the seeds differ, and only those of one."""
+
+    def counts(score):
+        return np.tile([score, 100.0], (50, 1))
+
+    scores = {"steady": [60.0] * 3, "other": [61.0] * 3, "wild": [62.0, 66.0, 70.0]}
+    runs = {name: [counts(score) for score in own] for name, own in scores.items()}
+    found = bootstrap(runs, lambda sums: 100 * sums[..., 0] / sums[..., 1], samples=40_000)
+    for name, difference in (("steady", 6.0), ("other", 5.0)):
+        expected = 2 * student.sf(difference / (4 / math.sqrt(3)), 2)
+        assert found.p_apart("wild", name) == found.p_apart(name, "wild") == pytest.approx(expected, abs=0.01)
+    assert found.p_apart("steady", "other") < 0.001 < 0.3 < found.p_value("steady", "other"), (
+        "wild seeds are not theirs"
+    )
+    assert found.corrected(apart=True)["steady", "wild"] == pytest.approx(2 * found.p_apart("steady", "wild"))
+    assert bootstrap({name: own[:1] for name, own in runs.items()}, lambda sums: sums[..., 0]).apart is None
+
+
+def test_pairs_that_other_samples_could_decide_otherwise(monkeypatch):
+    found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((10_000, 1)))
+    for values, near in (
+        ({("a", "b"): 0.016, ("a", "c"): 0.001, ("b", "c"): 0.9}, 0),  # corrected 0.032
+        ({("a", "b"): 0.024, ("a", "c"): 0.001, ("b", "c"): 0.052}, 2),  # 0.048, 0.052
+        ({("a", "b"): 0.03, ("a", "c"): 0.017, ("b", "c"): 0.9}, 1),  # 0.06, 0.051
+    ):
+        monkeypatch.setattr(Bootstrap, "p_value", lambda self, first, second, values=values: values[first, second])
+        assert found.near() == near, values
 
 
 def test_deviations_of_few_seeds_are_stretched():

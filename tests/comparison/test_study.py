@@ -224,6 +224,35 @@ def test_without_the_data_there_is_no_significance(place, jobs, capsys):
     assert "How sure the differences are" not in (place / "page" / "README.md").read_text(encoding="utf-8")
 
 
+def test_outputs_that_do_not_fit(place, played, capsys):
+    """Damaged outputs, or a score that is not theirs, end the command; without outputs a line says who is left out."""
+    assert main(["compare", *options(place, "--epochs", "1")]) == 0
+    report, folder = options(place, "--report"), place / "out" / "dot" / "seed1"
+    pairs, outputs, found = place / "out" / "pairs.csv", folder / "test.txt.gz", read(folder / "result.json")
+    whole = outputs.read_bytes()
+    assert pairs.is_file() and (place / "out" / "ranks.csv").is_file()
+    outputs.write_bytes(whole[: len(whole) // 2])
+    assert str(outputs) in fails(capsys, *report)[0]
+    outputs.write_bytes(whole)
+    bleu = found["test"]["bleu"]
+    changed = {**found, "test": {**found["test"], "bleu": bleu + 1}}
+    (folder / "result.json").write_text(json.dumps(changed))
+    expected = f"result.json has {bleu + 1:.2f} BLEU on the test set, the outputs beside it have {bleu:.2f}: "
+    assert expected in fails(capsys, *report)[0]
+    (folder / "result.json").write_text(json.dumps(found))
+    outputs.unlink()
+    assert main(["compare", *report]) == 0
+    assert "without significance of dot: no outputs (test.txt.gz) for this test set" in capsys.readouterr().out
+    assert not pairs.exists() and not (place / "out" / "ranks.csv").exists(), "of the page before"
+
+
+def test_the_command_that_repeats_a_part_of_a_study(place, played):
+    assert main(["compare", *options(place, "--only", "dot", "--pairs", "12", "100")]) == 0
+    page = (place / "out" / "README.md").read_text(encoding="utf-8").split("## Reproduce")[1]
+    first, second = [line.strip() for line in page.splitlines() if line.startswith("    zoo compare")]
+    assert first.endswith("--seeds 1 --only dot") and second.endswith("--seeds 1 --pairs 12 --only dot")
+
+
 # ---- fewer pairs ----
 
 

@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+import sacrebleu
 import yaml
 
 from zoo.cli import main
@@ -79,6 +80,7 @@ def play_evaluation(job):
         lines = (Path(job.plan.root) / "multi30k" / f"{name}.de").read_text(encoding="utf-8").splitlines()
         kept = [" ".join(word for word in line.split() if rng.random() < 0.8) for line in lines]
         write_outputs(job.folder / f"{part}.txt.gz", kept)
+    bleu = round(sacrebleu.corpus_bleu(kept, [lines]).score, 2)  # of the test set
     training = json.loads((job.folder / "training.json").read_text())
-    made = result(job.name, job.seed, 20.0) | {"settings": job.settings, "training": training, "pairs": job.pairs or 36}
+    made = result(job.name, job.seed, bleu) | {"settings": job.settings, "training": training, "pairs": job.pairs or 36}
     (job.folder / "result.json").write_text(json.dumps(made))

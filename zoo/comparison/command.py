@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from zoo.comparison.data import data_settings, load_data
-from zoo.comparison.files import JOB, RECIPES, RESULT, SEEDS
+from zoo.comparison.files import BASE, JOB, RECIPES, RESULT, SEEDS
 from zoo.comparison.jobs import Job, Plan, read_settings
 from zoo.comparison.page import check_page, write_page
 from zoo.comparison.publishing import publish
@@ -22,6 +22,8 @@ from zoo.comparison.runner import Runner
 from zoo.comparison.search import Space, chosen, search
 from zoo.utils.extras import require
 from zoo.utils.modules import find_local_modules
+
+TRAINED = ("only", "seeds", "pairs", "search", "hours")  # options that say what to train
 
 
 def run(options: argparse.Namespace) -> None:
@@ -33,7 +35,8 @@ def run(options: argparse.Namespace) -> None:
     require("plots", "`zoo compare`")
     recipes, out = Recipes(Path(options.recipes or RECIPES)), Path(options.out)
     page = Path(options.page or out)
-    recipes.names(options.only or ())
+    if not recipes.names(options.only or ()):
+        raise ValueError(f"{recipes.folder} has no mechanism: put a recipe beside {BASE}.yaml")
     _check(options)
     check_page(page)
     failed, taken, count = [], [], 0
@@ -86,6 +89,11 @@ def _check(options: argparse.Namespace) -> None:
     for option in ("hours", "minutes"):
         if (value := getattr(options, option)) is not None and value <= 0:
             raise ValueError(f"--{option} must be above 0; got {value}")
+    if options.root and not Path(options.root).is_dir():
+        raise ValueError(f"--data.root {options.root}: no such folder")
+    if options.report and (given := [f"--{name}" for name in TRAINED if getattr(options, name)]):
+        raise ValueError(f"--report writes the page of all results in {options.out}; leave out {', '.join(given)}")
+    options.seeds = options.seeds or [1]
     if min(options.seeds) < 0:
         raise ValueError(f"--seeds must be at least 0; got {min(options.seeds)}")
     if min(options.pairs or [1]) < 1:
@@ -112,8 +120,6 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
         ValueError: an option or a recipe is invalid, or the folder has results of other settings.
     """
     find_local_modules()  # a recipe may name a class of one
-    if options.root and not Path(options.root).is_dir():
-        raise ValueError(f"--data.root {options.root}: no such folder")
     plan = _plan(options, recipes)
     names = recipes.names(options.only or ())
     jobs = make_jobs(plan, names, options.seeds, None)

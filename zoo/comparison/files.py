@@ -44,10 +44,14 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: it holds none.
     """
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     if not isinstance(found, dict):
         raise ValueError(f"{type(found).__name__} in place of an object")
     return found
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} in place of a number")
 
 
 def check_shape(value: Any, shape: Any) -> None:

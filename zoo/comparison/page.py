@@ -15,7 +15,7 @@ from typing import Any
 from zoo.comparison import pictures, tables
 from zoo.comparison.budgets import common_seconds, of_one_machine
 from zoo.comparison.data import data_settings, load_data
-from zoo.comparison.files import BASE, CHOICE
+from zoo.comparison.files import BASE, CHOICE, OUTPUTS
 from zoo.comparison.outputs import output_counts
 from zoo.comparison.recipes import Recipes, shipped_folders
 from zoo.comparison.results import FEEDING, NONE, Results, Row, distinct, read_results
@@ -43,7 +43,7 @@ SIGNIFICANCE = """\
 
 {ranks}
 Each row against each column: the difference in {score}, coloured where p < 0.05 (two-sided), which holds for {low} of the {all_pairs} pairs. Corrected for the
-number of pairs (Holm 1979) it holds for {lower}. All differences with interval and both p: [`{pairs}`]({pairs}); the probability of each rank: [`{all_ranks}`]({all_ranks}).
+number of pairs (Holm 1979) it holds for {lower}{near}.{apart} All differences with interval and p: [`{pairs}`]({pairs}); the probability of each rank: [`{all_ranks}`]({all_ranks}).
 
 ![Differences between the mechanisms]({picture})
 """
@@ -209,11 +209,13 @@ def _significance(study: Study) -> str:
     )
     if min(counts) == 1 < max(counts):
         seeds += " (a mechanism with one seed is taken to vary like the others)"
-    corrected = found.corrected()
+    corrected, near = found.corrected(), found.near()
     text = SIGNIFICANCE.format(
         all_pairs=len(corrected),
         low=sum(found.p_value(*pair) < 0.05 for pair in corrected),
         lower=sum(p < 0.05 for p in corrected.values()),
+        near=f"; {near} of all are so near 0.05 that other samples could decide otherwise" if near else "",
+        apart=_apart(found),
         samples=len(found.samples),
         units=study.units,
         unit=study.task.unit,
@@ -230,6 +232,18 @@ def _significance(study: Study) -> str:
     if not (own and others):
         return text
     return f"{text}\nTrained here, against the published ones:\n\n{tables.against(own, others, found)}"
+
+
+def _apart(found: Bootstrap) -> str:
+    """What is left if the mechanisms are not taken to vary alike."""
+    if found.apart is None:
+        return ""
+    apart = found.corrected(apart=True)
+    low = sum((found.p_apart(*pair) or 1.0) < 0.05 for pair in apart)
+    return (
+        f" All this takes the seeds of all mechanisms to vary alike. With the variance of its own seeds for each, of which so few say little, p < 0.05\n"
+        f"holds for {low} pairs, corrected for {sum(p < 0.05 for p in apart.values())}: a difference that needs the common variance is less sure."
+    )
 
 
 def _time(study: Study) -> str:
@@ -300,10 +314,17 @@ def _again(study: Study) -> str:
         which = " --recipes FOLDER" if name == "comparison" else f" --recipes recipes/{name}"
     search = " --search" if study.choices else ""
     own = "".join(f" {word}" for word in imports())
-    command = (
-        f"    zoo compare{own} --out runs/{name} --data.root DATA{which}{search} --epochs {first['settings']['epochs']} "
-        f"--seeds {' '.join(map(str, seeds))}\n"
-    )
+    start, epochs = f"    zoo compare{own} --out runs/{name} --data.root DATA{which}", first["settings"]["epochs"]
+    command = f"{start}{search} --epochs {epochs} --seeds {' '.join(map(str, seeds))}{_only(study.recipes, rows)}\n"
+    if sizes := {
+        size: part for size, part in study.results.sizes.items() if part[0].results[0]["settings"].get("pairs")
+    }:
+        partly = list({row.name: row for part in sizes.values() for row in part}.values())
+        several = sorted({result["seed"] for part in sizes.values() for row in part for result in row.results})
+        command += (
+            f"{start} --epochs {epochs} --seeds {' '.join(map(str, several))} --pairs {' '.join(map(str, sizes))}"
+            f"{_only(study.recipes, partly)}\n"
+        )
     seconds = [x for row in rows for x in row.values("training", "training_seconds")]
     took = (
         f"; training took {sum(seconds) / 3600:.1f} hours in all, without validation and evaluation" if seconds else ""
@@ -316,6 +337,13 @@ def _again(study: Study) -> str:
     ]
     where = f"{'; '.join(counted)}; {threads} thread(s) per run"
     return f"{command}\nIt resumes where it stopped; `--jobs N` trains N at a time, on all GPUs. Here: {where}{took}.\n"
+
+
+def _only(recipes: Recipes, rows: Sequence[Row]) -> str:
+    """The option that names some of the mechanisms of a folder; "" for all."""
+    there = recipes.names()
+    own = [name for name in there if name in {row.name for row in rows}]
+    return f" --only {' '.join(own)}" if 0 < len(own) < len(there) else ""
 
 
 def _data(recipes: Recipes) -> str:
@@ -360,6 +388,9 @@ def draw(study: Study, folder: Path) -> None:
         pictures.plot_pairs(study.found, study.task.score, folder / pictures.PAIRS)
         tables.write_pairs(study.found, folder / PAIRS)
         tables.write_ranks(study.found, folder / RANKS)
+    else:  # those of an earlier page would not fit to this one
+        for name in (pictures.PAIRS, PAIRS, RANKS):
+            (folder / name).unlink(missing_ok=True)
     if _time(study):
         pictures.plot_curves(study.timed, study.seconds, folder / pictures.CURVES)
     if study.results.sizes:
@@ -397,9 +428,13 @@ def read_study(out: Path, recipes: Recipes, root: str | None, minutes: float | N
     task = recipes.task
     if any(run.has_outputs for row in results.rows for run in row.runs):
         try:
-            counts = output_counts(results.rows, task, load_data(data_settings(recipes, root), task))
+            count = task.counter(load_data(data_settings(recipes, root), task))
         except (ValueError, OSError) as error:
             print(f"without significance, which needs the data: {' '.join(str(error).split())}")
+        else:
+            counts = output_counts(results.rows, count)
+            if without := [row.name for row in results.rows if row.name not in counts]:
+                print(f"without significance of {', '.join(without)}: no outputs ({OUTPUTS['test']}) for this test set")
     found = bootstrap(counts, task.total, SAMPLES, falls=task.score.falls) if counts else None
     units = len(next(iter(counts.values()))[0]) if counts else 0
     linked = page.resolve() == recipes.folder.resolve()

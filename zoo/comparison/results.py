@@ -11,6 +11,7 @@ from zoo.comparison.files import BASE, OUTPUTS, RESULT, SEEDS, SIZES, check_shap
 from zoo.comparison.recipes import Recipes
 from zoo.comparison.significance import half_interval
 from zoo.comparison.tasks.base import ComparedTask
+from zoo.comparison.tasks.known import TASKS
 from zoo.utils.modules import imports
 
 NONE = "–"
@@ -96,18 +97,23 @@ class Row:
         values = self.values(*keys)
         return statistics.fmean(values) if values else None
 
-    def show(self, digits: int, *keys: str, interval: bool = False) -> str:
-        """The mean as text, with half the width of its interval if there are several seeds."""
+    def show(self, digits: int, *keys: str, interval: bool = False, mean: float | None = None) -> str:
+        """The mean (or `mean`) as text, with half the width of its interval if there are several seeds."""
         values = self.values(*keys)
         if not values:
             return NONE
-        text = f"{statistics.fmean(values):,.{digits}f}"
+        text = f"{statistics.fmean(values) if mean is None else mean:,.{digits}f}"
         half = half_interval(values) if interval else None
         return text if half is None else f"{text} ± {half:.{digits}f}"
 
-    def score(self, part: str) -> str:
-        """The score of a part, "validation" or "test", with half the width of its interval."""
-        return self.show(self.task.score.digits, part, self.task.score.key, interval=True)
+    def score(self, part: str, mean: float | None = None) -> str:
+        """The score of a part, "validation" or "test", with half the width of its interval.
+
+        Args:
+            part: the part.
+            mean: its mean, if that of the stored scores is not exact enough.
+        """
+        return self.show(self.task.score.digits, part, self.task.score.key, interval=True, mean=mean)
 
     def scores(self, part: str) -> list[float]:
         """The score of a part for each seed."""
@@ -211,17 +217,25 @@ def read_result(file: Path, task: ComparedTask) -> dict[str, Any]:
     """Content of a result.json of a task.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: it is damaged, or of another task.
     """
     try:
         result = read_json(file)
+        check_shape(result, SHAPE)
+        found = [other.score for other in TASKS if other.score.key in result["test"]]
+        is_own = not found or task.score in found
         scored = {part: {task.score.key: NUMBER} for part in ("validation", "test")}
-        for shape in (SHAPE, scored, task.shape):
+        for shape in (scored, task.shape) if is_own else ():
             check_shape(result, shape)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"{file} is damaged ({error}): delete it, and `zoo compare` evaluates that training again"
         ) from error
+    if not is_own:
+        raise ValueError(
+            f"{file} has {found[0].name}, the models of these recipes {task.score.name}: name the folder of recipes "
+            "that it was trained by with --recipes"
+        )
     return result
 
 

@@ -12,8 +12,9 @@ The deviations of n seeds from their own mean are too small by sqrt((n - 1) / n)
 They hold the chance of the units too, which the drawn units bring in once more: that part, as large as the deviations
 of the seeds differ from sample to sample, is taken out by making them smaller.
 Those of all mechanisms are drawn from together: with three seeds of its own a mechanism says little about its variance,
-but one whose seeds differ more than those of the others then looks surer than it is.
-So a mechanism with a single seed is treated like the others; if all have a single one, nothing is known of
+but one whose seeds differ more than those of the others then looks surer than it is. So there is a second p, for which
+the deviation of each mechanism is a draw from Student's t with its own variance and degrees of freedom.
+A mechanism with a single seed is treated like the others; if all have a single one, nothing is known of
 the seeds, and only units are drawn.
 
 The variance of so few deviations is itself a matter of chance, so each sample has them longer or shorter by a draw of
@@ -57,12 +58,14 @@ class Bootstrap:
         names: the mechanisms.
         means: (M,) scores on the whole test set, mean over the seeds.
         samples: (B, M) scores in each sample.
+        apart: (B, M) the same with the variance between seeds of each mechanism alone; None if no mechanism has one.
         falls: the lowest score is the best.
     """
 
     names: list[str]
     means: np.ndarray
     samples: np.ndarray
+    apart: np.ndarray | None = None
     falls: bool = False
 
     def difference(self, first: str, second: str) -> tuple[float, float, float]:
@@ -77,16 +80,38 @@ class Bootstrap:
         The differences of the samples, moved to the mean 0, are what chance alone would give. (sacrebleu moves their
         absolute values, which for clear differences is the share of one direction, half of this.)
         """
+        return self._p_value(self.samples, first, second)
+
+    def p_apart(self, first: str, second: str) -> float | None:
+        """As `p_value`, with the variance between seeds of each mechanism alone; None if no mechanism has one."""
+        return None if self.apart is None else self._p_value(self.apart, first, second)
+
+    def _p_value(self, samples: np.ndarray, first: str, second: str) -> float:
         a, b = self.names.index(first), self.names.index(second)
-        chance = self.samples[:, a] - self.samples[:, b]
-        larger = np.abs(chance - chance.mean()) > abs(self.means[a] - self.means[b])
+        chance = samples[:, a] - samples[:, b]
+        larger = np.abs(chance - chance.mean()) >= abs(self.means[a] - self.means[b])
         return (int(larger.sum()) + 1) / (len(chance) + 1)
 
-    def corrected(self) -> dict[tuple[str, str], float]:
-        """The p value of each pair, once, corrected for the number of pairs by Holm's method (Holm 1979)."""
-        values = sorted((self.p_value(first, second), (first, second)) for first, second in combinations(self.names, 2))
+    def corrected(self, apart: bool = False) -> dict[tuple[str, str], float]:
+        """The p value of each pair, once, corrected for the number of pairs by Holm's method (Holm 1979).
+
+        Args:
+            apart: of `p_apart`, if there is one.
+        """
+        p_value = self.p_apart if apart and self.apart is not None else self.p_value
+        values = sorted(
+            (p_value(first, second) or 0.0, (first, second)) for first, second in combinations(self.names, 2)
+        )
         steps = [p * (len(values) - n) for n, (p, _) in enumerate(values)]
         return {pair: min(1.0, p) for (_, pair), p in zip(values, accumulate(steps, max))}
+
+    def near(self, limit: float = 0.05) -> int:
+        """Number of pairs whose corrected p is so near a limit that other samples could bring it to the other side."""
+        count = len(self.samples)
+        corrected = self.corrected()
+        own = {pair: self.p_value(*pair) for pair in corrected}
+        errors = {pair: 2 * p / own[pair] * math.sqrt(own[pair] / count) for pair, p in corrected.items()}
+        return sum(abs(p - limit) < errors[pair] for pair, p in corrected.items())
 
     def ranks(self) -> np.ndarray:
         """(M, M) probability that mechanism m has rank r, from 0 for the best; of equal scores the dice decide."""
@@ -129,7 +154,20 @@ def bootstrap(
     free = len(runs) - len(columns)  # the degrees of freedom of the pool's variance, which is itself a matter of chance
     moved *= np.sqrt(free / rng.chisquare(free, (samples, 1))) if free else 0.0
     whole_means = np.array([whole[own].mean() for own in columns])
-    return Bootstrap(list(counts), whole_means, means + moved, falls)
+    apart = means + _apart(rng, whole, scores, columns, moved) if free else None
+    return Bootstrap(list(counts), whole_means, means + moved, apart, falls)
+
+
+def _apart(
+    rng: np.random.Generator, whole: np.ndarray, scores: np.ndarray, columns: Sequence[np.ndarray], moved: np.ndarray
+) -> np.ndarray:
+    """Deviations of the mean of each mechanism's seeds by the variance of these alone, (B, M); of one seed `moved`."""
+    found = moved.copy()
+    for m, own in enumerate(columns):
+        if (seeds := len(own)) > 1:
+            variance = max(0.0, whole[own].var(ddof=1) - _stretched(scores[:, own]).var(0).mean())
+            found[:, m] = rng.standard_t(seeds - 1, len(found)) * math.sqrt(variance / seeds)
+    return found
 
 
 def deviations(whole: Sequence[np.ndarray], samples: Sequence[np.ndarray]) -> np.ndarray:

@@ -60,6 +60,7 @@ def main_table(rows: Sequence[Row], timed: Sequence[Row], first: Sequence[Column
     task = rows[0].task
     parts = task.part_columns([result for row in rows for result in row.results])
     best = {} if found is None else dict(zip(found.names, found.ranks()[:, 0]))
+    means = {} if found is None else dict(zip(found.names, map(float, found.means)))  # not rounded before
     compared = {row.name: row for row in timed}
 
     def cell_of_timed(cell: Callable[[Row], str]) -> Callable[[Row], str]:
@@ -74,7 +75,7 @@ def main_table(rows: Sequence[Row], timed: Sequence[Row], first: Sequence[Column
         *first,
         ("seeds", lambda row: str(len(row.results))),
         (f"validation {task.score.name}", lambda row: row.score("validation")),
-        (f"test {task.score.name}", lambda row: row.score("test")),
+        (f"test {task.score.name}", lambda row: row.score("test", means.get(row.name))),
         *([("best (%)", lambda row: percent(best.get(row.name)))] if best else []),
         *map(_shown, parts),
         ("parameters", lambda row: f"{row.results[0]['parameters'] / 1e6:.2f} M"),
@@ -117,14 +118,15 @@ def rank_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap) -
 
 
 def against(own: Sequence[Row], others: Sequence[Row], found: Bootstrap) -> str:
-    """The difference of each own mechanism to each published one, with its interval and p."""
-    lines, digits = [], own[0].task.score.digits
+    """The difference of each own mechanism to each published one, with its interval and both p."""
+    lines, digits, corrected = [], own[0].task.score.digits, found.corrected()
     for row in own:
         for other in others:
             difference, low, high = (f"{x:+.{digits}f}" for x in found.difference(row.name, other.name))
-            p = f"{found.p_value(row.name, other.name):.3f}"
-            lines.append([f"`{row.name}`", f"`{other.name}`", difference, f"{low} to {high}", p])
-    return markdown(["mechanism", "against", "difference", "95 %", "p"], lines, left=2)
+            holm = corrected[pair if (pair := (row.name, other.name)) in corrected else (other.name, row.name)]
+            p = [f"{found.p_value(row.name, other.name):.3f}", f"{holm:.3f}"]
+            lines.append([f"`{row.name}`", f"`{other.name}`", difference, f"{low} to {high}", *p])
+    return markdown(["mechanism", "against", "difference", "95 %", "p", "p, corrected"], lines, left=2)
 
 
 def time_table(rows: Sequence[Row], first: Sequence[Column], seconds: float) -> str:
@@ -186,12 +188,18 @@ def search_table(choices: Mapping[str, Mapping[str, Any]], score: Score) -> str:
 
 
 def write_pairs(found: Bootstrap, path: Path) -> Path:
-    """Writes a CSV file with a line for each ordered pair: difference, its 95 % interval, p, and p by Holm's method."""
+    """Writes a CSV file with a line for each ordered pair: difference, its 95 % interval, p, and p by Holm's method.
+
+    If some have several seeds, also both p with the variance between seeds of each mechanism alone.
+    """
     lines, corrected = ["mechanism,other,difference,low,high,p,p_holm"], found.corrected()
+    apart = {} if found.apart is None else found.corrected(apart=True)
+    lines[0] += ",p_own_variance,p_own_variance_holm" * bool(apart)
     for first, second in permutations(found.names, 2):
         numbers = ",".join(f"{value:.2f}" for value in found.difference(first, second))
-        holm = corrected[(first, second) if (first, second) in corrected else (second, first)]
-        lines.append(f"{first},{second},{numbers},{found.p_value(first, second):.4f},{holm:.4f}")
+        pair = (first, second) if (first, second) in corrected else (second, first)
+        p = [found.p_value(*pair), corrected[pair], *([found.p_apart(*pair), apart[pair]] if apart else [])]
+        lines.append(f"{first},{second},{numbers},{','.join(f'{value:.4f}' for value in p)}")
     write_text(path, "".join(f"{line}\n" for line in lines))
     return path
 

@@ -116,7 +116,7 @@ same rule for the end of the training ({base}); each other recipe is one mechani
     def scored(self, result: Mapping[str, Any]) -> str:
         return f"""\
 * BLEU-4 as of the COCO caption evaluation, with brevity penalty: beam {result["beam_size"]}, length penalty {result["length_penalty"]}, fp32, of the checkpoint with the
-  best validation BLEU-4 (greedy); the test set was evaluated once. CIDEr-D is of the same captions."""
+  best validation BLEU-4 (greedy); each training was evaluated on the test set once. CIDEr-D is of the same captions."""
 
     def part_columns(self, results: Sequence[Mapping[str, Any]]) -> list[Shown]:
         return [Shown("test CIDEr-D", 1, ("test", "cider_d"))]

@@ -78,7 +78,7 @@ same embeddings and encoder except where *What differs* says so ({base}); each o
 
     def scored(self, result: Mapping[str, Any]) -> str:
         return """\
-* Accuracy in percent, fp32, of the checkpoint with the best validation accuracy; the test set was evaluated once."""
+* Accuracy in percent, fp32, of the checkpoint with the best validation accuracy; each training was evaluated on the test set once."""
 
 
 class MultiLabelTask(ClassificationTask):
@@ -97,8 +97,8 @@ class MultiLabelTask(ClassificationTask):
 
     def scored(self, result: Mapping[str, Any]) -> str:
         return """\
-* Micro-F1 in percent (over the decisions on all topics of all texts), fp32, of the checkpoint with the best validation micro-F1; the test set was
-  evaluated once."""
+* Micro-F1 in percent (over the decisions on all topics of all texts), fp32, of the checkpoint with the best validation micro-F1; each training was
+  evaluated on the test set once."""
 
 
 def _labels(line: str) -> set[str]:

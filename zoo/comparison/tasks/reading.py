@@ -69,8 +69,8 @@ One reader, {data}, in which only the attention differs: the same words, the sam
 
     def scored(self, result: Mapping[str, Any]) -> str:
         return """\
-* Accuracy in percent, fp32, of the checkpoint with the best validation accuracy; the test set was evaluated once. A question whose candidates are
-  not in its document counts as wrong."""
+* Accuracy in percent, fp32, of the checkpoint with the best validation accuracy; each training was evaluated on the test set once. A question whose
+  candidates are not in its document counts as wrong."""
 
 
 def _parts(question: Question) -> Parts:

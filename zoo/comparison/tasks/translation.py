@@ -113,8 +113,8 @@ embeddings, encoder and decoder except where *What differs* says so ({base}); ea
     def scored(self, result: Mapping[str, Any]) -> str:
         return f"""\
 * BLEU: `{result["signature"]}`,
-  beam {result["beam_size"]}, length penalty {result["length_penalty"]}, fp32, of the checkpoint with the best validation BLEU (greedy); the test set is {result["test"]["name"]}, evaluated
-  once."""
+  beam {result["beam_size"]}, length penalty {result["length_penalty"]}, fp32, of the checkpoint with the best validation BLEU (greedy); the test set is {result["test"]["name"]}, on which
+  each training was evaluated once."""
 
     def part_columns(self, results: Sequence[Mapping[str, Any]]) -> list[Shown]:
         bins = dict.fromkeys(words for result in results for words in result["test"]["bleu_by_length"])
