@@ -7,7 +7,7 @@ The rules, in terms of means over the inputs (docs/faithfulness.md explains each
 2. *The order agrees*: Kendall's tau of attention and of leaving out each word is at least 0.3.
 3. *The weights are used*: permuting them changes the output by at least 0.1 (median total variation).
 4. *Other weights do not do*: weights with the same output (change at most 0.05) differ by at most half the largest
-   possible divergence, 0.35 of 0.69 nats.
+   possible divergence, 0.347 of 0.693 nats.
 
 "yes" if all hold, "no" if the first one does not, else "partly".
 """
