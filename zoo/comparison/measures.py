@@ -21,7 +21,7 @@ WARM_UP = 20  # first steps of a process that are not timed
 
 
 def clock(device: str) -> Callable[[], float]:
-    """Seconds: with one CPU thread this process's processor time, which other load hardly affects, else real time."""
+    """Seconds: with one CPU thread this process's processor time, without waiting for other work, else real time."""
     return time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
 
 

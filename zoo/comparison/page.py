@@ -175,7 +175,7 @@ def _notes(study: Study) -> str:
     on_gpu, threads = distinct(timed, "device") == ["cuda"], distinct(timed, "threads")
     clock = ""
     if not on_gpu and threads == [1]:
-        clock = " Both use processor time, which other work on the machine hardly affects."
+        clock = " Both use processor time: waiting is not in it, but other work on the machine can still slow it, by a third in what was seen."
     elif max(distinct(timed, "at_once") or [1]) > 1:
         clock = " Several trainings ran at a time, so both are lower than of one alone."
     if _runs(timed) < _runs(rows):
