@@ -47,7 +47,7 @@ def test_the_limits_are_those_of_the_code():
         f"at least {certificate.TAU}",
         f"by at least {certificate.USED}",
         f"at most {counterfactual.ALLOWED}",
-        f"{certificate.DIFFERENT:.2f} nats",
+        f"{certificate.DIFFERENT:.3f} nats",
         f"{measure.PERMUTATIONS} permutations",
         f"from {counterfactual.STARTS} permutations, {counterfactual.STEPS} steps",
         f"at most {measure.LEFT_OUT} words",
