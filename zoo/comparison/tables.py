@@ -123,10 +123,15 @@ def against(own: Sequence[Row], others: Sequence[Row], found: Bootstrap) -> str:
     for row in own:
         for other in others:
             difference, low, high = (f"{x:+.{digits}f}" for x in found.difference(row.name, other.name))
-            holm = corrected[pair if (pair := (row.name, other.name)) in corrected else (other.name, row.name)]
-            p = [f"{found.p_value(row.name, other.name):.3f}", f"{holm:.3f}"]
+            pair = _unordered(corrected, row.name, other.name)
+            p = [f"{found.p_value(*pair):.3f}", f"{corrected[pair]:.3f}"]
             lines.append([f"`{row.name}`", f"`{other.name}`", difference, f"{low} to {high}", *p])
     return markdown(["mechanism", "against", "difference", "95 %", "p", "p, corrected"], lines, left=2)
+
+
+def _unordered(known: Mapping[tuple[str, str], float], first: str, second: str) -> tuple[str, str]:
+    """The key of a pair where each pair is there once."""
+    return (first, second) if (first, second) in known else (second, first)
 
 
 def time_table(rows: Sequence[Row], first: Sequence[Column], seconds: float) -> str:
@@ -197,7 +202,7 @@ def write_pairs(found: Bootstrap, path: Path) -> Path:
     lines[0] += ",p_own_variance,p_own_variance_holm" * bool(apart)
     for first, second in permutations(found.names, 2):
         numbers = ",".join(f"{value:.2f}" for value in found.difference(first, second))
-        pair = (first, second) if (first, second) in corrected else (second, first)
+        pair = _unordered(corrected, first, second)
         p = [found.p_value(*pair), corrected[pair], *([found.p_apart(*pair), apart[pair]] if apart else [])]
         lines.append(f"{first},{second},{numbers},{','.join(f'{value:.4f}' for value in p)}")
     write_text(path, "".join(f"{line}\n" for line in lines))
