@@ -49,21 +49,28 @@ def test_times_of_another_machine_are_not_compared():
     assert of_one_machine(rows[1:2]) == rows[1:2] and of_one_machine([]) == []
     text = page.text(page.Study(Recipes(RECIPES), Results(rows)))
     (table,) = [part for part in text.split("\n## ") if part.startswith("With equal training time")]
-    assert "after 10.0 minutes" in table and "are not here; of `general` there are no others." in table
-    assert "| `dot` |" in table and "| `none` | – | 1.0 |" in table and "| `general` |" not in table
+    assert "half and all of 10.0 minutes" in table and "are not here; of `general` there are no others." in table
+    assert "| `dot` |" in table and "| `none` | – | – | – | 1.0 |" in table and "| `general` |" not in table
     assert "of the 4 of 6 trainings on CPU with 1 thread(s)" in text
     speeds = [line.split(" | ")[-3:] for line in text.splitlines() if line.startswith("| `general` | no | 1 |")]
     assert speeds == [["–", "–", "– |"]]
 
 
 def test_table_at_equal_time():
+    """After a quarter, half and all of it; a mechanism with a seed that was not validated by then has no score."""
     slow = Row("slow", [run((60, 20.0), (600, 40.0), name="slow")])
-    quick = Row("quick", [run((60, 30.0), name="quick"), run((60, 32.0), name="quick", seed=2)])
-    rows = [slow, quick]
-    lines = tables.time_table(rows, tables.names(rows, ["slow", "slow_input_feeding"], {}), 60).splitlines()[2:]
+    quick = Row("quick", [run((20, 29.0), (60, 30.0), name="quick"), run((14, 10.0), (60, 32.0), name="quick", seed=2)])
+    late = Row("late", [run((60, 99.0), name="late"), run((61, 99.0), name="late", seed=2)])
+    rows = [late, slow, quick]
+    head, _, *lines = tables.time_table(rows, tables.names(rows, ["slow", "slow_input_feeding"], {}), 60).splitlines()
+    assert head == (
+        "| mechanism | input feeding | after 0.2 min | after 0.5 min | BLEU after 1.0 min | BLEU at the end "
+        "| minutes to the end |"
+    )
     assert lines == [
-        "| `quick` | – | 31.0 ± 12.7 | 31.0 | 1.0 |",
-        "| `slow` | no | 20.0 | 40.0 | 10.0 |",
+        "| `quick` | – | – | 19.5 | 31.0 ± 12.7 | 31.0 | 1.0 |",
+        "| `slow` | no | – | – | 20.0 | 40.0 | 10.0 |",
+        "| `late` | – | – | – | – | 99.0 | 1.0 |",
     ]
 
 
@@ -73,6 +80,12 @@ def test_tables_of_the_bootstrap(tmp_path):
     rows = [Row(name, [run(name=name)]) for name in ("dot", "none", "other")]
     lines = tables.rank_table(rows, tables.names(rows, [], {}), found).splitlines()[2:]
     assert lines == ["| `dot` | – | 2.5 | 75 | 1–2 |", "| `none` | – | 1.5 | 25 | 1–2 |"]
+    rows[0] = Row("dot", [run((60, score), name="dot", seed=seed) for seed, score in enumerate((1.0, 2.0))])
+    for seed, score in enumerate((2.0, 3.0)):
+        rows[0].results[seed]["test"]["bleu"] = score
+    head, _, *lines = tables.rank_table(rows, tables.names(rows, [], {}), found).splitlines()
+    assert "| test BLEU | SD of the seeds | best (%) |" in head
+    assert lines == ["| `dot` | – | 2.5 | 0.7 | 75 | 1–2 |", "| `none` | – | 1.5 | – | 25 | 1–2 |"]
     assert tables.against(rows[:1], rows[1:2], found).splitlines()[-1] == (
         "| `dot` | `none` | +1.0 | -0.8 to +2.0 | 0.800 | 0.800 |"
     )

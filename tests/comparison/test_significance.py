@@ -143,7 +143,7 @@ def test_pairs_and_ranks_by_hand():
 
 def test_correction_for_the_number_of_pairs(monkeypatch):
     values = {("a", "b"): 0.01, ("a", "c"): 0.04, ("b", "c"): 0.03}
-    monkeypatch.setattr(Bootstrap, "p_value", lambda self, first, second: values[first, second])
+    monkeypatch.setattr(Bootstrap, "p_value", lambda self, first, second, apart: values[first, second])
     found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((1, 3))).corrected()
     # the smallest times 3, the next one times 2, and none is below an earlier one
     assert found == pytest.approx({("a", "b"): 0.03, ("b", "c"): 0.06, ("a", "c"): 0.06})
@@ -160,11 +160,17 @@ def test_p_of_the_variance_of_each_mechanism_alone():
     found = bootstrap(runs, lambda sums: 100 * sums[..., 0] / sums[..., 1], samples=40_000)
     for name, difference in (("steady", 6.0), ("other", 5.0)):
         expected = 2 * student.sf(difference / (4 / math.sqrt(3)), 2)
-        assert found.p_apart("wild", name) == found.p_apart(name, "wild") == pytest.approx(expected, abs=0.01)
-    assert found.p_apart("steady", "other") < 0.001 < 0.3 < found.p_value("steady", "other"), (
+        assert (
+            found.p_value("wild", name, apart=True)
+            == found.p_value(name, "wild", apart=True)
+            == pytest.approx(expected, abs=0.01)
+        )
+    assert found.p_value("steady", "other", apart=True) < 0.001 < 0.3 < found.p_value("steady", "other"), (
         "wild seeds are not theirs"
     )
-    assert found.corrected(apart=True)["steady", "wild"] == pytest.approx(2 * found.p_apart("steady", "wild"))
+    assert found.corrected(apart=True)["steady", "wild"] == pytest.approx(
+        2 * found.p_value("steady", "wild", apart=True)
+    )
     assert bootstrap({name: own[:1] for name, own in runs.items()}, lambda sums: sums[..., 0]).apart is None
 
 
@@ -175,7 +181,9 @@ def test_pairs_that_other_samples_could_decide_otherwise(monkeypatch):
         ({("a", "b"): 0.024, ("a", "c"): 0.001, ("b", "c"): 0.052}, 2),  # 0.048, 0.052
         ({("a", "b"): 0.03, ("a", "c"): 0.017, ("b", "c"): 0.9}, 1),  # 0.06, 0.051
     ):
-        monkeypatch.setattr(Bootstrap, "p_value", lambda self, first, second, values=values: values[first, second])
+        monkeypatch.setattr(
+            Bootstrap, "p_value", lambda self, first, second, apart=False, values=values: values[first, second]
+        )
         assert found.near() == near, values
 
 

@@ -77,6 +77,15 @@ class Recipes:
     def base(self) -> dict[str, Any]:
         return self.read(BASE)
 
+    @property
+    def data(self) -> str:
+        """Description of base.yaml's data."""
+        data = self.base["data"]
+        options = data.get("init_args") or {}
+        both = {"src_lang", "tgt_lang"} <= options.keys()
+        languages = f" ({options['src_lang']} to {options['tgt_lang']})" if both else ""
+        return data["class_path"].rpartition(".")[2] + languages
+
     def check_base(self) -> None:
         """Raises ValueError if base.yaml lacks the data or the budget."""
         trainer = self.base.get("trainer")

@@ -259,3 +259,8 @@ def _rows(runs: Iterable[Run]) -> list[Row]:
 def distinct(rows: Sequence[Row], *keys: str) -> list[Any]:
     """The distinct values of the results."""
     return list(dict.fromkeys(value for row in rows for value in row.values(*keys)))
+
+
+def count_runs(rows: Sequence[Row]) -> int:
+    """The number of trainings of some rows."""
+    return sum(len(row.runs) for row in rows)

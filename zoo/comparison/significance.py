@@ -74,19 +74,18 @@ class Bootstrap:
         low, high = np.quantile(self.samples[:, a] - self.samples[:, b], [0.025, 0.975])
         return float(self.means[a] - self.means[b]), float(low), float(high)
 
-    def p_value(self, first: str, second: str) -> float:
+    def p_value(self, first: str, second: str, apart: bool = False) -> float:
         """How often a difference as large as this one, in either direction, would arise if there was none.
 
         The differences of the samples, moved to the mean 0, are what chance alone would give. (sacrebleu moves their
         absolute values, which for clear differences is the share of one direction, half of this.)
+
+        Args:
+            first: a mechanism.
+            second: another one.
+            apart: of the samples in which each mechanism has the variance of its own seeds, where there are such.
         """
-        return self._p_value(self.samples, first, second)
-
-    def p_apart(self, first: str, second: str) -> float | None:
-        """As `p_value`, with the variance between seeds of each mechanism alone; None if no mechanism has one."""
-        return None if self.apart is None else self._p_value(self.apart, first, second)
-
-    def _p_value(self, samples: np.ndarray, first: str, second: str) -> float:
+        samples = self.apart if apart and self.apart is not None else self.samples
         a, b = self.names.index(first), self.names.index(second)
         chance = samples[:, a] - samples[:, b]
         larger = np.abs(chance - chance.mean()) >= abs(self.means[a] - self.means[b])
@@ -96,12 +95,9 @@ class Bootstrap:
         """The p value of each pair, once, corrected for the number of pairs by Holm's method (Holm 1979).
 
         Args:
-            apart: of `p_apart`, if there is one.
+            apart: see `p_value`.
         """
-        p_value = self.p_apart if apart and self.apart is not None else self.p_value
-        values = sorted(
-            (p_value(first, second) or 0.0, (first, second)) for first, second in combinations(self.names, 2)
-        )
+        values = sorted((self.p_value(*pair, apart), pair) for pair in combinations(self.names, 2))
         steps = [p * (len(values) - n) for n, (p, _) in enumerate(values)]
         return {pair: min(1.0, p) for (_, pair), p in zip(values, accumulate(steps, max))}
 

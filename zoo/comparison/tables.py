@@ -100,7 +100,7 @@ def percent(share: float | None) -> str:
 
 
 def rank_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap) -> str:
-    """The probability of being best, and the ranks that hold 95 % of the probability."""
+    """The standard deviation of the seeds, the probability of being best, and the ranks that hold 95 % of it."""
     ranks, score = dict(zip(found.names, found.ranks())), rows[0].task.score
 
     def span(row: Row) -> str:
@@ -108,9 +108,14 @@ def rank_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap) -
         low, high = (int(np.searchsorted(sums, share)) + 1 for share in (0.025, 0.975))
         return f"{low}–{high}" if low < high else str(low)
 
+    def deviation(row: Row) -> str:
+        values = row.scores("test")
+        return f"{statistics.stdev(values):.{score.digits}f}" if len(values) > 1 else NONE
+
     columns: list[Column] = [
         *first,
         (f"test {score.name}", lambda row: f"{found.means[found.names.index(row.name)]:.{score.digits}f}"),
+        *([("SD of the seeds", deviation)] if any(len(row.runs) > 1 for row in rows) else []),
         ("best (%)", lambda row: percent(ranks[row.name][0])),
         ("ranks", span),
     ]
@@ -135,31 +140,39 @@ def _unordered(known: Mapping[tuple[str, str], float], first: str, second: str) 
 
 
 def time_table(rows: Sequence[Row], first: Sequence[Column], seconds: float) -> str:
-    """Validation score after equal training time, the best first."""
+    """Validation score after a quarter, half and all of equal training time (the order), and at the end."""
     score = rows[0].task.score
-    reached = {row.name: [best for run in row.runs if (best := best_by(run, seconds)) is not None] for row in rows}
 
-    def by_then(row: Row) -> str:
-        values = reached[row.name]
-        if not values:
-            return NONE
-        half = half_interval(values)
-        return f"{statistics.fmean(values):.{score.digits}f}" + ("" if half is None else f" ± {half:.{score.digits}f}")
+    def reached(row: Row, limit: float) -> list[float]:
+        """The best score of each seed by then; [] if one was not validated before."""
+        values = [best for run in row.runs if (best := best_by(run, limit)) is not None]
+        return values if len(values) == len(row.runs) else []
 
-    def final(row: Row) -> str:
-        values = [best for run in row.runs if (best := best_by(run, math.inf)) is not None]
-        return f"{statistics.fmean(values):.{score.digits}f}" if values else NONE
+    def after(limit: float, interval: bool = False) -> Callable[[Row], str]:
+        def text(row: Row) -> str:
+            if not (values := reached(row, limit)):
+                return NONE
+            half = half_interval(values) if interval else None
+            spread = "" if half is None else f" ± {half:.{score.digits}f}"
+            return f"{statistics.fmean(values):.{score.digits}f}{spread}"
+
+        return text
 
     def order(row: Row) -> tuple[bool, float]:
-        values = reached[row.name]
+        values = reached(row, seconds)
         return (not values, score.order(statistics.fmean(values)) if values else 0.0)
 
     def minutes(row: Row) -> str:
         ends = [run.curve[-1][0] / 60 for run in row.runs if run.curve]
         return f"{statistics.fmean(ends):.1f}" if ends else NONE
 
-    scores = [(f"{score.name} by then", by_then), (f"{score.name} at the end", final)]
-    columns = [*first, *scores, ("minutes to the end", minutes)]
+    columns = [
+        *first,
+        *((f"after {limit / 60:.1f} min", after(limit)) for limit in (seconds / 4, seconds / 2)),
+        (f"{score.name} after {seconds / 60:.1f} min", after(seconds, interval=True)),
+        (f"{score.name} at the end", after(math.inf)),
+        ("minutes to the end", minutes),
+    ]
     return of_columns(columns, sorted(rows, key=order), len(first))
 
 
@@ -203,7 +216,7 @@ def write_pairs(found: Bootstrap, path: Path) -> Path:
     for first, second in permutations(found.names, 2):
         numbers = ",".join(f"{value:.2f}" for value in found.difference(first, second))
         pair = _unordered(corrected, first, second)
-        p = [found.p_value(*pair), corrected[pair], *([found.p_apart(*pair), apart[pair]] if apart else [])]
+        p = [found.p_value(*pair), corrected[pair], *([found.p_value(*pair, apart=True), apart[pair]] if apart else [])]
         lines.append(f"{first},{second},{numbers},{','.join(f'{value:.4f}' for value in p)}")
     write_text(path, "".join(f"{line}\n" for line in lines))
     return path
