@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from zoo.bundles.files import Bundle, FetchError, MisfitError, local_dir
+from zoo.bundles.files import HF_HUB, LOCAL_DIR, Bundle, FetchError, MisfitError, local_dir
 from zoo.utils import strict_json
 from zoo.utils.shipped import shipped
 from zoo.utils.whole import require_whole
@@ -216,12 +216,12 @@ def open_bundle(name: str, golden: bool = False) -> Bundle:
             f"a model is loaded by a name of zoo.list_models(), 'local-dir:FOLDER' or 'hf-hub:ORG/REPO@REVISION'; "
             f"got {name!r}"
         )
-    if name.startswith("local-dir:"):
-        return local_dir(name.removeprefix("local-dir:"))
+    if name.startswith(LOCAL_DIR):
+        return local_dir(name.removeprefix(LOCAL_DIR))
     from zoo.bundles import hub  # late: see `all_pins`
 
-    if name.startswith("hf-hub:"):
-        return hub.download(*hub.split_source(name.removeprefix("hf-hub:")), _most_weights, golden=golden)
+    if name.startswith(HF_HUB):
+        return hub.download(*hub.split_source(name.removeprefix(HF_HUB)), _most_weights, golden=golden)
     found = entry(name)
     if not is_bundled(name):
         return hub.download(*pin(name), _most_weights, found.sha256, golden)

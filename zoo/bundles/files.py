@@ -23,6 +23,7 @@ from typing import Any
 from zoo.utils import strict_json
 from zoo.utils.atomic import new_folder
 
+LOCAL_DIR, HF_HUB = "local-dir:", "hf-hub:"  # before a folder, and before ORG/REPO@REVISION, where a name is expected
 CONFIG, WEIGHTS, GOLDEN = "config.json", "model.safetensors", "golden.safetensors"
 MANIFEST, README = "manifest.json", "README.md"  # the first exists only on the Hub
 SUFFIXES = (".json", ".safetensors", ".txt")  # of all files in config.json: no pickle, no code

@@ -5,6 +5,7 @@ import shutil
 
 from zoo import registry
 from zoo.bundles.cache import Cached, cache_folder, cached_bundles, remove_cached
+from zoo.bundles.files import HF_HUB
 from zoo.commands import graphs
 
 
@@ -23,7 +24,7 @@ def run(options: argparse.Namespace) -> None:
     pins = registry.all_pins()
     names = {(pin.repo_id, pin.revision): name for name, pin in pins.items()}
     cached = {
-        names.get((bundle.repo_id, bundle.revision), f"hf-hub:{bundle.repo_id}@{bundle.revision}"): bundle
+        names.get((bundle.repo_id, bundle.revision), f"{HF_HUB}{bundle.repo_id}@{bundle.revision}"): bundle
         for bundle in cached_bundles({pin.repo_id for pin in pins.values()})
     }
     if options.action == "clear":
@@ -45,7 +46,7 @@ def _clear(cached: dict[str, Cached], names: list[str]) -> None:
     of_graphs = {name: path for name, path in graphs.cached_graphs().items() if not names or name in names}
     of_weights = [name for name in names if name not in of_graphs]
     for name in of_weights:
-        if name not in cached and not name.startswith("hf-hub:"):
+        if name not in cached and not name.startswith(HF_HUB):
             registry.entry(name)
     if of_graphs:
         print(_table([(f"removed {name}", graphs.size(path)) for name, path in of_graphs.items()]))

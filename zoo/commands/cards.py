@@ -5,7 +5,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.bundles.card import generated_card, split_card
-from zoo.bundles.files import README, Bundle, read_text
+from zoo.bundles.files import HF_HUB, LOCAL_DIR, README, Bundle, read_text
 from zoo.utils.shipped import shipped
 
 CARDS = shipped("model_cards")
@@ -75,7 +75,7 @@ def _in_millions(n: int) -> str:
 
 def info(options: argparse.Namespace) -> None:
     """Prints the card of a weight."""
-    if options.name.startswith(("local-dir:", "hf-hub:")):
+    if options.name.startswith((LOCAL_DIR, HF_HUB)):
         print(_card_of(registry.open_bundle(options.name), options.name).rstrip())
         return
     registry.entry(options.name)  # an unknown name raises with the nearest names

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from zoo import registry
+from zoo.bundles.files import LOCAL_DIR
 from zoo.commands.cards import read_card
-from zoo.commands.graphs import LOCAL, exported_graphs, graphs_of, is_exported
+from zoo.commands.graphs import exported_graphs, graphs_of, is_exported
 from zoo.demo import Models, Shown, check_target, serve, write_folder
 from zoo.demo.page import FIRST, MANIFEST
 from zoo.utils.extras import require
@@ -38,8 +39,8 @@ def _labelled(names: list[str]) -> dict[str, str]:
     """What the page calls each model -> its name: that of the registry, and of a folder the last part of its path."""
     found: dict[str, str] = {}
     for name in names:
-        if name.startswith(LOCAL):
-            label = _NOT_IN_ADDRESSES.sub("-", Path(name.removeprefix(LOCAL)).expanduser().resolve().name)
+        if name.startswith(LOCAL_DIR):
+            label = _NOT_IN_ADDRESSES.sub("-", Path(name.removeprefix(LOCAL_DIR)).expanduser().resolve().name)
         else:
             label = registry.entry(name).name
         if found.setdefault(label, name) != name or (label != name and label in registry.TABLE):
@@ -67,13 +68,13 @@ def _opener(opens_browser: bool) -> Callable[[str], None]:
 
 def _prepared(name: str) -> Path | None:
     """The 8-bit graphs of a model that are there already; of a folder of graphs these, whatever they are."""
-    return Path(name.removeprefix(LOCAL)).expanduser() if is_exported(name) else exported_graphs(name, int8=True)
+    return Path(name.removeprefix(LOCAL_DIR)).expanduser() if is_exported(name) else exported_graphs(name, int8=True)
 
 
 def _prepare(name: str) -> Path:
     """The 8-bit graphs of a model, which are exported if they are not in the cache."""
     if is_exported(name):
-        return Path(name.removeprefix(LOCAL)).expanduser()
+        return Path(name.removeprefix(LOCAL_DIR)).expanduser()
     require("onnx", "`zoo demo`, which exports a model on first use,")
     return graphs_of(name, int8=True)
 

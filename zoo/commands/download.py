@@ -6,7 +6,7 @@ import sys
 from zoo import registry
 from zoo.bundles import hub
 from zoo.bundles.cache import is_cached
-from zoo.bundles.files import GOLDEN, Bundle, BundleError
+from zoo.bundles.files import GOLDEN, HF_HUB, Bundle, BundleError
 
 
 def run(options: argparse.Namespace) -> None:
@@ -23,12 +23,12 @@ def run(options: argparse.Namespace) -> None:
     """
     names = registry.list_models() if "all" in options.name else list(dict.fromkeys(options.name))
     for name in names:
-        if name.startswith("hf-hub:"):
-            hub.split_source(name.removeprefix("hf-hub:"))
+        if name.startswith(HF_HUB):
+            hub.split_source(name.removeprefix(HF_HUB))
         else:
             registry.entry(name)
     width, pins = max(map(len, names)), registry.all_pins()
-    missing = [n for n in names if not (n.startswith("hf-hub:") or n in pins or registry.is_bundled(n))]
+    missing = [n for n in names if not (n.startswith(HF_HUB) or n in pins or registry.is_bundled(n))]
     if missing:
         if len(missing) == len(names):
             raise registry.nowhere(missing)
@@ -50,8 +50,8 @@ def run(options: argparse.Namespace) -> None:
 
 def _fetched(name: str) -> str:
     """Fetches a weight; returns its size, where it was, and its folder."""
-    if name.startswith("hf-hub:"):
-        was_here = is_cached(*hub.split_source(name.removeprefix("hf-hub:")))
+    if name.startswith(HF_HUB):
+        was_here = is_cached(*hub.split_source(name.removeprefix(HF_HUB)))
     else:
         was_here = registry.is_bundled(name) or is_cached(*registry.pin(name))
     bundle = registry.open_bundle(name)

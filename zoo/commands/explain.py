@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from zoo import registry
+from zoo.bundles.files import HF_HUB, LOCAL_DIR
 from zoo.commands.cards import read_card
 from zoo.commands.recipes import find
 from zoo.utils import strict_json
@@ -54,7 +55,7 @@ def _stored(name: str) -> Any:
 
 def _is_folder(name: str) -> bool:
     """Whether a weight has no name of the registry, and so no recipe with test data."""
-    return name.partition(":")[0] in ("local-dir", "hf-hub")
+    return name.startswith((LOCAL_DIR, HF_HUB))
 
 
 def _measured(options: argparse.Namespace) -> Any:

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
+from zoo.bundles.files import HF_HUB, LOCAL_DIR
 from zoo.runtime.graphs import FORMAT, MANIFEST
 from zoo.utils.cores import usable_cores
 from zoo.utils.extras import require
 from zoo.utils.places import cache_folder
 from zoo.utils.whole import is_whole
 
-LOCAL = "local-dir:"
-
 
 def is_exported(name: str) -> bool:
     """Whether a name is a folder of exported graphs."""
-    return name.startswith(LOCAL) and (Path(name.removeprefix(LOCAL)).expanduser() / MANIFEST).is_file()
+    return name.startswith(LOCAL_DIR) and (Path(name.removeprefix(LOCAL_DIR)).expanduser() / MANIFEST).is_file()
 
 
 def uses_graphs(options: argparse.Namespace) -> bool:
@@ -40,7 +39,7 @@ def load_graphs(name: str, int8: bool = False, threads: int = 1) -> Any:
     require("runtime", "--runtime onnx")
     from zoo import runtime
 
-    return runtime.load(Path(name.removeprefix(LOCAL)) if is_exported(name) else graphs_of(name, int8), threads)
+    return runtime.load(Path(name.removeprefix(LOCAL_DIR)) if is_exported(name) else graphs_of(name, int8), threads)
 
 
 def open_graphs(int8: bool, name: str, device: str, sharing: int) -> tuple[Any, dict[str, Any]]:
@@ -63,13 +62,13 @@ def exported_graphs(name: str, int8: bool) -> Path | None:
 
 def _place(name: str, int8: bool) -> Path:
     sha256 = registry.TABLE[name].sha256 if name in registry.TABLE else registry.open_bundle(name).config_sha256
-    label = Path(name).name if name.startswith(LOCAL) else name.removeprefix("hf-hub:").replace("/", "--")
+    label = Path(name).name if name.startswith(LOCAL_DIR) else name.removeprefix(HF_HUB).replace("/", "--")
     return _root() / "-".join([label, *["int8"] * int8, f"{FORMAT}.{sha256[:12]}"])
 
 
 def graphs_of(name: str, int8: bool) -> Path:
     """The folder of a weight in the cache; exports the weight if it is not there."""
-    if not is_whole() and name.startswith("hf-hub:"):
+    if not is_whole() and name.startswith(HF_HUB):
         raise _nowhere(name)
     folder = _place(name, int8)
     if (folder / MANIFEST).is_file():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zoo import registry
 from zoo.bundles import hub, pins
-from zoo.bundles.files import local_dir
+from zoo.bundles.files import LOCAL_DIR, local_dir
 from zoo.bundles.publish import Package, check_repo_id, prepare, publish
 from zoo.commands import cards
 
@@ -17,8 +17,8 @@ def package(source: str, repo_id: str) -> Package:
     check_repo_id(repo_id)
     if source in registry.TABLE:
         name, card, bundle = source, cards.CARDS / f"{source}.md", registry.open_bundle(source, golden=True)
-    elif source.startswith("local-dir:") or "/" in source or Path(source).is_dir():
-        name, card, bundle = None, None, local_dir(source.removeprefix("local-dir:"))
+    elif source.startswith(LOCAL_DIR) or "/" in source or Path(source).is_dir():
+        name, card, bundle = None, None, local_dir(source.removeprefix(LOCAL_DIR))
     else:
         raise registry.unknown(source)
     return prepare(bundle, registry.model_class(bundle.class_path), repo_id, name, card)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from zoo import registry
+from zoo.bundles.files import HF_HUB, LOCAL_DIR
 from zoo.commands.graphs import open_graphs, uses_graphs
 from zoo.utils.extras import require
 from zoo.utils.whole import is_whole
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _card(name: str) -> dict[str, Any]:
     """The card of a name of `zoo list`, for `/info`; the runtime alone has no cards."""
-    if name.startswith(("local-dir:", "hf-hub:")):
+    if name.startswith((LOCAL_DIR, HF_HUB)):
         return {}
     name = registry.entry(name).name
     if not is_whole():

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from zoo import registry
+from zoo.bundles.files import LOCAL_DIR
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     folder, changes = arguments
     try:
-        registry.load(f"local-dir:{folder}", json.loads(changes)).save_pretrained(folder, half=True, golden=True)
+        registry.load(f"{LOCAL_DIR}{folder}", json.loads(changes)).save_pretrained(folder, half=True, golden=True)
     except (ValueError, OSError) as error:
         print(f"zoo: error: {error}", file=sys.stderr)
         return 2

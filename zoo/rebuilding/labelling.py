@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from zoo import registry
+from zoo.bundles.files import LOCAL_DIR
 from zoo.rebuilding.encoder import Text, is_encoder, load_encoder
 from zoo.rebuilding.lines import answers, read_lines, run_job
 from zoo.utils.atomic import write_text
@@ -85,8 +86,8 @@ def _pairs(source: str, lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _model(name: str) -> Model:
-    folder = Path(name.removeprefix("local-dir:"))
-    if name.startswith("local-dir:") and is_encoder(folder):
+    folder = Path(name.removeprefix(LOCAL_DIR))
+    if name.startswith(LOCAL_DIR) and is_encoder(folder):
         encoder = load_encoder(folder)
         return Model(encoder.labels, encoder.pair, encoder.scored, lambda texts: _rounded(encoder.answers(texts)))
     model = registry.load(name)

@@ -22,6 +22,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from zoo import registry
+from zoo.bundles.files import LOCAL_DIR
 from zoo.rebuilding.digests import file_sha256
 from zoo.rebuilding.processes import FailedError, Processes
 from zoo.rebuilding.stages import Stage, check_settings, filled, read_stages
@@ -252,7 +253,7 @@ class Rebuild:
 
     def _source(self, name: str) -> str:
         """What `zoo.load` reads: the weights of an earlier stage, or a name."""
-        return f"local-dir:{self.place(name)}" if any(name in stage.to for stage in self.stages) else name
+        return f"{LOCAL_DIR}{self.place(name)}" if any(name in stage.to for stage in self.stages) else name
 
     def run_folder(self, stage: Stage) -> Path:
         """Where `zoo fit` keeps checkpoints and logs."""
@@ -359,7 +360,7 @@ class Rebuild:
         self.processes.module(
             "zoo",
             [
-                *("test", "--config", str(self.recipe), "--weights", f"local-dir:{self.weights}"),
+                *("test", "--config", str(self.recipe), "--weights", f"{LOCAL_DIR}{self.weights}"),
                 *("--trainer.default_root_dir", str(folder)),
                 *_options(settings),
                 *self._common(folder / RECORD),

@@ -72,7 +72,7 @@ class Worker:
     def facts(self) -> dict[str, Any]:
         """Facts for the first process: `model` for `/info`, and the `transform` of images as JSON, or None."""
         model = self.form.model
-        is_folder = self.source.startswith("local-dir:")  # its path stays private
+        is_folder = self.source.startswith(registry.LOCAL_DIR)  # its path stays private
         shown = {
             "name": Path(self.source).name if is_folder else self.source,
             "class": model.about["class"] if hasattr(model, "about") else type(model).__name__,

@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from zoo.bundles.files import Bundle, local_dir, rewrite
+from zoo.bundles.files import LOCAL_DIR, Bundle, local_dir, rewrite
 from zoo.text.familiar import language
 from zoo.training.checks import given_options, given_values
 from zoo.training.lightning_cli import run
@@ -105,7 +105,7 @@ def calibrate(args: list[str], typed: list[str] | None = None) -> None:
         ValueError: a setting is wrong, or --weights names no folder.
     """
     names = given_values(args, "--weights")
-    if not names or not names[-1].startswith("local-dir:"):
+    if not names or not names[-1].startswith(LOCAL_DIR):
         raise ValueError(
             "zoo calibrate needs --weights local-dir:FOLDER, a folder of weights that it may change: `zoo export` "
             "writes one"
@@ -114,7 +114,7 @@ def calibrate(args: list[str], typed: list[str] | None = None) -> None:
         raise ValueError("zoo calibrate measures in fp32: leave out --precision")
     if given := given_options(args, "search"):
         raise ValueError(f"zoo calibrate measures the weight's own search: leave out {given[0]}")
-    bundle: Bundle = local_dir(names[-1].removeprefix("local-dir:"))
+    bundle: Bundle = local_dir(names[-1].removeprefix(LOCAL_DIR))
     callback = Calibrate()
     run(["validate", *args[1:]], typed, [callback])
     if callback.calibration is None:

@@ -13,6 +13,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningCLI
 
+from zoo.bundles.files import LOCAL_DIR
 from zoo.training.checkpoints import NotWrittenError, is_full
 from zoo.training.checks import nearest_argument
 from zoo.training.signals import RESUME
@@ -73,7 +74,7 @@ def calibration_of(folder: str, args: list[str]) -> str:
         args: the arguments of the training, of which the first is its verb.
     """
     others = ["--ckpt_path", "--weights", "--model", "--optimizer", "--lr_scheduler", "--log"]
-    return _command("calibrate", args, others, ["--weights", f"local-dir:{folder}"])
+    return _command("calibrate", args, others, ["--weights", f"{LOCAL_DIR}{folder}"])
 
 
 def _command(verb: str, args: list[str], without: list[str], more: list[str]) -> str:
