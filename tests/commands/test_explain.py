@@ -67,8 +67,15 @@ def test_the_stored_certificate(tmp_path, monkeypatch, capsys, questions):
 
 def test_mistakes(capsys, tmp_path):
     assert _fails(capsys, "han.imdbb").startswith("unknown model 'han.imdbb'; nearest: han.imdb")
-    assert _fails(capsys, TREC, "--limit", 0) == "--limit must be at least 1; got 0"
-    assert _fails(capsys, TREC, "--inputs", "x") == "--inputs is for measuring: add --certificate"
+    assert _fails(capsys, TREC, "--certificate", "--limit", 0) == "--limit must be at least 1; got 0"
+    for seed in (-1, 2**32, 10**30):
+        assert _fails(capsys, TREC, "--certificate", "--seed", seed) == (
+            f"--seed must be from 0 to 4294967295; got {seed}"
+        )
+    for option, value in (("--inputs", "x"), ("--limit", 5), ("--seed", 0), ("--data.root", tmp_path)):
+        assert _fails(capsys, TREC, option, value) == f"{option}: for measuring only, add --certificate"
+    both = _fails(capsys, TREC, "--certificate", "--inputs", "x", "--data.root", tmp_path)
+    assert both == "--data.root has the test data of the recipe, and --inputs other texts: give one of them"
     folder = f"local-dir:{tmp_path}"
     advice = f"nothing was measured for {folder} yet: zoo explain {folder} --certificate --inputs FILE measures it"
     assert _fails(capsys, folder) == advice

@@ -9,7 +9,7 @@ import torch
 
 from zoo.explanations.counterfactual import adversary, permutation_change, permuted
 from zoo.explanations.distances import jensen_shannon, largest_change, total_variation
-from zoo.explanations.erasure import SHARES, erased_counts, erasure, top_first
+from zoo.explanations.erasure import RANDOM, SHARES, erased_counts, erasure, random_orders, top_first
 from zoo.explanations.flow import flow, max_flow, rollout
 from zoo.explanations.intervals import interval
 from zoo.explanations.ranks import kendall_tau
@@ -78,6 +78,37 @@ def test_permutation_change_is_the_median_over_all_permutations():
     generator = torch.Generator().manual_seed(0)
     found = permutation_change(_attend, OWN, GROUPS, total_variation, 4001, generator)
     assert found == pytest.approx(np.median(changes), abs=0.02)
+
+
+def test_the_median_of_an_even_number_is_between_both():
+    given = permuted(OWN, GROUPS, 2, torch.Generator().manual_seed(1))
+    changes = total_variation(_attend(given), _attend(OWN)).tolist()
+    assert abs(changes[0] - changes[1]) > 0.05, "the case says nothing"
+    found = permutation_change(_attend, OWN, GROUPS, total_variation, 2, torch.Generator().manual_seed(1))
+    assert found == pytest.approx(np.mean(changes))
+
+
+def test_random_orders():
+    """Each word is once at each place, as far as there are so many; with other draws the orders are others."""
+    for size in (2, 7, RANDOM):
+        orders = torch.stack(random_orders(size, torch.Generator().manual_seed(3)))
+        every = list(range(size))
+        assert orders.shape == (size, size) and all(
+            sorted(row) == every for row in [*orders.tolist(), *orders.T.tolist()]
+        )
+    long = random_orders(57, torch.Generator().manual_seed(3))
+    firsts = {int(order[0]) for order in long}
+    assert len(long) == len(firsts) == RANDOM and all(sorted(order.tolist()) == list(range(57)) for order in long)
+    assert long[0].tolist() != random_orders(57, torch.Generator().manual_seed(4))[0].tolist()
+
+
+def test_random_orders_lose_what_words_are_worth_on_average():
+    """If each word adds to the probability by itself, the mean over ten orders of ten words has no chance in it."""
+    worth = torch.rand(10, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    orders = random_orders(10, torch.Generator().manual_seed(1))
+    lost = [erasure(lambda kept: kept.double() @ worth, order)[0] for order in orders]
+    assert np.ptp(lost) > 0.1, "the orders do not differ"
+    assert np.mean(lost) == pytest.approx(float(worth.mean()) * np.mean(erased_counts(10)), abs=1e-12)
 
 
 def test_the_adversary_finds_the_word_that_says_the_same():

@@ -19,6 +19,9 @@ from zoo.utils import strict_json
 from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.modules import load_class
 
+LIMIT = 100  # inputs
+SEEDS = 2**32
+
 _NONE = re.compile(r"^It has (no certificate, because .+?)\.\s", re.MULTILINE | re.DOTALL)  # of a card
 
 
@@ -31,10 +34,17 @@ def run(options: argparse.Namespace) -> None:
     Raises:
         ValueError: an option is wrong, nothing was measured for the weight, or it has no certificate.
     """
+    given = {"--inputs": options.inputs, "--limit": options.limit, "--seed": options.seed, "--data.root": options.root}
+    if not options.certificate and (without := [name for name, value in given.items() if value is not None]):
+        raise ValueError(f"{', '.join(without)}: for measuring only, add --certificate")
+    if options.inputs and options.root:
+        raise ValueError("--data.root has the test data of the recipe, and --inputs other texts: give one of them")
+    options.limit = LIMIT if options.limit is None else options.limit
+    options.seed = options.seed or 0
     if options.limit < 1:
         raise ValueError(f"--limit must be at least 1; got {options.limit}")
-    if not options.certificate and options.inputs:
-        raise ValueError("--inputs is for measuring: add --certificate")
+    if not 0 <= options.seed < SEEDS:
+        raise ValueError(f"--seed must be from 0 to {SEEDS - 1}; got {options.seed}")
     if options.name in registry.TABLE and (reason := _NONE.search(read_card(options.name)[1])):
         raise ValueError(f"{options.name} has {' '.join(reason[1].split())}")
     found = _measured(options) if options.certificate else _stored(options.name)

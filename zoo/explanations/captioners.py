@@ -80,13 +80,14 @@ class WordDecision(Decision):
     def show(self, weights: Tensor) -> Tensor:
         return weights
 
-    def more(self, generator: torch.Generator) -> dict[str, float]:
-        """How far the probability falls when one region is grey: the most attended one, and a random one."""
-        regions = torch.tensor([int(self.weights.argmax()), int(torch.randint(self.size, (1,), generator=generator))])
-        kept = torch.ones(3, self.size, dtype=torch.bool)
-        kept[[1, 2], regions] = False
-        whole, attended, drawn = self.probability(kept).tolist()
-        return {"one region, attention": whole - attended, "one region, random": whole - drawn}
+    def more(self) -> dict[str, float]:
+        """How far the probability falls when one region is grey: the most attended one, and a random one (the mean
+        over all).
+        """
+        kept = torch.cat([torch.ones(1, self.size, dtype=torch.bool), ~torch.eye(self.size, dtype=torch.bool)])
+        whole, without = self.probability(kept).split([1, self.size])
+        lost = whole - without
+        return {"one region, attention": float(lost[self.weights.argmax()]), "one region, random": float(lost.mean())}
 
     def embedded(self) -> Tensor:
         return self._features.detach()

@@ -99,21 +99,27 @@ class Certificate:
         own, random = mean["comprehensiveness, attention"], mean["comprehensiveness, random"]
         best = max(mean["comprehensiveness, gradient"], mean["comprehensiveness, gradient x input"])
         erased = f"erasing them costs {own:.2f} of the probability, random ones {random:.2f}"
-        short = f"{erased}, those of the gradient {best:.2f}"
+        if self.figures["advantage"].low > 0:
+            short = f"do not matter enough ({erased}, those of the gradient {best:.2f})"
+        else:
+            short = f"are not shown to matter ({erased}, and the interval of the difference reaches below 0)"
         alone = (
-            "a search found no very different weights with the same answer"
+            "other weights with the same answer are on average not very different"
             if checks["alone"]
             else "quite different weights give the same answer"
         )
+        near = ""
+        if checks["alone"] and self.figures["adversary"].high > DIFFERENT:  # the search gives a lower bound only
+            near = f", its interval reaches above the limit, {DIFFERENT:.2f}"
         return {
             "matter": f"the attended {self.units} matter ({erased})"
             if checks["matter"]
-            else f"the attended {self.units} do not matter enough ({short})",
+            else f"the attended {self.units} {short}",
             "agrees": f"their order {'agrees' if checks['agrees'] else 'hardly agrees'} with leaving each one out "
             f"(tau {_beside(mean['tau, leaving out'], TAU)})",
             "used": f"permuted weights {'change' if checks['used'] else 'hardly change'} the answer "
             f"({_beside(mean['permutation'], USED)})",
-            "alone": f"{alone} (divergence {_beside(mean['adversary'], DIFFERENT)} of {log(2):.2f} on average)",
+            "alone": f"{alone} (divergence found {_beside(mean['adversary'], DIFFERENT)} of {log(2):.2f}{near})",
         }
 
     @property
@@ -126,10 +132,8 @@ class Certificate:
         checks, reasons = self.checks, self.reasons
         good = [reasons[rule] for rule, holds in checks.items() if holds]
         bad = [reasons[rule] for rule, holds in checks.items() if not holds]
-        if self.verdict == "partly":
-            why = f"{_listed(good)}, but {_listed(bad)}"
-        else:
-            why = _listed(good if self.verdict == "yes" else bad)
+        first, but, second = (bad, "although", good) if self.verdict == "no" else (good, "but", bad)
+        why = _listed(first) + (f", {but} {_listed(second)}" if second else "")
         return f"may be read as an explanation: {self.verdict}, because {why}"
 
     def table(self) -> str:

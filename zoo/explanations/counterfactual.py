@@ -53,7 +53,7 @@ def permutation_change(
     with torch.no_grad():
         own = attend(weights.unsqueeze(0))
         found = attend(permuted(weights, groups, times, generator))
-    return float(distance(found, own).median())
+    return float(distance(found, own).quantile(0.5))
 
 
 def adversary(

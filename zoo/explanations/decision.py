@@ -61,7 +61,7 @@ class Decision(ABC):
         products = (gradient * embedded.detach()).sum(-1).abs()
         return gradient[0, : self.size].norm(dim=-1), products[0, : self.size]
 
-    def more(self, generator: torch.Generator) -> dict[str, float]:
+    def more(self) -> dict[str, float]:
         """Measures that only this task has, by name."""
         return {}
 

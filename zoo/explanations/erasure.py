@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)  # of the words of an input, as in the paper
+RANDOM = 10  # random orders of an input, of which the mean counts
 
 Keep = Callable[[Tensor], Tensor]  # which words stay (K, N) -> probability of the answer (K,)
 
@@ -20,6 +21,21 @@ Keep = Callable[[Tensor], Tensor]  # which words stay (K, N) -> probability of t
 def top_first(importance: Tensor) -> Tensor:
     """The words, the most important first; of equal ones the earlier first: (N,) -> (N,)."""
     return importance.argsort(descending=True, stable=True)
+
+
+def random_orders(size: int, generator: torch.Generator) -> list[Tensor]:
+    """Orders of the words at random, each (N,): one is drawn, and the others are it beginning at another place.
+
+    So each word is early in some and late in others, and their mean depends less on the draw than that of as many
+    independent ones.
+
+    Args:
+        size: N; there are `RANDOM` orders, or N if these are fewer.
+        generator: draws the first.
+    """
+    first = top_first(torch.rand(size, generator=generator))
+    times = min(RANDOM, size)
+    return [first.roll(-(turn * size // times)) for turn in range(times)]
 
 
 def erased_counts(size: int, shares: Sequence[float] = SHARES) -> list[int]:

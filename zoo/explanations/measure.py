@@ -14,7 +14,7 @@ from zoo.explanations import captioners, classifiers, translators
 from zoo.explanations.certificate import ORDERS, Certificate
 from zoo.explanations.counterfactual import adversary, permutation_change
 from zoo.explanations.decision import Decision
-from zoo.explanations.erasure import erasure, top_first
+from zoo.explanations.erasure import erasure, random_orders, top_first
 from zoo.explanations.intervals import interval
 from zoo.explanations.ranks import kendall_tau
 from zoo.tasks.base import ZooModule
@@ -51,9 +51,11 @@ def faithfulness(
 
     Raises:
         ValueError: the task has no certificate, the model has no attention whose weights can be given or is on another
-            device, or there are no inputs.
+            device, there are no inputs, or the seed is negative or above 2**32 - 1.
         TypeError: an input is of another kind.
     """
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be from 0 to {2**32 - 1}; got {seed}")
     began = time.process_time()
     values: dict[str, list[float]] = defaultdict(list)
     counts: list[int] = []
@@ -101,17 +103,16 @@ def measured(decision: Decision, generator: torch.Generator) -> dict[str, float]
     """All measures of one decision, by name."""
     attention = decision.attention().detach()
     gradient, product = decision.gradients()
-    importance: Mapping[str, Tensor] = {
-        "attention": attention,
-        "gradient": gradient,
-        "gradient x input": product,
-        "random": torch.rand(decision.size, generator=generator),
+    orders: Mapping[str, Sequence[Tensor]] = {
+        "attention": [top_first(attention)],
+        "gradient": [top_first(gradient)],
+        "gradient x input": [top_first(product)],
+        "random": random_orders(decision.size, generator),
     }
     found: dict[str, float] = {}
-    for order in ORDERS:
-        comprehensiveness, sufficiency = erasure(decision.probability, top_first(importance[order]))
-        found[f"comprehensiveness, {order}"] = comprehensiveness
-        found[f"sufficiency, {order}"] = sufficiency
+    for name in ORDERS:
+        lost = [erasure(decision.probability, order) for order in orders[name]]
+        found[f"comprehensiveness, {name}"], found[f"sufficiency, {name}"] = map(float, np.mean(lost, axis=0))
     found["advantage"] = found["comprehensiveness, attention"] - found["comprehensiveness, random"]
     words = torch.randperm(decision.size, generator=generator)[:LEFT_OUT]
     found["tau, gradient"] = kendall_tau(attention, gradient)
@@ -120,7 +121,7 @@ def measured(decision: Decision, generator: torch.Generator) -> dict[str, float]
     weights = (decision.attend, decision.weights.detach(), decision.groups)
     found["permutation"] = permutation_change(*weights, decision.distance, PERMUTATIONS, generator)
     found["adversary"], _ = adversary(*weights, decision.show, decision.distance, generator)
-    return found | decision.more(generator)
+    return found | decision.more()
 
 
 def _mean(values: list[float]) -> float:

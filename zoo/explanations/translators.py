@@ -87,7 +87,7 @@ class TokenDecision(Decision):
             heads = heads.mean(1) if head is None else heads[:, head]
         return heads / heads.sum(-1, keepdim=True)
 
-    def more(self, generator: torch.Generator) -> dict[str, float]:
+    def more(self) -> dict[str, float]:
         """Comprehensiveness in the order of rollout and flow, for encoders with self-attention."""
         if not isinstance(self._model, MultiHeadTranslation):
             return {}

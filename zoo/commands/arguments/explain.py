@@ -25,12 +25,8 @@ def add(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a text per line, two with a tab between for a model of pairs, or an image file per line (default: the test data of the recipe)",
     )
-    command.add_argument(
-        "--limit", type=int, default=100, metavar="N", help="inputs, drawn at random with --seed (default: %(default)s)"
-    )
-    command.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of all random choices (default: %(default)s)"
-    )
+    command.add_argument("--limit", type=int, metavar="N", help="inputs, drawn at random with --seed (default: 100)")
+    command.add_argument("--seed", type=int, metavar="N", help="of all random choices (default: 0)")
     command.add_argument(
         "--data.root",
         dest="root",
