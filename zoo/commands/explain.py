@@ -20,7 +20,6 @@ from zoo.utils.allocator import keep_freed_memory
 from zoo.utils.modules import load_class
 
 LIMIT = 100  # inputs
-SEEDS = 2**32
 
 _NONE = re.compile(r"^It has (no certificate, because .+?)\.\s", re.MULTILINE | re.DOTALL)  # of a card
 
@@ -43,8 +42,6 @@ def run(options: argparse.Namespace) -> None:
     options.seed = options.seed or 0
     if options.limit < 1:
         raise ValueError(f"--limit must be at least 1; got {options.limit}")
-    if not 0 <= options.seed < SEEDS:
-        raise ValueError(f"--seed must be from 0 to {SEEDS - 1}; got {options.seed}")
     if options.name in registry.TABLE and (reason := _NONE.search(read_card(options.name)[1])):
         raise ValueError(f"{options.name} has {' '.join(reason[1].split())}")
     found = _measured(options) if options.certificate else _stored(options.name)
@@ -73,7 +70,10 @@ def _measured(options: argparse.Namespace) -> Any:
 
     from zoo.data.common.files import read_lines
     from zoo.explanations import faithfulness
+    from zoo.explanations.measure import SEEDS
 
+    if not 0 <= options.seed < SEEDS:  # here too, before anything is read
+        raise ValueError(f"--seed must be from 0 to {SEEDS - 1}; got {options.seed}")
     if _is_folder(options.name) and not options.inputs:
         raise ValueError(f"{options.name} has no recipe with test data: give texts, one a line, as --inputs FILE")
     keep_freed_memory()

@@ -20,6 +20,7 @@ from zoo.explanations.ranks import kendall_tau
 from zoo.tasks.base import ZooModule
 from zoo.tasks.evaluation import without_dropout
 
+SEEDS = 2**32  # so many; with a larger one the generator of an input would overflow
 PERMUTATIONS = 50
 LEFT_OUT = 32  # words of an input, at most, that are left out one by one
 
@@ -54,8 +55,8 @@ def faithfulness(
             device, there are no inputs, or the seed is negative or above 2**32 - 1.
         TypeError: an input is of another kind.
     """
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be from 0 to {2**32 - 1}; got {seed}")
+    if not 0 <= seed < SEEDS:
+        raise ValueError(f"seed must be from 0 to {SEEDS - 1}; got {seed}")
     began = time.process_time()
     values: dict[str, list[float]] = defaultdict(list)
     counts: list[int] = []
