@@ -35,7 +35,7 @@ def questions(tmp_path):
 def test_a_file_of_inputs(questions, capsys):
     assert main(["explain", TREC, "--certificate", "--inputs", str(questions), "--limit", "2"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith(f"{TREC}: 2 inputs, 2 answers, seed 0")
+    assert printed[0].startswith(f"{TREC}: 2 inputs of {questions}, 2 answers, seed 0")
     drawn = random.Random(0).sample(QUESTIONS, 2)
     assert printed[-2:] == [
         zoo.faithfulness(zoo.load(TREC), drawn).line(),

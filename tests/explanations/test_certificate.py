@@ -24,12 +24,13 @@ GOOD = {
     "tau, leaving out": 0.35,
     "permutation": 0.2,
     "adversary": 0.2,
+    "adversary, above": 0.31,
 }
 
 
 def certificate(**changes):
     figures = {measure: Interval(mean, mean - 0.05, mean + 0.05, 9) for measure, mean in (GOOD | changes).items()}
-    return Certificate("han.imdb", "classification", 10, 9, 9, 0, figures, 12)
+    return Certificate("han.imdb", "classification", 10, 9, 9, 0, figures, 12, "the test data")
 
 
 @pytest.mark.parametrize(
@@ -56,13 +57,13 @@ def test_the_plain_line():
         "may be read as an explanation: yes, because the attended words matter (erasing them costs 0.50 of the probability, "
         "random ones 0.10), their order agrees with leaving each one out (tau 0.35), permuted weights change the answer "
         "(0.20) and other weights with the same answer are on average not very different "
-        "(divergence found 0.20 of 0.69)"
+        "(divergence found 0.20 of 0.69, above 0.35 for 31 % of the answers)"
     )
     partly = certificate(adversary=0.6, permutation=0.01).line()
     assert partly.startswith("may be read as an explanation: partly, because the attended words matter")
     assert partly.endswith(
         ", but permuted weights hardly change the answer (0.01) and quite different weights give the same answer "
-        "(divergence found 0.60 of 0.69)"
+        "(divergence found 0.60 of 0.69, above 0.35 for 31 % of the answers)"
     )
     regions = replace(certificate(advantage=0.11, permutation=0.05), task="captioning").line()
     assert regions.startswith(
@@ -81,8 +82,8 @@ def test_a_figure_is_on_its_side_of_the_limit():
     assert "agrees with leaving each one out (tau 0.30)" in certificate(**{"tau, leaving out": 0.301}).line()
     assert "hardly change the answer (0.09997)" in certificate(permutation=0.09997).line()
     assert (
-        "are on average not very different (divergence found 0.346 of 0.69, its interval reaches above the limit, 0.35)"
-        in certificate(adversary=0.346).line()
+        "are on average not very different (divergence found 0.346 of 0.69, above 0.35 for 31 % of the answers, its interval "
+        "reaches above the limit, 0.35)" in certificate(adversary=0.346).line()
     )
 
 
@@ -94,6 +95,11 @@ def test_its_forms():
     assert replace(found, inputs=30).table().endswith(found.line())
     assert "| Kendall's tau of attention and leaving a word out | 0.350 | 0.300 to 0.400 |" in found.section()
     assert "\n`zoo explain han.imdb --certificate --data.root DATA --limit 10`.\n" in found.section()
+    assert "Measured on 9 inputs of the test data (9 answers)" in found.section()
+    assert found.table().startswith("han.imdb: 9 inputs of the test data, 9 answers, seed 0, 12 s\n")
+    assert replace(found, data="").table().startswith("han.imdb: 9 inputs, 9 answers, seed 0, 12 s\n")
+    figures = {measure: figure for measure, figure in found.figures.items() if measure != "adversary, above"}
+    assert replace(found, figures=figures).line().endswith("(divergence found 0.20 of 0.69)")  # of an earlier version
     assert "grey" not in found.table()  # only captions have these
 
 

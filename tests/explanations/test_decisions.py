@@ -1,5 +1,7 @@
 """What each task's decisions compute: the same as the model itself, with words erased, weights given, or embeddings moved."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from model_cases import build
 
 import zoo
 from zoo.explanations import captioners, classifiers, translators
-from zoo.explanations.given import attention_layers
+from zoo.explanations.given import attention_layers, given_attention
 from zoo.explanations.measure import decisions
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.bahdanau import BahdanauNMT
@@ -20,6 +22,7 @@ from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.models.transformer import TransformerNMT
 from zoo.models.tutorial_attention import TutorialAttentionNMT
 from zoo.tasks.evaluation import without_dropout
+from zoo.tasks.hard_attention import for_each
 from zoo.text import Tokenizer
 
 IDS = [[5, 6, 7, 4, 9], [8, 5, 10]]
@@ -185,6 +188,32 @@ def test_the_weights_are_those_of_the_results(translated):
     torch.testing.assert_close(decision.show(decision.weights.unsqueeze(0))[0], row / row.sum())
 
 
+def test_other_weights_act_at_the_last_step_alone(translated):
+    """As the whole decoder says whose last row of weights is replaced, for all variants, with gradients."""
+    model, decision = translated
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.rand(3, len(decision.weights), generator=generator).requires_grad_()
+
+    def whole(one):
+        done = 0
+
+        def choose(own):
+            nonlocal done
+            done += own.size(-2)  # decoders ask for all steps at once, or for one after the other
+            row = one.reshape(own[:, ..., -1:, :].shape)
+            return torch.cat([own[..., :-1, :], row], dim=-2) if done == len(TARGET) else own
+
+        with given_attention([translators.shown_layer(model)], choose):
+            logits, _ = model(torch.tensor([[*SOURCE, 3]]), torch.tensor([6]), torch.tensor([[2, 4, 7]]))
+        return logits[0, -1].softmax(-1)
+
+    found, wanted = decision.attend(weights), torch.stack([whole(one) for one in weights])
+    assert (wanted[0] - wanted[1]).abs().max() > 1e-3, "the weights do not matter"
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
+    ours, naive = (torch.autograd.grad(output[:, 4].sum(), weights)[0] for output in (found, wanted))
+    torch.testing.assert_close(ours, naive, rtol=1e-6, atol=1e-9)
+
+
 def test_gradients_of_translators(translated):
     model, decision = translated
     src = torch.tensor([[*SOURCE, 3]])
@@ -228,6 +257,36 @@ def test_an_erased_region_is_grey(captioned):
 
 def test_weights_of_a_word_can_be_given(captioned):
     _same_with_own_weights(captioned[2])
+
+
+def test_other_weights_act_at_the_last_word_alone(captioned):
+    model, _, decision = captioned
+    weights = torch.rand(3, decision.size, generator=torch.Generator().manual_seed(0))
+    memory, state = model.encode(decision._features)
+    embedded, wanted = model.embedding(torch.tensor([[2, 4, 7]])), []
+    for one in weights:
+        looks = iter([None, None, one.reshape(1, 1, -1)])
+        found = model.steps(
+            embedded.unsqueeze(1),
+            memory,
+            for_each(state, 1),
+            lambda own: own if (given := next(looks)) is None else given,
+        )
+        last = model.read(found.hidden[:, 0, -1], found.context[:, 0, -1], embedded[:, -1])
+        wanted.append(model.output(last)[0].softmax(-1))
+    torch.testing.assert_close(decision.attend(weights), torch.stack(wanted), rtol=1e-6, atol=1e-9)
+
+
+def test_each_variant_is_computed_once(classified, monkeypatch):
+    _, _, decision = classified
+    asked = []
+    monkeypatch.setattr(decision, "output", lambda kept: (asked.extend(kept.tolist()), kept.double().cumsum(1))[1])
+    without = ~torch.eye(decision.size, dtype=torch.bool)
+    every = torch.cat([torch.ones(1, decision.size, dtype=torch.bool), without[[0, 1, 0]]])
+    torch.testing.assert_close(decision.probability(every), every.double().cumsum(1)[:, decision.answer])
+    decision.left_out(torch.tensor([2, 1]))
+    torch.testing.assert_close(decision.outputs(without[[1, 2]]), without[[1, 2]].double().cumsum(1))
+    assert len(asked) == len({tuple(row) for row in asked}) == 4
 
 
 def test_gradients_of_captioners(captioned):
@@ -296,5 +355,8 @@ def test_certificate_of_a_tiny_model():
     again = zoo.faithfulness(document_classifier, texts, "tiny")
     assert first.inputs == first.decisions == 1 and first.drawn == 2
     assert first.figures == again.figures
+    assert first.figures["adversary, above"].mean == (
+        first.figures["adversary"].mean > math.log(2) / 2
+    )  # of one answer
     other = zoo.faithfulness(document_classifier, texts, "tiny", seed=1)
     assert other.figures != first.figures

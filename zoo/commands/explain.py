@@ -84,7 +84,8 @@ def _measured(options: argparse.Namespace) -> Any:
     else:
         inputs = test_inputs(options.name, options.root)
     drawn = random.Random(options.seed).sample(inputs, min(options.limit, len(inputs)))
-    return faithfulness(model, drawn, options.name, options.seed, partial(tqdm, unit="input", disable=None))
+    progress = partial(tqdm, unit="input", disable=None)
+    return faithfulness(model, drawn, options.name, options.seed, progress, options.inputs or "the test data")
 
 
 def _read(line: str, kind: str) -> Any:

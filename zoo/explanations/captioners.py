@@ -14,7 +14,7 @@ from torch import Tensor
 from zoo.explanations.decision import Decision
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.tasks.captioning import CaptioningModule
-from zoo.tasks.hard_attention import for_each
+from zoo.tasks.hard_attention import Look, for_each
 from zoo.text import BOS
 from zoo.vision.images import open_image
 
@@ -38,9 +38,19 @@ class WordDecision(Decision):
         self.size = features.size(1)
         self._rows = round(self.size**0.5)
         with torch.no_grad():
-            _, weights = model(features, self._read[None, None])
-        self.weights = weights[0, 0, -1]
+            self._embedded = model.embedding(self._read)  # (T, E)
+            self._memory, state = model.encode(features)
+            self._state = for_each(state, 1)
+            for step in range(len(self._read) - 1):
+                self._state = self._look(step, 1)[:2]
+            self.weights = self._look(len(self._read) - 1, 1).weights[0, 0]
         self.groups = torch.zeros(self.size, dtype=torch.int64)
+
+    def _look(self, step: int, count: int, weights: Tensor | None = None) -> Look:
+        """A step of the decoder, the same for `count` variants, or with the weights (K, L) of each."""
+        state = tuple(x.expand(-1, count, -1) for x in self._state)
+        choose = self._model.chooser() if weights is None else lambda own: weights.unsqueeze(0).to(own.dtype)
+        return self._model.decoder(self._embedded[step].expand(1, count, -1), state, self._memory, choose)
 
     def output(self, kept: Tensor) -> Tensor:
         found = []
@@ -57,25 +67,20 @@ class WordDecision(Decision):
         grey = torch.tensor(self._model.transform.mean).mul(255).round().to(torch.uint8).reshape(1, 3, 1, 1)
         return torch.where(stays, self._pixels, grey)
 
-    def _probabilities(self, features: Tensor, choose: Any = None) -> Tensor:
-        model = self._model
-        memory, state = model.encode(features)
-        embedded = model.embedding(self._read.expand(len(features), 1, -1))
-        found = model.steps(embedded, memory, for_each(state, 1), choose or model.chooser())
-        last = model.read(found.hidden[:, 0, -1], found.context[:, 0, -1], embedded[:, 0, -1])
-        return model.output(last).softmax(-1)
+    def _probabilities(self, features: Tensor) -> Tensor:
+        memory, state = self._model.encode(features)
+        embedded = self._embedded.expand(len(features), 1, -1, -1)
+        found = self._model.steps(embedded, memory, for_each(state, 1), self._model.chooser())
+        return self._words(found.hidden[:, 0, -1], found.context[:, 0, -1])
+
+    def _words(self, hidden: Tensor, context: Tensor) -> Tensor:
+        """After the last step: (K, H), (K, D) -> (K, V)."""
+        readouts = self._model.read(hidden, context, self._embedded[-1].expand(len(hidden), -1))
+        return self._model.output(readouts).softmax(-1)
 
     def attend(self, weights: Tensor) -> Tensor:
-        step, usual = 0, self._model.chooser()
-
-        def choose(own: Tensor) -> Tensor:
-            nonlocal step
-            step += 1
-            if step == len(self._read):
-                return weights.unsqueeze(1).to(own.dtype)
-            return own if usual is None else usual(own)
-
-        return self._probabilities(self._features.expand(len(weights), -1, -1), choose)
+        found = self._look(len(self._read) - 1, len(weights), weights)  # the steps before do not depend on them
+        return self._words(found.hidden[0], found.context[0])
 
     def show(self, weights: Tensor) -> Tensor:
         return weights

@@ -40,6 +40,7 @@ ROWS = {  # measure -> what a table calls it
     "tau, leaving out": "Kendall's tau of attention and leaving a word out",
     "permutation": "change of the output when the weights are permuted (median)",
     "adversary": "divergence of other weights with the same output (0 to 0.69)",
+    "adversary, above": f"share of the answers for which it is above {DIFFERENT:.2f}",
 }
 
 
@@ -56,6 +57,7 @@ class Certificate:
         seed: of all random choices.
         figures: measure -> mean over the inputs, with a 95 % bootstrap interval; see `ROWS`.
         seconds: processor time.
+        data: what the inputs are from; empty: unknown.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Certificate:
     seed: int
     figures: Mapping[str, Interval]
     seconds: int
+    data: str = ""
 
     @property
     def needed(self) -> float:
@@ -108,9 +111,11 @@ class Certificate:
             if checks["alone"]
             else "quite different weights give the same answer"
         )
-        near = ""
+        more = ""
+        if "adversary, above" in mean:  # not in certificates of earlier versions
+            more = f", above {DIFFERENT:.2f} for {100 * mean['adversary, above']:.0f} % of the answers"
         if checks["alone"] and self.figures["adversary"].high > DIFFERENT:  # the search gives a lower bound only
-            near = f", its interval reaches above the limit, {DIFFERENT:.2f}"
+            more += f", its interval reaches above the limit, {DIFFERENT:.2f}"
         return {
             "matter": f"the attended {self.units} matter ({erased})"
             if checks["matter"]
@@ -119,7 +124,7 @@ class Certificate:
             f"(tau {_beside(mean['tau, leaving out'], TAU)})",
             "used": f"permuted weights {'change' if checks['used'] else 'hardly change'} the answer "
             f"({_beside(mean['permutation'], USED)})",
-            "alone": f"{alone} (divergence found {_beside(mean['adversary'], DIFFERENT)} of {log(2):.2f}{near})",
+            "alone": f"{alone} (divergence found {_beside(mean['adversary'], DIFFERENT)} of {log(2):.2f}{more})",
         }
 
     @property
@@ -139,8 +144,9 @@ class Certificate:
     def table(self) -> str:
         """The figures as aligned text, and the plain line."""
         width = max(len(label) for label in ROWS.values())
+        inputs = f"{self.inputs:,} inputs" + (f" of {self.data}" if self.data else "")
         lines = [
-            f"{self.name}: {self.inputs:,} inputs, {self.decisions:,} answers, seed {self.seed}, {self.seconds:,} s",
+            f"{self.name}: {inputs}, {self.decisions:,} answers, seed {self.seed}, {self.seconds:,} s",
             f"{'':{width}}{'mean':>8}  95 % interval",
             *(
                 f"{ROWS[measure]:{width}}{figure.mean:8.3f}  {figure.low:.3f} to {figure.high:.3f}"
@@ -161,10 +167,11 @@ class Certificate:
         ]
         command = f"zoo explain {self.name} --certificate --data.root DATA --limit {self.drawn}"
         answers = f"{self.decisions:,} answer{'' if self.decisions == 1 else 's'}"
+        data = self.data or "unknown data"
         return (
             f"## Does the attention explain?\n\nIt {self.line()}.\n\n"
             + "\n".join(["| measure | mean | 95 % interval |", "|---|---:|---:|", *rows])
-            + f"\n\nMeasured on {self.inputs:,} inputs of the test data ({answers}), drawn at random, in "
+            + f"\n\nMeasured on {self.inputs:,} inputs of {data} ({answers}), drawn at random, in "
             f"{self.seconds:,} s of processor time, by\n`{command}`.\ndocs/faithfulness.md says what the measures are, "
             "and the rules of the answer.\n"
         )
@@ -175,6 +182,7 @@ class Certificate:
         return {
             "name": self.name,
             "task": self.task,
+            "data": self.data,
             "drawn": self.drawn,
             "inputs": self.inputs,
             "decisions": self.decisions,
@@ -191,7 +199,7 @@ class Certificate:
         """From what `to_dict` gave."""
         figures = {measure: Interval(**figure) for measure, figure in values["figures"].items()}
         stated = {key: values[key] for key in ("name", "task", "drawn", "inputs", "decisions", "seed", "seconds")}
-        return cls(**stated, figures=figures)
+        return cls(**stated, figures=figures, data=values.get("data", ""))
 
 
 def _beside(value: float, limit: float) -> str:

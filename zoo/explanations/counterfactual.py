@@ -21,7 +21,7 @@ Show = Callable[[Tensor], Tensor]  # weights (K, W) -> attention to each word (K
 Distance = Callable[[Tensor, Tensor], Tensor]
 
 ALLOWED = 0.05  # change of the output that counts as none
-STARTS = 16
+STARTS = 64
 STEPS = 100
 RATE = 0.5  # of Adam
 PRICES = (3.0, 30.0)  # of a change above the allowed one, per unit: of the first and the last start

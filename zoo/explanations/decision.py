@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import compress
 
 import torch
@@ -65,10 +66,22 @@ class Decision(ABC):
         """Measures that only this task has, by name."""
         return {}
 
+    def outputs(self, kept: Tensor) -> Tensor:
+        """As `output`, but each variant is computed once: several measures ask for the input without one word."""
+        variants, place = kept.unique(dim=0, return_inverse=True)
+        keys = [row.numpy().tobytes() for row in variants]
+        new = [n for n, key in enumerate(keys) if key not in self._known]
+        if new:
+            self._known.update(zip([keys[n] for n in new], self.output(variants[new]), strict=True))
+        return torch.stack([self._known[key] for key in keys])[place]
+
+    @cached_property
+    def _known(self) -> dict[bytes, Tensor]:
+        return {}
+
     def probability(self, kept: Tensor) -> Tensor:
         """The probability of the answer for variants of the input: (K, N) -> (K,)."""
-        variants, place = kept.unique(dim=0, return_inverse=True)  # of a short input, several shares are one word
-        return self.output(variants)[place, self.answer]
+        return self.outputs(kept)[:, self.answer]
 
     def attention(self) -> Tensor:
         """The attention to each word that may be erased: (N,)."""
@@ -78,7 +91,7 @@ class Decision(ABC):
         """How far the output moves without each of some words: (M,) int -> (M,)."""
         kept = torch.ones(1 + len(words), self.size, dtype=torch.bool)
         kept[1 + torch.arange(len(words)), words] = False
-        found = self.output(kept)
+        found = self.outputs(kept)
         return self.distance(found[1:], found[:1])
 
 

@@ -3,7 +3,7 @@
 DeYoung, Jain, Rajani, Lehman, Xiong, Socher and Wallace 2020, "ERASER", https://aclanthology.org/2020.acl-main.408/,
 section 4.3.
 
-Shapes: N words (or regions) of an input, B shares, K variants of the input.
+Shapes: N words (or regions) of an input, B shares, O orders, K variants of the input.
 """
 
 import math
@@ -23,8 +23,8 @@ def top_first(importance: Tensor) -> Tensor:
     return importance.argsort(descending=True, stable=True)
 
 
-def random_orders(size: int, generator: torch.Generator) -> list[Tensor]:
-    """Orders of the words at random, each (N,): one is drawn, and the others are it beginning at another place.
+def random_orders(size: int, generator: torch.Generator) -> Tensor:
+    """Orders of the words at random, (O, N): one is drawn, and the others are it beginning at another place.
 
     So each word is early in some and late in others, and their mean depends less on the draw than that of as many
     independent ones.
@@ -35,7 +35,7 @@ def random_orders(size: int, generator: torch.Generator) -> list[Tensor]:
     """
     first = top_first(torch.rand(size, generator=generator))
     times = min(RANDOM, size)
-    return [first.roll(-(turn * size // times)) for turn in range(times)]
+    return torch.stack([first.roll(-(turn * size // times)) for turn in range(times)])
 
 
 def erased_counts(size: int, shares: Sequence[float] = SHARES) -> list[int]:
@@ -43,8 +43,8 @@ def erased_counts(size: int, shares: Sequence[float] = SHARES) -> list[int]:
     return [math.ceil(share * size) for share in shares]
 
 
-def erasure(keep: Keep, order: Tensor, shares: Sequence[float] = SHARES) -> tuple[float, float]:
-    """Comprehensiveness and sufficiency of an order of words, each the mean over the shares (their AOPC).
+def erasure(keep: Keep, orders: Tensor, shares: Sequence[float] = SHARES) -> tuple[Tensor, Tensor]:
+    """Comprehensiveness and sufficiency of orders of words, each the mean over the shares (their AOPC).
 
     With p the probability of the answer, comprehensiveness is p(all) - p(without the first words), high if these
     mattered; sufficiency is p(all) - p(the first words alone), low if these are enough.
@@ -53,15 +53,18 @@ def erasure(keep: Keep, order: Tensor, shares: Sequence[float] = SHARES) -> tupl
 
     Args:
         keep: bool (K, N), which words stay in each of K variants -> the probability of the answer (K,).
-        order: (N,) the words, the first to be erased first.
+        orders: (O, N) the words, the first to be erased first.
         shares: shares of the words to erase, or to keep.
+
+    Returns:
+        (O,) and (O,).
     """
-    size = len(order)
-    rank = torch.empty_like(order)
-    rank[order] = torch.arange(size)
-    counts = torch.tensor(erased_counts(size, shares)).unsqueeze(1)
-    first = rank < counts  # (B, N)
-    every = torch.ones(1, size, dtype=torch.bool)
-    found = keep(torch.cat([every, ~first, first]))
-    whole, without, alone = found.split([1, len(shares), len(shares)])
-    return float((whole - without).mean()), float((whole - alone).mean())
+    ranks = orders.argsort(dim=1).unsqueeze(1)  # of each word, (O, 1, N)
+    first = ranks < torch.tensor(erased_counts(orders.size(1), shares)).unsqueeze(1)  # (O, B, N)
+    rows = first.flatten(0, 1)
+    found = keep(torch.cat([torch.ones_like(rows[:1]), ~rows, rows]))
+    whole, without, alone = found.split([1, len(rows), len(rows)])
+    return (
+        (whole - without).unflatten(0, first.shape[:2]).mean(1),
+        (whole - alone).unflatten(0, first.shape[:2]).mean(1),
+    )

@@ -3,15 +3,14 @@
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from zoo.explanations import captioners, classifiers, translators
-from zoo.explanations.certificate import ORDERS, Certificate
+from zoo.explanations.certificate import DIFFERENT, ORDERS, Certificate
 from zoo.explanations.counterfactual import adversary, permutation_change
 from zoo.explanations.decision import Decision
 from zoo.explanations.erasure import erasure, random_orders, top_first
@@ -40,6 +39,7 @@ def faithfulness(
     name: str | None = None,
     seed: int = 0,
     progress: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+    data: str = "",
 ) -> Certificate:
     """Measures whether the attention of a model explains its answers.
 
@@ -49,6 +49,7 @@ def faithfulness(
         name: of the model, for the certificate; by default that of its class.
         seed: of the random orders, permutations and starts; the same inputs and seed give the same certificate.
         progress: wraps the inputs, e.g. `tqdm`.
+        data: what the inputs are from, for the certificate.
 
     Raises:
         ValueError: the task has no certificate, the model has no attention whose weights can be given or is on another
@@ -72,7 +73,7 @@ def faithfulness(
     figures = {measure: interval(of_inputs, seed) for measure, of_inputs in values.items()}
     seconds = round(time.process_time() - began)
     name = type(model).__name__ if name is None else name
-    return Certificate(name, model.task.name, number, len(counts), sum(counts), seed, figures, seconds)
+    return Certificate(name, model.task.name, number, len(counts), sum(counts), seed, figures, seconds, data)
 
 
 def decisions(model: ZooModule, source: Any, generator: torch.Generator) -> Sequence[Explained]:
@@ -104,16 +105,12 @@ def measured(decision: Decision, generator: torch.Generator) -> dict[str, float]
     """All measures of one decision, by name."""
     attention = decision.attention().detach()
     gradient, product = decision.gradients()
-    orders: Mapping[str, Sequence[Tensor]] = {
-        "attention": [top_first(attention)],
-        "gradient": [top_first(gradient)],
-        "gradient x input": [top_first(product)],
-        "random": random_orders(decision.size, generator),
-    }
+    own = torch.stack([top_first(importance) for importance in (attention, gradient, product)])
+    lost = erasure(decision.probability, torch.cat([own, random_orders(decision.size, generator)]))
     found: dict[str, float] = {}
-    for name in ORDERS:
-        lost = [erasure(decision.probability, order) for order in orders[name]]
-        found[f"comprehensiveness, {name}"], found[f"sufficiency, {name}"] = map(float, np.mean(lost, axis=0))
+    for measure, of_orders in zip(("comprehensiveness", "sufficiency"), lost, strict=True):
+        values = *of_orders[: len(own)].tolist(), float(of_orders[len(own) :].mean())
+        found |= {f"{measure}, {order}": value for order, value in zip(ORDERS, values, strict=True)}
     found["advantage"] = found["comprehensiveness, attention"] - found["comprehensiveness, random"]
     words = torch.randperm(decision.size, generator=generator)[:LEFT_OUT]
     found["tau, gradient"] = kendall_tau(attention, gradient)
@@ -122,6 +119,7 @@ def measured(decision: Decision, generator: torch.Generator) -> dict[str, float]
     weights = (decision.attend, decision.weights.detach(), decision.groups)
     found["permutation"] = permutation_change(*weights, decision.distance, PERMUTATIONS, generator)
     found["adversary"], _ = adversary(*weights, decision.show, decision.distance, generator)
+    found["adversary, above"] = float(found["adversary"] > DIFFERENT)
     return found | decision.more()
 
 

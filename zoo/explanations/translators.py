@@ -39,20 +39,26 @@ class TokenDecision(Decision):
         self._read, self.answer = torch.tensor([BOS, *target[:-1]]), target[-1]
         self.size = len(source)
         self._layer = shown_layer(model)
-        self._own: list[Tensor] = []
-        with torch.no_grad():
-            self._batch = pad_batch([source])
-            self._memory, self._state = model.encode(self._batch.src, self._batch.src_lengths)
-            with given_attention([self._layer], self._record):
-                model.decode(self._read.unsqueeze(0), self._memory, self._state)
-        own = torch.cat(self._own, dim=-2)[0, ..., -1, :]  # (S,), or (H, S)
+        self._batch = pad_batch([source])
+        with torch.no_grad(), given_attention([self._layer], self._record):
+            self._memory, state = model.encode(self._batch.src, self._batch.src_lengths)
+            self._state = tuple(x.unsqueeze(1) for x in state)  # (1, 1, ...)
+            for step in range(len(self._read) - 1):
+                _, self._state, _ = self._step(step, 1)
+            self._step(len(self._read) - 1, 1)
+        own = self._own[0, ..., -1, :]  # of the last step: (S,), or (H, S)
         self._heads = own.shape[:-1]
         self.weights = own.flatten()
         self.groups = torch.arange(len(self.weights)) // own.size(-1)
 
     def _record(self, weights: Tensor) -> Tensor:
-        self._own.append(weights)
+        self._own = weights  # (1, 1, S), or (1, H, 1, S)
         return weights
+
+    def _step(self, step: int, count: int) -> Any:
+        """A step of the decoder, the same for `count` variants: readouts (1, K, D), state, weights."""
+        state = tuple(x.expand(-1, count, *x.shape[2:]) for x in self._state)
+        return self._model.step(self._read[step].expand(1, count), state, self._memory, step)
 
     def output(self, kept: Tensor) -> Tensor:
         found = []
@@ -64,21 +70,16 @@ class TokenDecision(Decision):
 
     def _probabilities(self, memory: Any, state: Any, count: int) -> Tensor:
         readouts, _ = self._model.decode(self._read.expand(count, -1), memory, state)
-        return self._model.embeddings.logits(readouts[:, -1]).softmax(-1)
+        return self._words(readouts[:, -1])
+
+    def _words(self, readouts: Tensor) -> Tensor:
+        return self._model.embeddings.logits(readouts).softmax(-1)
 
     def attend(self, weights: Tensor) -> Tensor:
-        count, last = len(weights), len(self._read) - 1
-        given = weights.unflatten(1, (*self._heads, -1)).unsqueeze(-2)  # (K, 1, S), or (K, H, 1, S)
-        done = 0
-
-        def choose(own: Tensor) -> Tensor:
-            """Decoders ask for all steps at once, or for one after the other."""
-            nonlocal done
-            done += own.size(-2)
-            return own if done <= last else torch.cat([own[..., :-1, :], given.to(own.dtype)], dim=-2)
-
-        with given_attention([self._layer], choose):
-            return self._probabilities(_repeated(self._memory, count), _repeated(self._state, count), count)
+        given = weights.unflatten(1, (*self._heads, -1)).movedim(0, -2).unsqueeze(0)  # (1, K, S), or (1, H, K, S)
+        with given_attention([self._layer], lambda own: given.to(own.dtype)):
+            readouts, _, _ = self._step(len(self._read) - 1, len(weights))  # those before do not depend on them
+        return self._words(readouts[0])
 
     def show(self, weights: Tensor) -> Tensor:
         heads = weights.unflatten(1, (*self._heads, -1))
@@ -93,11 +94,10 @@ class TokenDecision(Decision):
             return {}
         maps = self._model.attention_maps(self._batch.src, self._batch.src_lengths, self._read.unsqueeze(0)).encoder
         top = self.show(self.weights.unsqueeze(0))[0]
-        orders = {"rollout": top @ rollout(maps[:, 0]), "flow": flow(maps[:, 0], top)}
-        return {
-            f"comprehensiveness, {order}": erasure(self.probability, top_first(importance[: self.size]))[0]
-            for order, importance in orders.items()
-        }
+        found = {"rollout": top @ rollout(maps[:, 0]), "flow": flow(maps[:, 0], top)}
+        orders = torch.stack([top_first(importance[: self.size]) for importance in found.values()])
+        lost, _ = erasure(self.probability, orders)
+        return {f"comprehensiveness, {order}": one for order, one in zip(found, lost.tolist(), strict=True)}
 
     @property
     def ids(self) -> Tensor:
@@ -136,11 +136,3 @@ def decisions(model: TranslationModule, text: str, generator: torch.Generator) -
     target = found.tokens[0, 0, : int(found.lengths[0, 0])].tolist()
     steps = torch.randperm(len(target) - 1, generator=generator)[:PER_SENTENCE].tolist()  # never the end
     return [TokenDecision(model, source, target[: step + 1]) for step in sorted(steps)]
-
-
-def _repeated(x: Any, times: int) -> Any:
-    """A nested (named) tuple of tensors (1, ...) -> (times, ...)."""
-    if isinstance(x, Tensor):
-        return x.expand(times, *x.shape[1:])
-    parts = [_repeated(part, times) for part in x]
-    return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
