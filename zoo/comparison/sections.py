@@ -95,7 +95,7 @@ def _apart(found: Bootstrap) -> str:
     low = sum((found.p_value(*pair, apart=True)) < 0.05 for pair in apart)
     return (
         f" All this takes the seeds of all mechanisms to vary alike. With the variance of its own seeds for each, of which so few say little, p < 0.05\n"
-        f"holds for {low} of the pairs, corrected for {sum(p < 0.05 for p in apart.values())}: a difference that needs the common variance is less sure."
+        f"holds for {low} of the pairs, corrected for {sum(p < 0.05 for p in apart.values())}: a difference that only one of the two shows is less sure."
     )
 
 
