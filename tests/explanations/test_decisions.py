@@ -193,18 +193,18 @@ def test_other_weights_act_at_the_last_step_alone(translated):
     model, decision = translated
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(3, len(decision.weights), generator=generator).requires_grad_()
+    inputs = torch.tensor([[*SOURCE, 3]]), torch.tensor([6]), torch.tensor([[2, 4, 7]])
+    layer, own = translators.shown_layer(model), []  # decoders ask for all steps at once, or for one after the other
+    watch = layer.register_forward_hook(lambda layer, inputs, found: own.append(found[1]))
+    model(*inputs)
+    watch.remove()
+    assert sum(part.size(-2) for part in own) == len(TARGET)
 
     def whole(one):
-        done = 0
-
-        def choose(own):
-            nonlocal done
-            done += own.size(-2)  # decoders ask for all steps at once, or for one after the other
-            row = one.reshape(own[:, ..., -1:, :].shape)
-            return torch.cat([own[..., :-1, :], row], dim=-2) if done == len(TARGET) else own
-
-        with given_attention([translators.shown_layer(model)], choose):
-            logits, _ = model(torch.tensor([[*SOURCE, 3]]), torch.tensor([6]), torch.tensor([[2, 4, 7]]))
+        last = torch.cat([own[-1][..., :-1, :], one.reshape(own[-1][..., -1:, :].shape)], dim=-2)
+        calls = iter([*own[:-1], last])
+        with given_attention([layer], lambda: next(calls)):
+            logits, _ = model(*inputs)
         return logits[0, -1].softmax(-1)
 
     found, wanted = decision.attend(weights), torch.stack([whole(one) for one in weights])

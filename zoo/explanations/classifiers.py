@@ -72,7 +72,7 @@ class TextDecision(Decision):
         )
         with (
             replaced(self._encoder, "flat", lambda *_: next(encoded)),  # the states do not depend on the weights
-            given_attention(self._layers, lambda _: next(calls)),
+            given_attention(self._layers, lambda: next(calls)),
         ):
             return self._probabilities(self._model.collate([self._ids] * len(weights)))
 

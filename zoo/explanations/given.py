@@ -1,7 +1,8 @@
-"""Models with given attention weights or given embeddings: context managers, for a copy of a model."""
+"""Attention layers with given weights: a context manager, for a copy of a model."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,8 +13,7 @@ from zoo.layers.multi_head import MultiHeadAttention
 from zoo.layers.packed import segment_sum, to_padded
 from zoo.models.han import ContextAttention
 from zoo.models.structured_self_attention import HopAttention
-
-Choose = Callable[[Tensor], Tensor]  # the model's own weights -> those to use
+from zoo.utils.replaced import replaced
 
 
 def _of_positions(module: Any, inputs: tuple, weights: Tensor) -> Tensor:
@@ -36,8 +36,8 @@ def _of_heads(module: Any, inputs: tuple, weights: Tensor) -> Tensor:
     return module.output((weights.to(values.dtype) @ values).transpose(1, 2).flatten(2))
 
 
-# What a layer answers with given weights; a layer's own answer is its result and its weights.
-RESULTS: dict[type[nn.Module], Callable[[Any, tuple, Tensor], Tensor]] = {
+# What a layer answers with given weights: its result; a layer's own answer is that and its weights.
+ANSWERS: dict[type[nn.Module], Callable[[Any, tuple, Tensor], Tensor]] = {
     GlobalAttention: _of_positions,
     HopAttention: _of_hops,
     ContextAttention: _of_items,
@@ -51,25 +51,25 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
     Raises:
         ValueError: it has none.
     """
-    found = [module for module in model.modules() if isinstance(module, tuple(RESULTS))]
+    found = [module for module in model.modules() if isinstance(module, tuple(ANSWERS))]
     if not found:
-        names = ", ".join(kind.__name__ for kind in RESULTS)
+        names = ", ".join(kind.__name__ for kind in ANSWERS)
         raise ValueError(f"{type(model).__name__} has no attention layer whose weights can be replaced ({names})")
     return found
 
 
 @contextmanager
-def given_attention(layers: list[nn.Module], choose: Choose) -> Iterator[None]:
-    """Context: each call of an attention layer uses the weights that `choose` makes of its own ones."""
+def given_attention(layers: list[nn.Module], give: Callable[[], Tensor]) -> Iterator[None]:
+    """Context: each call of an attention layer uses the next weights that are given; its own are not computed."""
 
-    def replace(layer: nn.Module, inputs: tuple, found: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        weights = choose(found[1])
-        if weights is found[1]:
-            return found
-        result = next(make for kind, make in RESULTS.items() if isinstance(layer, kind))
-        return result(layer, inputs, weights), weights
+    def forward(answer: Callable[..., Tensor], layer: nn.Module, *inputs: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        weights = give()
+        return answer(layer, inputs, weights), weights
 
     with ExitStack() as stack:
         for layer in layers:
-            stack.callback(layer.register_forward_hook(replace).remove)
+            answer = next(answer for kind, answer in ANSWERS.items() if isinstance(layer, kind))
+            stack.enter_context(replaced(layer, "forward", partial(forward, answer, layer)))
+            if isinstance(layer, GlobalAttention):  # keys are for its own weights only
+                stack.enter_context(replaced(layer.score, "project", lambda memory: memory))
         yield

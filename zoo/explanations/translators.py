@@ -40,20 +40,19 @@ class TokenDecision(Decision):
         self.size = len(source)
         self._layer = shown_layer(model)
         self._batch = pad_batch([source])
-        with torch.no_grad(), given_attention([self._layer], self._record):
+        with torch.no_grad():
             self._memory, state = model.encode(self._batch.src, self._batch.src_lengths)
             self._state = tuple(x.unsqueeze(1) for x in state)  # (1, 1, ...)
             for step in range(len(self._read) - 1):
                 _, self._state, _ = self._step(step, 1)
+            seen: list[Tensor] = []  # (1, 1, S), or (1, H, 1, S)
+            watch = self._layer.register_forward_hook(lambda layer, inputs, found: seen.append(found[1]))
             self._step(len(self._read) - 1, 1)
-        own = self._own[0, ..., -1, :]  # of the last step: (S,), or (H, S)
+            watch.remove()
+        own = seen[0][0, ..., -1, :]  # (S,), or (H, S)
         self._heads = own.shape[:-1]
         self.weights = own.flatten()
         self.groups = torch.arange(len(self.weights)) // own.size(-1)
-
-    def _record(self, weights: Tensor) -> Tensor:
-        self._own = weights  # (1, 1, S), or (1, H, 1, S)
-        return weights
 
     def _step(self, step: int, count: int) -> Any:
         """A step of the decoder, the same for `count` variants: readouts (1, K, D), state, weights."""
@@ -77,7 +76,7 @@ class TokenDecision(Decision):
 
     def attend(self, weights: Tensor) -> Tensor:
         given = weights.unflatten(1, (*self._heads, -1)).movedim(0, -2).unsqueeze(0)  # (1, K, S), or (1, H, K, S)
-        with given_attention([self._layer], lambda own: given.to(own.dtype)):
+        with given_attention([self._layer], lambda: given):
             readouts, _, _ = self._step(len(self._read) - 1, len(weights))  # those before do not depend on them
         return self._words(readouts[0])
 
