@@ -182,7 +182,23 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     assert "dot.yaml is not YAML" in fails(capsys, *options(place))[0]
     (place / "recipes" / "dot.yaml").write_text("a: 1\n")
     assert "dot.yaml is not a recipe" in fails(capsys, *options(place))[0]
+    for text, said in {
+        "model: {init_args: {score: dot}}\nnote: 2026-11-28\n": "dot.yaml: a date, 2026-11-28, is no text, number, list",
+        "model: {init_args: nonsense}\n": "dot.yaml: `model: init_args:` must have names and values below it; got 'non",
+        "model: {}\noptimizer: nonsense\n": "dot.yaml: `optimizer:` must have names and values below it; got 'nonsense'",
+        "model: {}\ntrainer: {callbacks: []}\n": "dot.yaml: `trainer: callbacks:` lacks zoo.comparison.measures.Training",
+    }.items():
+        (place / "recipes" / "dot.yaml").write_text(text)
+        assert said in fails(capsys, *options(place))[0]
+    (place / "recipes" / "dot.yaml").write_text("model: {}\n")
     base = (place / "recipes" / "base.yaml").read_text(encoding="utf-8")
+    content = yaml.safe_load(base)
+    content["trainer"]["callbacks"].pop()
+    (place / "recipes" / "base.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    assert (
+        "base.yaml: `trainer: callbacks:` lacks zoo.comparison.measures.TrainingMeter, which notes down what a"
+        in (fails(capsys, *options(place))[0])
+    )
     (place / "recipes" / "base.yaml").write_text("model: {}\n")
     assert "base.yaml must have `data:` and, as the budget" in fails(capsys, *options(place))[0]
     assert "`model:` must have a class_path" in fails(capsys, *options(place, "--report"))[0]
@@ -517,3 +533,7 @@ def test_a_readme_of_others_is_not_replaced(tmp_path, capsys):
         in capsys.readouterr().err
     )
     assert (tmp_path / "README.md").read_text() == "# My project"
+    (tmp_path / "README.md").rename(tmp_path / "pairs.csv")
+    assert main(["compare", "--out", str(tmp_path), "--report"]) == 2
+    assert "pairs.csv is not of a page of `zoo compare` and would be replaced; give another" in capsys.readouterr().err
+    assert (tmp_path / "pairs.csv").read_text() == "# My project"

@@ -23,6 +23,7 @@ from zoo.comparison.data import data_settings, load_data
 from zoo.comparison.files import read_outputs
 from zoo.comparison.jobs import Job, Plan
 from zoo.comparison.recipes import Recipes, read_yaml, shipped_folders
+from zoo.comparison.results import check_names
 from zoo.comparison.search import Space
 from zoo.comparison.significance import Bootstrap, bootstrap
 from zoo.comparison.tasks.base import Score
@@ -563,6 +564,27 @@ def test_published_results_are_found_by_their_data(tmp_path, monkeypatch):
     mine.mkdir()
     (mine / "base.yaml").write_text((tmp_path / "comparison_b" / "base.yaml").read_text())
     assert [folder.parent.name for folder in Recipes(mine).published] == ["comparison_b"]
+
+
+def test_another_mechanism_of_a_published_name(tmp_path):
+    """It would stand in the place of the published one; beside results of another budget it may have the name."""
+    shipped = SHIPPED["trec6"]
+    base = (shipped.folder / "base.yaml").read_text(encoding="utf-8")
+    (tmp_path / "base.yaml").write_text(base, encoding="utf-8")
+    own = (shipped.folder / "dot.yaml").read_text(encoding="utf-8")
+    epochs = shipped.base["trainer"]["max_epochs"]
+
+    def check(text, epochs, name):
+        (tmp_path / "dot.yaml").write_text(text, encoding="utf-8")
+        mine = Recipes(tmp_path)
+        check_names(mine, epochs, {name: mine.fingerprints("dot")["recipe"]})
+
+    changed = f"{own}optimizer: {{init_args: {{lr: 0.5}}}}\n"
+    check(own, epochs, "dot")
+    check(changed, epochs, "mine")
+    check(changed, epochs + 1, "dot")
+    with pytest.raises(ValueError, match=r"dot\.yaml has the name of a published mechanism, and is another recipe"):
+        check(changed, epochs, "dot")
 
 
 @pytest.mark.slow  # thirty models of real size

@@ -198,6 +198,8 @@ def test_a_stage_of_a_rebuild(tensors, recipe, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "runs/rebuild/own/labelled.tsv/labelled.tsv").read_text().startswith("text\tDESC")
     job = json.loads((tmp_path / "runs/rebuild/own/teacher/job.json").read_text())
     assert job["epochs"] == 1 and job["seed"] == 2
+    made = json.loads((tmp_path / "runs/rebuild/own/teacher/stage.json").read_text())
+    assert list(made["data"]) == ["trec6.tsv"], "the log would not tell what the teacher has learnt from"
     assert [name for name, *_ in ran if name.startswith("zoo.rebuilding.")][-2:] == [
         "zoo.rebuilding.encoder",
         "zoo.rebuilding.labelling",

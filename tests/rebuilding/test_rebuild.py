@@ -360,6 +360,65 @@ def test_a_stage_that_reads_the_data_asks_for_the_folder(work, monkeypatch, caps
     assert "stage lines reads files of the data: give --root DATA, or set ZOO_DATA" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("change", ["data", "recipe", "settings"])
+def test_the_test_is_repeated_with_other_data_or_settings(change, work, monkeypatch, capsys):
+    """Also where no stage has read them: here the test file alone."""
+    recipe = yaml.safe_load(Path("own.yaml").read_text())
+    recipe["data"]["init_args"]["test_src"] = "other.tsv"
+    Path("own.yaml").write_text(yaml.safe_dump({**recipe, "stages": [{"average": ["luong_dot.dates"] * 2}]}))
+    _write("data/other.tsv", "1 may 1991\t1991-05-01\n" * 4)
+    in_process(monkeypatch)
+    given = ["own.yaml", "--root", "data", "--output", "fresh"]
+    assert rebuild(*given) == 0
+    scores = json.loads(Path("fresh/test/record.json").read_text())["scores"]
+    assert scores["test/exact_match"] == 100
+    ran, more = in_process(monkeypatch), []
+    assert rebuild(*given) == 0 and not ran
+    if change == "data":
+        _write("data/other.tsv", "1 may 1991\t1991-05-02\n" * 4)
+    elif change == "recipe":
+        recipe["data"]["init_args"]["batch_size"] = 2
+        Path("own.yaml").write_text(yaml.safe_dump({**recipe, "stages": [{"average": ["luong_dot.dates"] * 2}]}))
+    else:
+        more = ["--data.batch_size", "2"]
+    assert rebuild(*given, *more) == 0
+    assert [command[1] for command in ran] == ["test"]
+    if change == "data":
+        assert json.loads(Path("fresh/test/record.json").read_text())["scores"]["test/exact_match"] == 0
+
+
+def test_an_interrupted_fit_does_not_go_on_with_other_data(work, monkeypatch, capsys):
+    shutil.rmtree(work / "first")
+    cut = [
+        "--trainer.callbacks+=fakes.CutAt",
+        "--trainer.callbacks.place=on_train_batch_start",
+        "--trainer.callbacks.count=5",
+    ]
+    in_process(monkeypatch, lambda module, args: [*args, *cut * (args[0] == "fit")])
+    _recipe(lambda stages: stages.__delitem__(slice(2, None)))
+    _recipe(lambda stages: stages[0].update(prepare="echo a > lines; cp lines more"))
+    shutil.rmtree(work / "lines")
+    with pytest.raises(Cut):
+        rebuild("own.yaml", "--root", "data")
+    text = Path("data/pairs.tsv").read_text()
+    _write("data/pairs.tsv", text.upper())
+    ran = in_process(monkeypatch)
+    capsys.readouterr()
+    assert rebuild("own.yaml", "--root", "data") == 2 and not ran
+    assert "first was made with another pairs.tsv of the data: choose another --output, or" in capsys.readouterr().err
+    _write("data/pairs.tsv", text)
+    assert rebuild("own.yaml", "--root", "data") == 0
+    assert [command[-2:] for command in ran if command[1] == "fit"] == [["--ckpt_path", "last"]]
+
+
+def test_a_missing_file_of_the_data_stops_a_preparation_that_does_not_quote_it(work, monkeypatch, capsys):
+    _recipe(lambda stages: stages[0].update(prepare="cat $(data absent.tsv) < /dev/null > lines; cp lines more"))
+    in_process(monkeypatch)
+    assert rebuild("own.yaml", "--root", "data", "--output", "fresh") == 2
+    assert "stage lines did not find a file of the data that the line above names" in capsys.readouterr().err
+    assert not json.loads(Path("fresh/lines/stage.json").read_text())["done"]
+
+
 def test_failures_name_the_stage(work, monkeypatch, capsys):
     monkeypatch.setattr(Processes, "module", lambda *arguments: None)
     _recipe(lambda stages: stages[0].update(prepare='cat "$(data absent.tsv)" | wc > lines'))

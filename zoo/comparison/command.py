@@ -17,7 +17,7 @@ from zoo.comparison.jobs import Job, Plan, read_settings
 from zoo.comparison.page import check_page, write_page
 from zoo.comparison.publishing import publish
 from zoo.comparison.recipes import Recipes
-from zoo.comparison.results import changed_recipes
+from zoo.comparison.results import changed_recipes, check_names
 from zoo.comparison.runner import Runner
 from zoo.comparison.search import Space, chosen, search
 from zoo.utils.extras import require
@@ -126,12 +126,14 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
     for job in jobs:
         job.check()
         recipes.check_model(job.name)
+        recipes.check_callbacks(job.name)
     if options.search:
         space = Space.read(recipes)
         for name in names:
             space.start(recipes, name)
     if options.pairs or any(not job.end.is_file() for job in jobs):  # what is missing is missed before the trainings
         plan = _with_data(plan, names, options.pairs)
+    check_names(recipes, plan.epochs, {name: recipes.fingerprints(name)["recipe"] for name in names})
     for file in sorted(plan.out.glob(f"{SEEDS}/{JOB}")):  # also of jobs not selected now: all appear in one table
         name, seed = file.parent.parent.name, file.parent.name.removeprefix("seed")
         if seed.isdecimal() and recipes.path(name).is_file():

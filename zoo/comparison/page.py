@@ -142,8 +142,13 @@ def draw(study: Study, folder: Path) -> None:
 
 
 def check_page(folder: Path) -> None:
-    """Raises ValueError if `write_page` would replace a README.md that it did not write."""
+    """Raises ValueError if `write_page` would replace files that it did not write."""
     page = folder / PAGE
+    names = PAIRS, RANKS, pictures.PAIRS, pictures.CURVES, pictures.SIZES
+    if not os.path.lexists(page) and (other := next((name for name in names if os.path.lexists(folder / name)), None)):
+        raise ValueError(
+            f"{folder / other} is not of a page of `zoo compare` and would be replaced; give another folder with --page"
+        )
     if os.path.lexists(page) and not (page.is_file() and page.read_bytes().startswith(TITLE.rstrip().encode())):
         raise ValueError(
             f"{page} is not a page of `zoo compare` and would be replaced; give another folder with --page"
@@ -154,6 +159,6 @@ def write_page(out: Path, recipes: Recipes, folder: Path, root: str | None, minu
     """Writes README.md with its pictures and tables into `folder`; see `read_study`."""
     require("plots", "the plot of the comparison")
     study = read_study(out, recipes, root, minutes, folder)
+    write_text(folder / PAGE, text(study))  # first: it says of whom the other files are
     draw(study, folder)
-    write_text(folder / PAGE, text(study))
     return folder / PAGE

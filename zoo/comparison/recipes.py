@@ -19,6 +19,8 @@ from zoo.tasks.checks import check_arguments, check_choices
 from zoo.utils.modules import load_class
 from zoo.utils.regular import check_regular
 
+METER = "zoo.comparison.measures.TrainingMeter"
+SECTIONS = ("model", "optimizer", "lr_scheduler", "data", "trainer")
 USUAL = {"optimizer": "zoo.tasks.optimizer.AdamW", "lr_scheduler": "zoo.tasks.optimizer.WarmupCosine"}  # of `zoo fit`
 
 
@@ -68,9 +70,11 @@ class Recipes:
     def read(self, name: str) -> dict[str, Any]:
         """Content of a recipe."""
         if name not in self._known:
-            self._known[name] = read_yaml(self.path(name))
-            if not isinstance(self._known[name].get("model"), dict):
+            found = read_yaml(self.path(name))
+            if not isinstance(found.get("model"), dict):
                 raise ValueError(f"{self.path(name)} is not a recipe: it has no `model:`")
+            _check_sections(self.path(name), found)
+            self._known[name] = found
         return self._known[name]
 
     @property
@@ -87,10 +91,22 @@ class Recipes:
         return data["class_path"].rpartition(".")[2] + languages
 
     def check_base(self) -> None:
-        """Raises ValueError if base.yaml lacks the data or the budget."""
+        """Raises ValueError if base.yaml lacks the data, the budget, or the callback that measures."""
         trainer = self.base.get("trainer")
         if not (isinstance(self.base.get("data"), dict) and isinstance(trainer, dict) and trainer.get("max_epochs")):
             raise ValueError(f"{self.path(BASE)} must have `data:` and, as the budget, `trainer: {{max_epochs: N}}`")
+        self.check_callbacks(BASE)
+
+    def check_callbacks(self, name: str) -> None:
+        """Raises ValueError if a training with the recipe would not be measured."""
+        own = self.read(name).get("trainer") or {}
+        if "callbacks" not in own and name != BASE:  # those of base.yaml
+            return
+        classes = [one.get("class_path") for one in own.get("callbacks") or [] if isinstance(one, dict)]
+        if METER not in classes:
+            raise ValueError(
+                f"{self.path(name)}: `trainer: callbacks:` lacks {METER}, which notes down what a training took: add it"
+            )
 
     def names(self, only: Sequence[str] = ()) -> list[str]:
         """The mechanisms, or those of `only`.
@@ -203,6 +219,21 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$"), [*"-+0123456789"]
 )
+
+
+def _check_sections(path: Path, found: Mapping[str, Any]) -> None:
+    """Raises ValueError for a section that is no mapping, or a value that `zoo fit` would not take."""
+    for section in SECTIONS:
+        parts = {f"{section}:": found.get(section)}
+        if isinstance(parts[f"{section}:"], dict):
+            parts[f"{section}: init_args:"] = found[section].get("init_args")
+        for name, value in parts.items():
+            if not (value is None or isinstance(value, dict)):
+                raise ValueError(f"{path}: `{name}` must have names and values below it; got {value!r:.60}")
+    try:
+        fingerprint(found)
+    except TypeError as error:  # of a date, say
+        raise ValueError(f"{path}: {error}; write it in quotes") from error
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

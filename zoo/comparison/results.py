@@ -2,7 +2,7 @@
 
 import shlex
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,8 @@ def read_results(out: Path, recipes: Recipes) -> Results:
         raise ValueError(
             f"{out} has results of another {recipes.path(BASE)}: restore that one, or train again elsewhere"
         )
+    named = {run.result["name"]: run.result["settings"].get("recipe") for run in own}
+    check_names(recipes, own[0].result["settings"]["epochs"], named)
     runs, left_out, changed = list(own), [], {out: _changed(own, recipes)}
     for folder in recipes.published:
         published = [] if folder.resolve() == out.resolve() else _read(folder, recipes.task, published=True)
@@ -185,6 +187,31 @@ def read_results(out: Path, recipes: Recipes) -> Results:
         partly = {row.name for several in by_size.values() for row in several}
         by_size[whole[0]] = [row for row in rows if row.name in partly]
     return Results(rows, by_size, left_out, {folder: names for folder, names in changed.items() if names})
+
+
+def check_names(recipes: Recipes, epochs: int, own: Mapping[str, str | None]) -> None:
+    """Looks for mechanisms that have the name of a published one beside which they would stand, and are another.
+
+    Args:
+        recipes: theirs.
+        epochs: their budget.
+        own: name -> fingerprint of the recipe.
+
+    Raises:
+        ValueError: there is one, or a published result is damaged.
+    """
+    beside = {"epochs": epochs, "base": recipes.fingerprint}
+    for folder in recipes.published:
+        if folder.parent.resolve() == recipes.folder.resolve():
+            continue  # of these recipes: an earlier version of one is no other mechanism
+        for run in _read(folder, recipes.task, published=True):
+            name, settings = run.result["name"], run.result["settings"]
+            fits = all(settings.get(key) == value for key, value in beside.items())
+            if fits and name in own and settings.get("recipe") != own[name]:
+                raise ValueError(
+                    f"{recipes.path(name)} has the name of a published mechanism, and is another recipe than "
+                    f"{folder.parent / name}.yaml: give it another name"
+                )
 
 
 def changed_recipes(folder: Path, recipes: Recipes) -> list[str]:

@@ -1,11 +1,13 @@
 """Lines of text that models answer for later stages, so that the work can be killed and resumed."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from zoo.rebuilding.inputs import READ, listen, write_read
 from zoo.utils.atomic import write_text
 
 LINES = 1000  # that are answered between two savings
@@ -41,13 +43,22 @@ def answers(
 
 
 def run_job(work: Callable[..., None], arguments: Sequence[str]) -> int:
-    """Does the work of one job: a JSON file with the keyword arguments of `work`.
+    """Does the work of one job: a JSON file with the keyword arguments of `work`, and `roots`, the folders of data.
+
+    What it reads there is noted down beside the file, also if it is interrupted.
 
     Returns:
         The exit code: 0, or 2 after an error, which one line on standard error explains.
     """
+    file = Path(arguments[0])
     try:
-        work(**json.loads(Path(arguments[0]).read_text(encoding="utf-8")))
+        job = json.loads(file.read_text(encoding="utf-8"))
+        roots = [os.path.realpath(root) for root in job.pop("roots", [])]
+        listen()
+        try:
+            work(**job)
+        finally:
+            write_read(file.with_name(READ), roots)
     except (ValueError, OSError) as error:
         print(f"zoo: error: {error}", file=sys.stderr)
         return 2

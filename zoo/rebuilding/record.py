@@ -1,9 +1,8 @@
-"""What a fit or a test of `zoo rebuild` notes down at its end: the data files it read, time, versions, scores."""
+"""What a fit or a test of `zoo rebuild` notes down: the data files it read, and at its end time, versions, scores."""
 
 import json
 import os
 import platform
-import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,14 +11,12 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from zoo.rebuilding.digests import file_sha256
+from zoo.rebuilding.inputs import READ, files_read, listen, write_read
 from zoo.utils.atomic import write_text
 from zoo.utils.cores import processor
 from zoo.utils.version import __version__
 
 PACKAGES = ("torch", "lightning", "numpy", "tokenizers", "gensim", "sacrebleu")
-_opened: set[str] = set()
-_hooked = False
 
 
 class Record(Callback):
@@ -34,8 +31,11 @@ class Record(Callback):
         self.file, self.roots = Path(file), [os.path.realpath(root) for root in roots]
         self._began = (time.monotonic(), time.process_time())
         self._before = (0.0, 0.0)
-        _opened.clear()
-        _listen()
+        listen()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.is_global_zero:  # so that a resumed training is one on the same data
+            write_read(self.file.with_name(READ), self.roots)
 
     def state_dict(self) -> dict[str, Any]:
         return dict(zip(("seconds", "processor_seconds"), self._spent()))
@@ -61,7 +61,7 @@ class Record(Callback):
         found = {
             **more,
             **self.state_dict(),
-            "data": self._data(),
+            "data": files_read(self.roots),
             "precision": str(trainer.precision),
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
             "processes": trainer.world_size,
@@ -69,29 +69,6 @@ class Record(Callback):
             "versions": versions(),
         }
         write_text(self.file, json.dumps(found, indent=1) + "\n")
-
-    def _data(self) -> dict[str, str]:
-        """Name below the folder of the data -> sha256, of each file that was read."""
-        found = {}
-        for path in sorted(map(os.path.realpath, _opened)):
-            root = next((root for root in self.roots if path.startswith(root + os.sep)), None)
-            if root and os.path.isfile(path) and not os.path.basename(path).startswith("."):  # others are locks
-                found[os.path.relpath(path, root)] = file_sha256(Path(path))
-        return found
-
-
-def _listen() -> None:
-    """Notes down from now on the files that this process opens, but for those that it writes."""
-    global _hooked
-    if _hooked:
-        return
-
-    def note(event: str, args: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(args[0], str) and not set(args[1] or "") & set("wax+"):
-            _opened.add(args[0])
-
-    sys.addaudithook(note)
-    _hooked = True
 
 
 def versions() -> dict[str, str]:

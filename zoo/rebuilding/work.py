@@ -4,6 +4,7 @@ OUTPUT/NAME/stage.json          of the stage NAME, once it is done: its definiti
 OUTPUT/NAME/weights             the weights of a fit or an average
 OUTPUT/NAME/RECIPE/             the run of a fit, as `zoo fit` writes it;   record.json   what its end noted down
 OUTPUT/NAME/FILE                a file of another stage
+OUTPUT/NAME/read.json           what an unfinished stage has read of the data
 OUTPUT/test/                    the scores of the last weights
 OUTPUT/rebuild.json             the log
 """
@@ -24,6 +25,7 @@ from filelock import FileLock, Timeout
 from zoo import registry
 from zoo.bundles.files import LOCAL_DIR
 from zoo.rebuilding.digests import file_sha256
+from zoo.rebuilding.inputs import READ
 from zoo.rebuilding.processes import FailedError, Processes
 from zoo.rebuilding.stages import Stage, check_settings, filled, read_stages
 from zoo.utils.atomic import write_text
@@ -40,6 +42,7 @@ data() {
         if [ -e "$place/$1" ]; then echo "${place#"$DATA"}/$1" >> inputs.txt; echo "$place/$1"; return; fi
     done
     echo "zoo: there is no $1 in $DATA" >&2
+    echo "$1" >> missing.txt
     return 1
 }
 """
@@ -97,14 +100,14 @@ class Rebuild:
         for name, digest in self.uses(stage).items():
             if digest and digest != found["uses"].get(name):
                 raise ValueError(f"{folder} was made with another {name}: {other}")
-        if not found.get("done"):
+        is_done = found.get("done")
+        if name := self._changed(found["data"] if is_done else _read_so_far(folder)):
+            raise ValueError(f"{folder} was made with another {name} of the data: {other}")
+        if not is_done:
             return "unfinished"
         for name, digest in found["made"].items():
             if self.made(stage).get(name) != digest:
                 raise ValueError(f"{folder}: {name} is missing or was changed since the stage was done: {other}")
-        for name, digest in found["data"].items():
-            if (file := self._data_file(name)) and file_sha256(file) != digest:
-                raise ValueError(f"{folder} was made with another {name} of the data: {other}")
         return "done"
 
     def definition(self, stage: Stage) -> dict[str, Any]:
@@ -126,6 +129,11 @@ class Rebuild:
             is_made = file.is_file() and done.is_file() and read_json(done).get("done")
             found[name] = file_sha256(file) if is_made else None
         return found
+
+    def _changed(self, data: dict[str, str]) -> str | None:
+        """The first file of the data whose hash is another now."""
+        files = ((name, self._data_file(name), digest) for name, digest in data.items())
+        return next((name for name, file, digest in files if file and file_sha256(file) != digest), None)
 
     def _data_file(self, name: str) -> Path | None:
         roots = [Path(root) / name for root in self._roots()]
@@ -282,13 +290,16 @@ class Rebuild:
 
     def _prepare(self, stage: Stage) -> dict[str, str]:
         folder = self.folder(stage)
-        inputs = folder / "inputs.txt"
-        inputs.unlink(missing_ok=True)
+        inputs, missing = folder / "inputs.txt", folder / "missing.txt"
+        for file in (inputs, missing):
+            file.unlink(missing_ok=True)
         places = {name: str(self.place(name).absolute()) for name in stage.uses}
         root = os.path.abspath(self.root or "")
         self.processes.shell(
             DATA + filled(stage.given["prepare"], places), folder, {"DATA": root, "PYTHON": sys.executable}
         )
+        if missing.is_file():  # bash goes on after $(data FILE) without quotes
+            raise ValueError(f"stage {stage.name} did not find a file of the data that the line above names")
         read = inputs.read_text(encoding="utf-8").split("\n") if inputs.is_file() else []
         names = sorted({name.removeprefix("/") for name in read if name})
         return {name: file_sha256(Path(root) / name) for name in names}
@@ -296,37 +307,33 @@ class Rebuild:
     def _answer(self, stage: Stage) -> dict[str, str]:
         """Translates or classifies lines."""
         module = {"translate": "consensus", "classify": "labelling"}[stage.kind]
-        self._by_models(stage, module, {"source": str(self.place(stage.given[stage.kind]))})
-        return {}
+        return self._by_models(stage, module, {"source": str(self.place(stage.given[stage.kind]))})
 
     def _encoder(self, stage: Stage) -> dict[str, str]:
         """Fine-tunes a sentence encoder."""
         target = self.folder(stage) / WEIGHTS
         job = {"target": str(target), "recipe": str(stage.recipe), "root": self.root, **stage.given["encoder"]}
-        self._job(stage, "encoder", job)
-        return {}
+        return self._job(stage, "encoder", job)
 
     def _sample(self, stage: Stage) -> dict[str, str]:
         """Draws a text."""
-        self._by_models(stage, "sampling", {"count": stage.given["sample"]})
-        return {}
+        return self._by_models(stage, "sampling", {"count": stage.given["sample"]})
 
     def _predict(self, stage: Stage) -> dict[str, str]:
         """Predicts the training text of the recipe."""
         arguments = {"recipe": str(stage.recipe), "root": self.root}
         if name := stage.given.get("extra_text"):
             arguments["extra_text"] = str(self.place(name).absolute())
-        self._by_models(stage, "predicting", arguments)
-        return {}
+        return self._by_models(stage, "predicting", arguments)
 
-    def _by_models(self, stage: Stage, module: str, arguments: dict[str, Any]) -> None:
+    def _by_models(self, stage: Stage, module: str, arguments: dict[str, Any]) -> dict[str, str]:
         """Runs a module whose models are under `by`, with the other keys of the stage as they are."""
         given = {name: value for name, value in stage.given.items() if name not in (stage.kind, "by", "to")}
         job = {
             "target": str(self.folder(stage) / stage.name),
             "models": [self._source(name) for name in stage.given["by"]],
         }
-        self._job(stage, module, {**job, **given, **arguments})
+        return self._job(stage, module, {**job, **given, **arguments})
 
     def _change(self, stage: Stage) -> dict[str, str]:
         """Writes other lines, or pairs of lines."""
@@ -334,14 +341,14 @@ class Rebuild:
         if "vectors" in given:
             given["vectors"] = str(self.place(given["vectors"]))
         job = {"source": str(self.place(stage.given[stage.kind])), "target": str(self.folder(stage) / stage.name)}
-        self._job(stage, CHANGES[stage.kind], {**job, **given})
-        return {}
+        return self._job(stage, CHANGES[stage.kind], {**job, **given})
 
-    def _job(self, stage: Stage, module: str, arguments: dict[str, Any]) -> None:
+    def _job(self, stage: Stage, module: str, arguments: dict[str, Any]) -> dict[str, str]:
         """Runs a module that reads its arguments from a file."""
         file = self.folder(stage) / "job.json"
-        write_text(file, json.dumps(arguments))
+        write_text(file, json.dumps({**arguments, "roots": self._roots()}))
         self.processes.module(f"zoo.rebuilding.{module}", [str(file)])
+        return read_json(self.folder(stage) / READ)
 
     # ---- the end ----
 
@@ -350,13 +357,19 @@ class Rebuild:
         return self.place(self.stages[-1].name)
 
     def _test(self) -> None:
-        """`zoo test` of the last weights, unless it was done."""
-        folder, config = self.output / TEST, file_sha256(self.weights / "config.json")
+        """`zoo test` of the last weights, unless it was done with this recipe, these settings and data."""
+        folder = self.output / TEST
         file = folder / STAGE
-        if file.is_file() and read_json(file).get("weights") == config:
+        settings = {name: value for name, value in self.settings.items() if name.startswith(("data.", "trainer."))}
+        tested = {
+            "weights": file_sha256(self.weights / "config.json"),
+            "recipe": file_sha256(self.recipe),
+            "settings": settings,
+        }
+        is_done = file.is_file() and read_json(file) == tested and (folder / RECORD).is_file()
+        if is_done and not self._changed(read_json(folder / RECORD)["data"]):
             return
         print(f"test of {self.weights}", flush=True)
-        settings = {name: value for name, value in self.settings.items() if name.startswith(("data.", "trainer."))}
         self.processes.module(
             "zoo",
             [
@@ -366,7 +379,7 @@ class Rebuild:
                 *self._common(folder / RECORD),
             ],
         )
-        write_text(file, json.dumps({"weights": config}) + "\n")
+        write_text(file, json.dumps(tested) + "\n")
 
 
 @contextmanager
@@ -380,6 +393,11 @@ def _timed(file: Path, begun: dict[str, Any]) -> Iterator[dict[str, Any]]:
     finally:
         state["processor_seconds"] = round(earlier + _processor_seconds() - start, 1)
         write_text(file, json.dumps(state, indent=1) + "\n")
+
+
+def _read_so_far(folder: Path) -> dict[str, str]:
+    """What a stage that is not done has read of the data."""
+    return read_json(folder / READ) if (folder / READ).is_file() else {}
 
 
 def _processor_seconds() -> float:

@@ -277,7 +277,7 @@ def fingerprint(*parts: object) -> str:
         if isinstance(value, Path):
             check_regular(value)
             return [value.name, _content(value.resolve(), state(os.stat(value)))]
-        raise TypeError(f"cannot fingerprint {type(value).__name__}")
+        raise TypeError(f"a {type(value).__name__}, {value}, is no text, number, list or mapping")
 
     return hashlib.sha256(json.dumps(parts, default=describe).encode()).hexdigest()[:24]
 
