@@ -88,7 +88,7 @@ def test_parallel_text(parallel):
 
 def test_tab_separated_pairs_and_compressed_files(tmp_path):
     pairs = list(zip(_lines("en", 100), _lines("fr", 100)))
-    texts = [f"{src}\t{tgt}\textra" for src, tgt in pairs]
+    texts = ["", *(f"{src}\t{tgt}\textra" for src, tgt in pairs), "", ""]  # empty lines, as tables of texts may have
     for name in ("pairs.tsv", "pairs.tsv.gz", "pairs.tsv.xz"):
         data = ParallelText(_write(tmp_path / name, texts), val_fraction=0.2, vocab_size=100)
         assert sorted([*data.train_pairs(), *data.val_pairs()]) == sorted(pairs)

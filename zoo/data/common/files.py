@@ -178,13 +178,16 @@ def _check_not_utf16(line: bytes, where: str) -> None:
 
 
 def read_pairs(src: Path, tgt: Path | None) -> Iterator[tuple[str, str]]:
-    """Sentence pairs from two aligned files, or from one file with tab-separated columns (`tgt` None).
+    """Sentence pairs from two aligned files, or from one file with tab-separated columns (`tgt` None), without its
+    empty lines.
 
     Raises:
         ValueError: the two files differ in length, or a line has no tab.
     """
     if tgt is None:
         for number, line in enumerate(read_lines(src), 1):
+            if not line:
+                continue
             columns = line.split("\t")
             if len(columns) < 2:
                 raise ValueError(f"{src}, line {number}: expected source and target separated by a tab; got one column")
