@@ -385,7 +385,8 @@ def write_all(folder):
     for name in ("recipes", "photos", "graphs", "bundle"):
         (folder / name).mkdir()
     (folder / "photos" / "a.png").write_bytes(picture(1))
-    base = {"trainer": {"max_epochs": 1}, "model": {}, "data": {"class_path": "zoo.data.Dates"}}
+    trainer = {"max_epochs": 1, "callbacks": [{"class_path": "zoo.comparison.measures.TrainingMeter"}]}
+    base = {"trainer": trainer, "model": {}, "data": {"class_path": "zoo.data.Dates"}}
     (folder / "recipes" / "base.yaml").write_text(yaml.safe_dump(base))
     labels = "label\ttext\n" + "".join(f"{'xy'[n % 2]}\tword{n % 7} good {n}\n" for n in range(400))
     (folder / "good.tsv").write_text(labels)
