@@ -210,17 +210,22 @@ def test_a_stage_that_is_gone_is_made_again_with_the_same_bits(work, monkeypatch
     assert {name: _hash(work / name / "weights") for name in before} == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stage", ["first", "second"])
-def test_an_interrupted_fit_resumes_with_the_same_bits(stage, work, monkeypatch, capsys):
-    before = _hash(work / stage / "weights")
-    shutil.rmtree(work / stage)
+def _cut_fits(monkeypatch):
+    """Each fit ends within its second epoch."""
     cut = [
         "--trainer.callbacks+=fakes.CutAt",
         "--trainer.callbacks.place=on_train_batch_start",
         "--trainer.callbacks.count=5",
     ]
     in_process(monkeypatch, lambda module, args: [*args, *cut * (args[0] == "fit")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["first", "second"])
+def test_an_interrupted_fit_resumes_with_the_same_bits(stage, work, monkeypatch, capsys):
+    before = _hash(work / stage / "weights")
+    shutil.rmtree(work / stage)
+    _cut_fits(monkeypatch)
     with pytest.raises(Cut):
         rebuild("own.yaml", "--root", "data")
     assert _states(capsys)[stage] == "unfinished"
@@ -389,12 +394,7 @@ def test_the_test_is_repeated_with_other_data_or_settings(change, work, monkeypa
 
 def test_an_interrupted_fit_does_not_go_on_with_other_data(work, monkeypatch, capsys):
     shutil.rmtree(work / "first")
-    cut = [
-        "--trainer.callbacks+=fakes.CutAt",
-        "--trainer.callbacks.place=on_train_batch_start",
-        "--trainer.callbacks.count=5",
-    ]
-    in_process(monkeypatch, lambda module, args: [*args, *cut * (args[0] == "fit")])
+    _cut_fits(monkeypatch)
     _recipe(lambda stages: stages.__delitem__(slice(2, None)))
     _recipe(lambda stages: stages[0].update(prepare="echo a > lines; cp lines more"))
     shutil.rmtree(work / "lines")
