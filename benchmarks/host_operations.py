@@ -136,6 +136,8 @@ def models(names: Sequence[str]) -> Iterator[tuple[str, ZooModule]]:
         if name.startswith("show_attend_tell_hard"):
             continue  # trained with rewards, which need captions; the soft one is of the same class
         model = zoo.load(name)
+        if model.config.get("self_critical_epoch") is not None:
+            model = zoo.load(name, {"self_critical_epoch": None})  # its epochs before, of given captions
         if names or type(model) not in seen:
             seen.add(type(model))
             yield name, model
