@@ -181,7 +181,7 @@ def load(name: str, overrides: dict[str, Any] | None = None) -> "ZooModule":
     require_whole("zoo.load")
     bundle = open_bundle(name)
     model = model_class(bundle.class_path).from_pretrained(bundle, overrides)
-    if name in TABLE and not overrides:
+    if name in TABLE and not model.overridden:
         model.explains = _measured(name)
     return model
 

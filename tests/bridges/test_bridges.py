@@ -18,6 +18,8 @@ SENTENCES = {
     "han.imdb": "What a cast! The last scene is wonderful.",
     "luong_dot.dates": "3 May 1999",
     "transformer_tiny.multi30k_en_de": "A dog runs in the snow.",
+    "transformer_128.multi30k_en_de": "A dog runs in the snow.",
+    "luong_scaled_dot_no_feed.multi30k_en_de": "A dog runs in the snow.",
 }
 
 
@@ -31,12 +33,20 @@ def test_a_question_is_what_the_model_answers(name):
     if model.task.name == "classification":
         probabilities = list(model.classify(SENTENCES[name]).probabilities.values())
         torch.testing.assert_close(found[0], torch.tensor(probabilities), rtol=1e-4, atol=1e-5)
+        assert (
+            question.answer == max(model.classify(SENTENCES[name]).probabilities.items(), key=lambda item: item[1])[0]
+        )
+    else:
+        result = model.translate(SENTENCES[name])
+        assert question.answer in result.tokens and question.words == result.source_tokens
+    assert len(question.words) == question.inputs.size(1)
     assert not question.baselines.any() and question.baselines.shape == question.inputs.shape
 
 
 def test_images_have_no_words():
     (question,) = questions(zoo.load("show_attend_tell_soft.flickr8k"), str(ROOT / "docs/photos/beach.jpg"))
     assert question.forward(question.inputs).sum().item() == pytest.approx(1, abs=1e-4)
+    assert question.words[:10] == [*(f"row 1, column {n}" for n in range(1, 10)), "row 2, column 1"]
     with pytest.raises(ValueError, match="an image has no words: use forward and inputs"):
         question.forward_ids(torch.zeros(1, 1))
 
@@ -52,12 +62,21 @@ def test_captum(name):
     question = questions(zoo.load(name), SENTENCES[name])[0]
     gained = (question.forward(question.inputs) - question.forward(question.baselines))[0, question.target].item()
     method = attr.IntegratedGradients(question.forward)
-    scores = method.attribute(question.inputs, question.baselines, question.target, n_steps=60)
+    scores = method.attribute(question.inputs, question.baselines, question.target, n_steps=400, internal_batch_size=50)
     assert scores.shape == question.inputs.shape
     assert scores.sum().item() == pytest.approx(gained, abs=0.05)  # completeness (Sundararajan et al. 2017)
     layer = attr.LayerIntegratedGradients(question.forward_ids, question.layer)
     scores = layer.attribute(question.ids, question.ids_baseline, question.target, n_steps=10)
     assert scores.shape == question.inputs.shape and scores.isfinite().all()
+
+
+def test_other_arguments():
+    model = zoo.load("luong_dot.dates")
+    for seed, kind in ((-1, ValueError), (2**70, ValueError), ("0", TypeError)):
+        with pytest.raises(kind, match="^seed must be "):
+            questions(model, "3 May 1999", seed)
+    with pytest.raises(TypeError, match=r"^heads are those of model.look\(source\); got Translation$"):
+        heads(model.translate("3 May 1999"))
 
 
 def test_heads():

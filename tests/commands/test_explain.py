@@ -108,4 +108,11 @@ def test_pictures_mention_it(tmp_path, monkeypatch):
     for result in (model.classify(QUESTIONS[0]), *model.classify(QUESTIONS[:2])):
         assert result.explains == line
         assert line in [text.get_text() for text in result.plot().texts]
+        assert (
+            result.to_html().count(line)
+            == result._repr_html_().count(line)
+            == zoo.page([result, result]).count(line) / 2
+            == 1
+        )
     assert zoo.load(TREC, {"dropout": 0.1}).explains is None  # it may be trained to something else
+    assert zoo.load(TREC, {"dropout": model.config["dropout"]}).explains == line  # changes nothing

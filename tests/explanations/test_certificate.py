@@ -12,8 +12,10 @@ from zoo.explanations.intervals import Interval
 from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
+from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
+from zoo.text import Tokenizer
 
 GOOD = {
     "comprehensiveness, attention": 0.5,
@@ -103,7 +105,7 @@ def test_its_forms():
     assert "grey" not in found.table()  # only captions have these
 
 
-def test_tasks_without_a_certificate():
+def test_tasks_without_acertificate():
     with pytest.raises(
         ValueError,
         match="models for language modelling cannot be explained; those for classification, translation, captioning can",
@@ -135,6 +137,39 @@ def test_inputs_of_another_kind(cls, options, source, message):
 def test_a_model_on_another_device(cls):
     with pytest.raises(ValueError, match=r"is explained on the CPU; this one is on meta: call model.cpu\(\) first"):
         zoo.faithfulness(build(cls).to("meta"), ["a b"])
+
+
+def test_what_cannot_be_explained_is_said_before_the_inputs_are_read():
+    with pytest.raises(TypeError, match="^inputs is a list; got one str: put it into a list$"):
+        zoo.faithfulness(build(HAN), "a b")
+    with pytest.raises(TypeError, match="^a model is explained, such as zoo.load gives; got str$"):
+        zoo.faithfulness("han.imdb", ["a b"])
+    with pytest.raises(ValueError, match="^the weights must be float32 or float64; got torch.bfloat16"):
+        zoo.faithfulness(build(LuongNMT).bfloat16(), ["a b"])
+    with pytest.raises(ValueError, match="^Seq2SeqNMT has no attention layer whose weights can be replaced"):
+        zoo.faithfulness(build(Seq2SeqNMT), ["a b"])
+    for decoding in ("argmax", "sample"):
+        with pytest.raises(ValueError, match=f"expected context; this model decodes with '{decoding}': load it with"):
+            zoo.faithfulness(build(ShowAttendTell, attention="hard", decoding=decoding), ["photo.jpg"])
+    for seed, kind in ((2**32, ValueError), (-1, ValueError), ("0", TypeError), (1.5, TypeError)):
+        with pytest.raises(kind, match="^seed must be "):
+            zoo.faithfulness(build(HAN), ["a b"], seed=seed)
+
+
+def test_an_input_that_cannot_be_read_is_named():
+    texts = ["a dog runs", "a cat sleeps", 5]
+    model = build(StructuredSelfAttention)
+    model.tokenizer = Tokenizer.train(texts[:2], kind="word", vocab_size=20)
+    with pytest.raises(TypeError, match="^input 3: StructuredSelfAttention is explained by a string; got int$"):
+        zoo.faithfulness(model, texts)
+    with pytest.raises(ValueError, match=r"^input 1 \('no-such.jpg'\): .*no-such.jpg"):
+        zoo.faithfulness(build(ShowAttendTell), ["no-such.jpg"])
+
+
+def test_a_certificate_of_own_inputs_names_no_command():
+    found = replace(certificate(), data="own.txt")
+    assert found.section().count("\nMeasured on 9 inputs of own.txt (9 answers).\ndocs/faithfulness.md says") == 1
+    assert replace(found, data="the test data", seed=3).command.endswith(" --limit 10 --seed 3")
 
 
 def test_no_inputs():

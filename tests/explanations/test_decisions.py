@@ -332,6 +332,30 @@ def test_decisions_of_raw_inputs():
     assert [decision.size for decision in decisions(pairs, texts, torch.Generator())] == [3]
 
 
+def test_sentences_are_translated_one_by_one():
+    """As the verb does: other decisions about a text of two sentences would be of another translation."""
+    model = zoo.load("luong_general.multi30k_en_de")
+    text = "Two dogs play. A man is sleeping on a bench."
+    found = [d for seed in range(8) for d in decisions(model, text, torch.Generator().manual_seed(seed))]
+    sentences = [model.translate(sentence).tokens for sentence in ("Two dogs play.", "A man is sleeping on a bench.")]
+    sources = {4: sentences[0], 8: sentences[1]}
+    for decision in found:
+        written = model.tokenizers[1].tokens([*decision._read[1:].tolist(), decision.answer])
+        assert written == sources[decision.size][: len(written)]
+    assert {decision.size for decision in found} == set(sources)
+    quiet = decisions(model, "TWO DOGS PLAY.", torch.Generator().manual_seed(0))[0]  # read in lower case
+    assert quiet.words == model.translate("TWO DOGS PLAY.").source_tokens
+
+
+@pytest.mark.parametrize("name", ["structured_self_attention.sst2", "han.imdb"])
+def test_a_model_in_double_precision(name):
+    found, wide = (
+        zoo.faithfulness(model, ["A wonderful film."]) for model in (zoo.load(name), zoo.load(name).double())
+    )
+    for measure in ("comprehensiveness, attention", "tau, leaving out", "permutation"):
+        assert wide.figures[measure].mean == pytest.approx(found.figures[measure].mean, abs=1e-3)
+
+
 def test_a_model_without_attention_layers():
     with pytest.raises(ValueError, match="LSTMNLM has no attention layer whose weights can be replaced"):
         attention_layers(build(LSTMNLM))

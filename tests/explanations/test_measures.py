@@ -192,6 +192,21 @@ def test_the_maximum_flow_may_have_to_go_back():
     assert max_flow({("s", "a"): 3}, "s", "t") == 0
 
 
+def test_equal_weights_have_others_with_the_same_output():
+    """Each order of them is the same, so the search must not start from orders."""
+    values = torch.tensor([[3.0, 0.0], [0.0, 3.0], [3.0, 0.0], [0.0, 3.0]])
+
+    def attend(weights):
+        return (weights @ values).softmax(-1)
+
+    generator = torch.Generator().manual_seed(0)
+    equal, one_group = torch.full((4,), 0.25), torch.zeros(4, dtype=torch.int64)
+    found, weights = adversary(attend, equal, one_group, lambda w: w, total_variation, generator)
+    assert found > 0.2  # (1/2, 1/2, 0, 0) has the same output and a divergence of 0.216
+    assert found == pytest.approx(float(jensen_shannon(weights, equal)), abs=1e-6)
+    assert total_variation(attend(weights[None]), attend(equal[None])) <= 0.05
+
+
 def test_interval():
     values = np.random.default_rng(0).normal(3, 2, 400).tolist()
     found = interval([*values, math.nan])

@@ -20,8 +20,13 @@ def heads(look: Look) -> dict[str, Any]:
     writes the next one.
 
     Args:
-        look: what `model.look(source)` or `model.look(source, translation)` of a TransformerNMT gives.
+        look: What `model.look(source)` or `model.look(source, translation)` of a TransformerNMT gives.
+
+    Raises:
+        TypeError: it is something else.
     """
+    if not isinstance(look, Look):
+        raise TypeError(f"heads are those of model.look(source); got {type(look).__name__}")
     layers = {"encoder_attention": look.encoder, "decoder_attention": look.decoder, "cross_attention": look.cross}
     return {
         **{name: [layer.unsqueeze(0) for layer in maps] for name, maps in layers.items()},

@@ -70,6 +70,7 @@ def _measured(options: argparse.Namespace) -> Any:
 
     from zoo.data.common.files import read_lines
     from zoo.explanations import faithfulness
+    from zoo.explanations.certificate import TEST_DATA
     from zoo.explanations.measure import SEEDS
 
     if not 0 <= options.seed < SEEDS:  # here too, before anything is read
@@ -85,7 +86,7 @@ def _measured(options: argparse.Namespace) -> Any:
         inputs = test_inputs(options.name, options.root)
     drawn = random.Random(options.seed).sample(inputs, min(options.limit, len(inputs)))
     progress = partial(tqdm, unit="input", disable=None)
-    return faithfulness(model, drawn, options.name, options.seed, progress, options.inputs or "the test data")
+    return faithfulness(model, drawn, options.name, options.seed, progress, options.inputs or TEST_DATA)
 
 
 def _read(line: str, kind: str) -> Any:

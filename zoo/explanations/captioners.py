@@ -85,6 +85,11 @@ class WordDecision(Decision):
     def show(self, weights: Tensor) -> Tensor:
         return weights
 
+    @property
+    def words(self) -> list[str]:
+        """The regions, row by row."""
+        return [f"row {n // self._rows + 1}, column {n % self._rows + 1}" for n in range(self.size)]
+
     def more(self) -> dict[str, float]:
         """How far the probability falls when one region is grey: the most attended one, and a random one (the mean
         over all).
@@ -101,14 +106,19 @@ class WordDecision(Decision):
         return self._probabilities(embedded)
 
 
-def decisions(model: CaptioningModule, image: Any, generator: torch.Generator) -> list[WordDecision]:
-    """Some words of the caption of an image.
-
-    Raises:
-        ValueError: the captioner is of another kind.
-    """
+def check(model: CaptioningModule) -> None:
+    """Raises ValueError for a captioner whose words cannot be explained."""
     if not isinstance(model, ShowAttendTell):
         raise ValueError(f"a certificate of captions is for ShowAttendTell; got {type(model).__name__}")
+    if model.config["attention"] == "hard" and (decoding := model.config["decoding"]) != "expectation":
+        raise ValueError(
+            f"hard attention is explained with its expected context; this model decodes with {decoding!r}: "
+            'load it with {"decoding": "expectation"}'
+        )
+
+
+def decisions(model: ShowAttendTell, image: Any, generator: torch.Generator) -> list[WordDecision]:
+    """Some words of the caption of an image, of a model that passed `check`."""
     pixels = model.transform.array(open_image(image, side=model.transform.size))
     with torch.no_grad():
         features = model.features(torch.from_numpy(np.stack([pixels])))

@@ -26,6 +26,7 @@ TAU = 0.3
 USED = 0.1
 FEW = 30  # inputs, with which a verdict says little
 DIFFERENT = log(2) / 2
+TEST_DATA = "the test data"  # of the weight's recipe
 
 ROWS = {  # measure -> what a table calls it
     **{f"comprehensiveness, {order}": f"comprehensiveness, {order} order" for order in ORDERS},
@@ -159,21 +160,28 @@ class Certificate:
     def _rows(self) -> list[tuple[str, Interval]]:
         return [(measure, self.figures[measure]) for measure in ROWS if measure in self.figures]
 
+    @property
+    def command(self) -> str:
+        """What measures it again; empty unless `zoo explain` drew the inputs from the test data."""
+        if self.data != TEST_DATA:
+            return ""
+        seed = f" --seed {self.seed}" if self.seed else ""
+        return f"zoo explain {self.name} --certificate --data.root DATA --limit {self.drawn}{seed}"
+
     def section(self) -> str:
         """The section of a card."""
         rows = [
             f"| {ROWS[measure]} | {figure.mean:.3f} | {figure.low:.3f} to {figure.high:.3f} |"
             for measure, figure in self._rows()
         ]
-        command = f"zoo explain {self.name} --certificate --data.root DATA --limit {self.drawn}"
+        by = f", drawn at random, in {self.seconds:,} s of processor time, by\n`{self.command}`" if self.command else ""
         answers = f"{self.decisions:,} answer{'' if self.decisions == 1 else 's'}"
         data = self.data or "unknown data"
         return (
             f"## Does the attention explain?\n\nIt {self.line()}.\n\n"
             + "\n".join(["| measure | mean | 95 % interval |", "|---|---:|---:|", *rows])
-            + f"\n\nMeasured on {self.inputs:,} inputs of {data} ({answers}), drawn at random, in "
-            f"{self.seconds:,} s of processor time, by\n`{command}`.\ndocs/faithfulness.md says what the measures are, "
-            "and the rules of the answer.\n"
+            + f"\n\nMeasured on {self.inputs:,} inputs of {data} ({answers}){by}.\n"
+            "docs/faithfulness.md says what the measures are, and the rules of the answer.\n"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class TextDecision(Decision):
 
     def output(self, kept: Tensor) -> Tensor:
         variants = [self._variant(row) for row in kept]
-        found = torch.empty(len(variants), self._model.config["num_classes"])
+        found = self._model.zeros((len(variants), self._model.config["num_classes"]))
         for rows in groups_of_similar_size([sum(map(len, variant)) for variant in variants]):
             with torch.no_grad():
                 found[rows] = self._probabilities(self._model.collate([variants[n] for n in rows]))
@@ -80,6 +80,11 @@ class TextDecision(Decision):
     def ids(self) -> Tensor:
         """The words, (1, N)."""
         return torch.tensor([list(chain.from_iterable(self._ids))])
+
+    @property
+    def words(self) -> list[str]:
+        """The words as the model knows them."""
+        return self._model.vocabulary.tokens(self.ids[0].tolist())
 
     @property
     def table(self) -> nn.Embedding:

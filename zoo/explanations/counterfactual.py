@@ -70,7 +70,8 @@ def adversary(
     """Searches for weights that look as different as possible while the output stays.
 
     Adam maximises the Jensen-Shannon divergence of the attention to words, minus a price for each change of the output
-    above the allowed one, over the logits of the weights, from several permutations of the model's own; the answer is
+    above the allowed one, over the logits of the weights, from several permutations of the model's own (where these are
+    all equal, from random weights); the answer is
     the most different weights met on the way whose change is allowed. It is a lower bound of the largest divergence.
     Each start has a price of its own: with a low one the search ends above the allowed change, with a high one it does
     not get past changes in between, and which one is right differs from answer to answer.
@@ -92,7 +93,10 @@ def adversary(
     masses = _sums(weights.unsqueeze(0), groups)  # (1, G)
     own = attend(weights.unsqueeze(0)).detach()
     looks = show(weights.unsqueeze(0)).detach()
-    logits = (permuted(weights, groups, starts, generator) + 1e-4).log().requires_grad_()
+    logits = (permuted(weights, groups, starts, generator) + 1e-4).log()
+    if float((logits - logits[0]).abs().max()) < 1e-6:  # equal weights have one order only
+        logits = torch.randn(logits.shape, generator=generator, dtype=logits.dtype)
+    logits.requires_grad_()
     prices = torch.logspace(math.log10(PRICES[0]), math.log10(PRICES[1]), starts, dtype=weights.dtype)
     optimizer = torch.optim.Adam([logits], lr=RATE)
     best, best_weights = 0.0, weights

@@ -36,7 +36,9 @@ def interval(values: Sequence[float], seed: int = 0) -> Interval:
     """
     known = np.array([value for value in values if value == value])
     if not len(known):
-        raise ValueError("no input has a value of this measure; give longer texts")
+        raise ValueError(
+            "no input has a value of this measure: what it compares is equal for all words of each; give other texts"
+        )
     draws = np.random.default_rng(seed).integers(len(known), size=(DRAWS, len(known)))
     low, high = np.quantile(known[draws].mean(1), [0.025, 0.975])
     return Interval(float(known.mean()), float(low), float(high), len(known))

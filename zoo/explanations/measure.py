@@ -10,14 +10,16 @@ import numpy as np
 import torch
 
 from zoo.explanations import captioners, classifiers, translators
-from zoo.explanations.certificate import DIFFERENT, ORDERS, Certificate
+from zoo.explanations.certificate import DIFFERENT, ORDERS, ROWS, Certificate
 from zoo.explanations.counterfactual import adversary, permutation_change
 from zoo.explanations.decision import Decision
 from zoo.explanations.erasure import erasure, random_orders, top_first
+from zoo.explanations.given import attention_layers
 from zoo.explanations.intervals import interval
 from zoo.explanations.ranks import kendall_tau
 from zoo.tasks.base import ZooModule
 from zoo.tasks.evaluation import without_dropout
+from zoo.utils.numbers_given import check_integer
 
 SEEDS = 2**32  # so many; with a larger one the generator of an input would overflow
 PERMUTATIONS = 50
@@ -25,11 +27,11 @@ LEFT_OUT = 32  # words of an input, at most, that are left out one by one
 
 Explained = classifiers.TextDecision | translators.TokenDecision | captioners.WordDecision
 
-# Of each task: the decisions about one input.
-DECISIONS: dict[str, Callable[..., Sequence[Explained]]] = {
-    "classification": lambda model, text, generator: classifiers.decisions(model, text),
-    "translation": translators.decisions,
-    "captioning": captioners.decisions,
+# Of each task: what raises ValueError for a model that cannot be explained, and the decisions about one input.
+TASKS: dict[str, tuple[Callable[[Any], object], Callable[..., Sequence[Explained]]]] = {
+    "classification": (attention_layers, lambda model, text, generator: classifiers.decisions(model, text)),
+    "translation": (translators.shown_layer, translators.decisions),
+    "captioning": (captioners.check, captioners.decisions),
 }
 
 
@@ -53,27 +55,57 @@ def faithfulness(
 
     Raises:
         ValueError: the task has no certificate, the model has no attention whose weights can be given or is on another
-            device, there are no inputs, or the seed is negative or above 2**32 - 1.
-        TypeError: an input is of another kind.
+            device, an input cannot be read, there are no inputs, or the seed is negative or above 2**32 - 1.
+        TypeError: an input is of another kind, or `inputs` is a single one.
     """
-    if not 0 <= seed < SEEDS:
-        raise ValueError(f"seed must be from 0 to {SEEDS - 1}; got {seed}")
+    check_seed(seed)
+    check_model(model)
+    if isinstance(inputs, str | bytes):
+        raise TypeError(f"inputs is a list; got one {type(inputs).__name__}: put it into a list")
     began = time.process_time()
     values: dict[str, list[float]] = defaultdict(list)
     counts: list[int] = []
     number = 0
     for number, source in enumerate(progress(inputs), 1):
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number - 1)
-        found = [measured(one, generator) for one in decisions(model, source, generator)]
+        try:
+            found = [measured(one, generator) for one in decisions(model, source, generator)]
+        except (ValueError, TypeError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"input {number}{_shown(source)}: {error}") from error
         counts += [len(found)] if found else []
         for measure in found[0] if found else ():
             values[measure].append(_mean([one[measure] for one in found]))
     if not counts:
         raise ValueError("a certificate needs inputs with at least two words each; got none")
-    figures = {measure: interval(of_inputs, seed) for measure, of_inputs in values.items()}
+    figures = {}
+    for measure, of_inputs in values.items():
+        try:
+            figures[measure] = interval(of_inputs, seed)
+        except ValueError as error:
+            raise ValueError(f"{ROWS[measure]}: {error}") from error
     seconds = round(time.process_time() - began)
     name = type(model).__name__ if name is None else name
     return Certificate(name, model.task.name, number, len(counts), sum(counts), seed, figures, seconds, data)
+
+
+def check_seed(seed: int) -> None:
+    """Raises TypeError or ValueError for a seed that the generators do not take."""
+    check_integer("seed", seed)
+    if not 0 <= seed < SEEDS:
+        raise ValueError(f"seed must be from 0 to {SEEDS - 1}; got {seed}")
+
+
+def check_model(model: ZooModule) -> None:
+    """Raises TypeError or ValueError unless the answers of a model can be explained."""
+    if not isinstance(model, ZooModule):
+        raise TypeError(f"a model is explained, such as zoo.load gives; got {type(model).__name__}")
+    if model.task.name not in TASKS:
+        raise ValueError(f"models for {model.task.name} cannot be explained; those for {', '.join(TASKS)} can")
+    if model.device.type != "cpu":
+        raise ValueError(f"a model is explained on the CPU; this one is on {model.device}: call model.cpu() first")
+    model.check_ready()
+    TASKS[model.task.name][0](model)
 
 
 def decisions(model: ZooModule, source: Any, generator: torch.Generator) -> Sequence[Explained]:
@@ -85,20 +117,17 @@ def decisions(model: ZooModule, source: Any, generator: torch.Generator) -> Sequ
         generator: draws words of a translation or caption.
 
     Raises:
-        ValueError: the task is another one, or the model has no attention, or is on another device.
+        ValueError: the task is another one, or the model has no attention, is on another device or in half precision.
         TypeError: the input is of another kind.
     """
-    if model.task.name not in DECISIONS:
-        raise ValueError(f"models for {model.task.name} cannot be explained; those for {', '.join(DECISIONS)} can")
-    if model.device.type != "cpu":
-        raise ValueError(f"a model is explained on the CPU; this one is on {model.device}: call model.cpu() first")
+    check_model(model)
     if model.config.get("pair"):
         is_pair = isinstance(source, tuple | list) and len(source) == 2
         if not is_pair or not all(isinstance(text, str) for text in source):
             raise TypeError(f"{type(model).__name__} of pairs is explained by two strings; got {source!r:.40}")
     elif model.task.name != "captioning" and not isinstance(source, str):
         raise TypeError(f"{type(model).__name__} is explained by a string; got {type(source).__name__}")
-    return DECISIONS[model.task.name](without_dropout(model), source, generator)
+    return TASKS[model.task.name][1](without_dropout(model), source, generator)
 
 
 def measured(decision: Decision, generator: torch.Generator) -> dict[str, float]:
@@ -121,6 +150,11 @@ def measured(decision: Decision, generator: torch.Generator) -> dict[str, float]
     found["adversary"], _ = adversary(*weights, decision.show, decision.distance, generator)
     found["adversary, above"] = float(found["adversary"] > DIFFERENT)
     return found | decision.more()
+
+
+def _shown(source: Any) -> str:
+    """The beginning of a text, pair or path, for a message."""
+    return f" ({source!r:.60})" if isinstance(source, str | tuple) else ""
 
 
 def _mean(values: list[float]) -> float:

@@ -20,8 +20,9 @@ from zoo.tasks.heads import MultiHeadTranslation
 from zoo.tasks.translation import TranslationModule
 from zoo.text import BOS
 from zoo.utils.replaced import replaced
+from zoo.verbs.sentences import read_sentences
 
-PER_SENTENCE = 2  # tokens of a translation that are looked at, drawn at random
+PER_TEXT = 2  # tokens of a translation that are looked at, drawn at random
 AT_ONCE = 64  # variants
 
 
@@ -104,6 +105,11 @@ class TokenDecision(Decision):
         return self._batch.src
 
     @property
+    def words(self) -> list[str]:
+        """The source tokens with the end of the sentence."""
+        return self._model.tokenizers[0].tokens(self.ids[0].tolist())
+
+    @property
     def table(self) -> nn.Embedding:
         """The layer that gives their embeddings, before they are scaled."""
         return self._model.embeddings.source
@@ -126,12 +132,18 @@ def shown_layer(model: TranslationModule) -> nn.Module:
 
 
 def decisions(model: TranslationModule, text: str, generator: torch.Generator) -> list[TokenDecision]:
-    """Some tokens of the translation of a sentence; none if one of them has fewer than two tokens."""
-    source = model.tokenizers[0].encode(text)
-    if len(source) < 2:
+    """Some tokens of the translation of a text; of its sentences those with fewer than two tokens are left out.
+
+    Sentences are translated one by one, as the verb does.
+    """
+    language = (model.calibration and model.calibration.language) or "en"
+    read = [sentence.ids for sentence in read_sentences(text, model.tokenizers[0], True, language, "the text")]
+    sources = [ids for ids in read if len(ids) > 1]
+    if not sources:
         return []
     with torch.no_grad():
-        found = model.hypotheses([source], model.config["beam_size"])
-    target = found.tokens[0, 0, : int(found.lengths[0, 0])].tolist()
-    steps = torch.randperm(len(target) - 1, generator=generator)[:PER_SENTENCE].tolist()  # never the end
-    return [TokenDecision(model, source, target[: step + 1]) for step in sorted(steps)]
+        found = model.hypotheses(sources, model.config["beam_size"])
+    targets = [row[:length].tolist() for row, length in zip(found.tokens[:, 0], found.lengths[:, 0], strict=True)]
+    places = [(n, step) for n, target in enumerate(targets) for step in range(len(target) - 1)]  # never the end
+    drawn = torch.randperm(len(places), generator=generator)[:PER_TEXT].tolist()
+    return [TokenDecision(model, sources[n], targets[n][: step + 1]) for n, step in sorted(places[i] for i in drawn)]

@@ -45,6 +45,7 @@ tr:nth-child(n) { background: none }
 :is(th, td) { border: 0; background: none; text-align: left; vertical-align: baseline; padding: .1rem 0 }
 th { font-weight: normal; padding-right: .8rem; width: 35%%; overflow-wrap: anywhere }
 td:last-child { text-align: right; padding-left: .8rem; width: 4rem }
+.explains { margin-top: 1.5rem }
 .chosen :is(th, td) { font-weight: 700; color: var(--ink) }
 .more { margin-top: .75rem; width: min(100%%, 34rem) }
 .more table { margin-top: .25rem }
@@ -110,6 +111,7 @@ class Section(NamedTuple):
         above: What stands in small letters above the heading, e.g. the name of the model.
         confidence: What stands in small letters below the heading: the probability that the answer is good.
         warnings: Reasons to doubt the answer, below it.
+        explains: What stands in small letters at the end: whether the attention explains the answer.
     """
 
     title: str
@@ -118,6 +120,7 @@ class Section(NamedTuple):
     above: str = ""
     confidence: float | None = None
     warnings: tuple[str, ...] = ()
+    explains: str | None = None
 
 
 def page(sections: Sequence[Section], title: str | None = None) -> str:
@@ -137,7 +140,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
         raise ValueError("a page needs at least one result")
     if len(sections) == 1:
         heading = sections[0].title if title is None else title
-        body = [_above(sections[0]), f"<h1>{_heading(sections[0])}</h1>", _trust(sections[0]), sections[0].body]
+        body = [_above(sections[0]), f"<h1>{_heading(sections[0])}</h1>", _trust(sections[0]), _whole(sections[0])]
     else:
         heading = f"{len(sections)} results" if title is None else title
         links = (
@@ -147,7 +150,14 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
         body = [f"<h1>{escaped(heading)}</h1>", "<nav>", *links, "</nav>"]
         for n, section in enumerate(sections, 1):
             head = f'<h2 class="head">{n}. {_heading(section)}</h2>'
-            body += [f'<article id="result-{n}">', _above(section), head, _trust(section), section.body, "</article>"]
+            body += [
+                f'<article id="result-{n}">',
+                _above(section),
+                head,
+                _trust(section),
+                _whole(section),
+                "</article>",
+            ]
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
@@ -163,7 +173,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
 def fragment(section: Section) -> str:
     """A result as a part of a notebook: the style acts on nothing else there, and no ids can clash."""
     head = [_above(section), f'<div class="head">{_heading(section)}</div>', _trust(section)]
-    body = "\n".join(filter(None, [*head, section.body]))
+    body = "\n".join(filter(None, [*head, _whole(section)]))
     return f'<div class="attention-zoo"><style>{_style([section])}</style><div class="part">\n{body}\n</div></div>\n'
 
 
@@ -387,6 +397,11 @@ def _heading(section: Section, length: int | None = None) -> str:
     if not section.title.strip():
         return "(empty)"
     return escaped(section.title if length is None else shortened(section.title, length))
+
+
+def _whole(section: Section) -> str:
+    """The body, and whether the attention explains."""
+    return section.body + (f'\n<p class="n explains">{escaped(section.explains)}</p>' if section.explains else "")
 
 
 def _trust(section: Section) -> str:

@@ -77,14 +77,16 @@ class Result(ByValue, ABC):
     def section(self, title: str | None = None) -> Section:
         """This result as a part of a page, see `zoo.page`; without attention it has only its texts.
 
-        Its confidence and its warnings stand below the answer.
+        Its confidence and its warnings stand below the answer, and whether the attention explains it at the end.
 
         Args:
             title: What stands above the answer, e.g. the name of the model.
         """
         _check_title(title)
         confidence, warnings = self.confidence, self.warnings
-        return self._section()._replace(above=title or "", confidence=confidence, warnings=tuple(warnings))
+        return self._section()._replace(
+            above=title or "", confidence=confidence, warnings=tuple(warnings), explains=self.explains
+        )
 
     @overload
     def plot(self, path: None = None, title: str | None = None) -> "Figure": ...
