@@ -187,6 +187,23 @@ def test_a_wrong_keyword_at_the_command_line_is_one_line(where, tmp_path, capsys
     )
 
 
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("dropout", "the arguments of the weight itself are given as --model.overrides.dropout"),
+        ("nam", "did you mean name?"),
+    ],
+)
+def test_an_unknown_option_of_a_pretrained_weight(tmp_path, capsys, option, advice):
+    data = {"class_path": "zoo.data.LabeledText", "init_args": {"train": "train.tsv"}}
+    recipe = {"model": {"class_path": "zoo.load", "init_args": {"name": "han.imdb"}}, "data": data}
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    assert main(["fit", "--config", str(file), f"--model.{option}", "0.3"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("zoo: error: ") and line.endswith(f"Option '{option}' is not accepted; {advice}")
+
+
 def test_command_lines_do_not_see_the_typed_dicts():
     """jsonargparse would lose defaults and help texts."""
     assert inspect.signature(zoo.data.LabeledText).parameters["options"].annotation is Unpack[AttentionOptions]

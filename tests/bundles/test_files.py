@@ -167,6 +167,17 @@ def test_a_config_without_digest_is_taken_as_it_is(good, tmp_path):
     )
 
 
+def test_the_advice_for_a_changed_config_works(good, tmp_path):
+    config = json.loads(good["translator"][CONFIG])
+    config["init_args"]["beam_size"] = 3
+    folder = write(good["translator"] | {CONFIG: json.dumps(config).encode()}, tmp_path)
+    with pytest.raises(zoo.BundleError, match='If the change is yours, make the digest empty: "digest": ""$'):
+        zoo.load(f"local-dir:{folder}")
+    text = (folder / CONFIG).read_text(encoding="utf-8").replace(config["digest"], "")
+    (folder / CONFIG).write_text(text, encoding="utf-8")
+    assert zoo.load(f"local-dir:{folder}").config["beam_size"] == 3
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_precisions_load_as_fp32(good, dtype, tmp_path):
     tensors = {name: t.to(dtype) for name, t in load(good["document"][WEIGHTS]).items()}

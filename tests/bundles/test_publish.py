@@ -252,10 +252,19 @@ def test_weights_that_compute_something_else_are_not_published(remote, client, f
         ("/no/such/folder", REPO, "/no/such/folder is not a folder of weights"),
         (NAME, "dates", "the repository must be ORG/REPO, e.g. my-name/my-model; got 'dates'"),
         (NAME, "me/../dates", "the repository must be ORG/REPO"),
+        (NAME, "me/x--y", "Cannot have -- or .. in repo_id: 'me/x--y'"),
+        (NAME, "me/x.git", "cannot end by '.git': 'me/x.git'"),
     ],
 )
 def test_bad_arguments(client, source, repo, message):
     assert message in fails(client.zoo("publish", source, repo, "--dry-run"))
+
+
+@pytest.mark.parametrize(
+    "text", ["---\r\nlicense: mit\r\n---\r\n# Mine\r\n", "\ufeff---\nlicense: mit\n---\n# Mine\n"], ids=["crlf", "bom"]
+)
+def test_a_card_of_another_editor(text):
+    assert split_card(text, "README.md") == ({"license": "mit"}, "# Mine\n")
 
 
 def test_card_without_front_matter(client, folder):

@@ -572,6 +572,8 @@ class Client:
         sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1) for number in (1, 2))
         torch.set_num_threads(1)  # the threads of the parent are not here
         logging.root.handlers.clear()  # nor is pytest: warnings go to standard error
+        # of the parent, for the standard error of the test that imported it first, which may be closed
+        logging.getLogger("huggingface_hub").handlers.clear()
         os.environ |= self.environment | environment
         for name in [name for name in sys.modules if name.partition(".")[0] == "huggingface_hub"]:
             del sys.modules[name]

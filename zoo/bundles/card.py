@@ -26,7 +26,8 @@ def split_card(text: str, where: Any) -> tuple[dict[str, Any], str]:
     """The YAML front matter and the prose of a card."""
     import yaml
 
-    match = re.fullmatch(r"---\n(.*?\n)---\n(.*)", text, re.DOTALL)
+    plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    match = re.fullmatch(r"---\n(.*?\n)---\n(.*)", plain, re.DOTALL)
     if not match:
         raise ValueError(f"{where} must start with YAML front matter between two lines ---")
     if len(match[1]) > MAX_FRONT_MATTER:

@@ -291,13 +291,13 @@ def _config(content: bytes, path: Path) -> dict[str, Any]:
             "was saved"
         )
     try:
-        changed = said is not None and said != digest(config)
+        changed = digest(config) != said and bool(said)  # an empty one is that of a file changed by hand
     except RecursionError as error:
         raise DamagedError(f"{path} is not valid JSON: it is nested too deeply") from error
     if changed:
         raise DamagedError(
-            f"{path} is damaged or was changed: its digest does not match. If the change is yours, delete the line "
-            '"digest"'
+            f"{path} is damaged or was changed: its digest does not match. If the change is yours, make the digest "
+            'empty: "digest": ""'
         )
     for name, want in config["sha256"].items():
         if not re.fullmatch(r"\w[\w.-]{0,99}", name):  # not a path: nothing outside the folder is ever read

@@ -139,7 +139,8 @@ def ask_for_data(error: str) -> None:
 
 
 def nearest_argument(error: str) -> str:
-    """The question which argument was meant, if a class of a recipe has one that is similar to an unknown one.
+    """The question which argument was meant, if a class or function of a recipe has one that is similar to an unknown
+    one; for a pretrained weight also where its own arguments are given.
 
     Args:
         error: what jsonargparse says of the settings.
@@ -147,8 +148,12 @@ def nearest_argument(error: str) -> str:
     found = re.search(r"class_path '([\w.]+)':[\s-]*Option '(\w+)' is not accepted", error)
     if not found:
         return ""
-    names = {name for base in load_class(found[1]).__mro__ for name in inspect.signature(base.__init__).parameters}
+    named = load_class(found[1])
+    made_by = [base.__init__ for base in named.__mro__] if inspect.isclass(named) else [named]
+    names = {name for call in made_by for name in inspect.signature(call).parameters}
     near = get_close_matches(found[2], names - {"self", "args", "kwargs"}, n=1)
+    if not near and found[1] == "zoo.load":
+        return f"; the arguments of the weight itself are given as --model.overrides.{found[2]}"
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -31,6 +31,11 @@ def test_a_csv_has_quoted_texts(tmp_path):
             "mine.csv, line 2: expected 2 semicolon-separated columns as in the first line; got 3",
         ),
         ("label,words\ngood,a\n", "mine.csv has no column 'text'; its first line names 'label', 'words'"),
+        ("a,b,c,d,e,f,g,h,i,j,k\n", "names 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', ...$"),
+        (
+            '[{"text": "a", "label": "b"}]',
+            "mine.csv begins like JSON: write one object a line, and name the file .jsonl",
+        ),
         ("label,text,text\ngood,a,b\n", "mine.csv has 2 columns 'text'; rename or remove all but one"),
         ("", "mine.csv is empty"),
     ],

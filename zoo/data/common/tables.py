@@ -121,7 +121,10 @@ def _table_rows(
         return
     for column in columns:
         if column not in header:
-            names = f"{', '.join(map(repr, header))}{_advice(header, column)}"
+            if header[0].lstrip().startswith(("[", "{")):
+                raise ValueError(f"{path} begins like JSON: write one object a line, and name the file .jsonl")
+            shown = ", ".join(f"{name!r:.50}" for name in header[:10]) + (", ..." if len(header) > 10 else "")
+            names = f"{shown}{_advice(header, column)}"
             raise ValueError(f"{path} has no column {column!r}; its first line names {names}")
         if header.count(column) > 1:
             raise ValueError(f"{path} has {header.count(column)} columns {column!r}; rename or remove all but one")
