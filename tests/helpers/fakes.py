@@ -48,7 +48,7 @@ class Upper:
 
     def __init__(self, text: str, n_best: int) -> None:
         self.text, self.score = text.upper(), -0.5
-        self.confidence, self.warnings = None, []
+        self.confidence, self.warnings, self.explains = None, [], None
         self.source_tokens, self.tokens = list(text), list(text.upper())
         self.attention = torch.eye(len(text))
         self.n_best = [(self.text + "!" * i, -0.5 - i) for i in range(n_best)]

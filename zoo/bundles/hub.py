@@ -239,6 +239,17 @@ def read_manifest(folder: Path) -> dict[str, str]:
 # ---- publishing ----
 
 
+def check_name(repo_id: str) -> None:
+    """Raises ValueError for the name of a repository that the Hub refuses; asks nobody."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(str(error)) from error
+
+
 def check_login() -> None:
     """Raises FetchError if nobody could publish: there is no network, or no valid token."""
     from huggingface_hub import HfApi, constants

@@ -107,15 +107,9 @@ class Published:
 
 def check_repo_id(repo_id: str) -> None:
     """Raises ValueError unless it is `ORG/REPO`, by the rules of the Hub too."""
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
-
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repo_id):
         raise ValueError(f"the repository must be ORG/REPO, e.g. my-name/my-model; got '{repo_id}'")
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise ValueError(str(error)) from error
+    hub.check_name(repo_id)
 
 
 def prepare(
