@@ -31,11 +31,9 @@ def test_a_question_is_what_the_model_answers(name):
     assert found[0].argmax() == question.target and torch.allclose(found[0], found[1], atol=1e-5)
     torch.testing.assert_close(question.forward_ids(question.ids), found[:1], rtol=1e-4, atol=1e-6)
     if model.task.name == "classification":
-        probabilities = list(model.classify(SENTENCES[name]).probabilities.values())
-        torch.testing.assert_close(found[0], torch.tensor(probabilities), rtol=1e-4, atol=1e-5)
-        assert (
-            question.answer == max(model.classify(SENTENCES[name]).probabilities.items(), key=lambda item: item[1])[0]
-        )
+        probabilities = model.classify(SENTENCES[name]).probabilities
+        torch.testing.assert_close(found[0], torch.tensor(list(probabilities.values())), rtol=1e-4, atol=1e-5)
+        assert question.answer == max(probabilities, key=probabilities.__getitem__)
     else:
         result = model.translate(SENTENCES[name])
         assert question.answer in result.tokens and question.words == result.source_tokens

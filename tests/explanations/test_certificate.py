@@ -105,7 +105,7 @@ def test_its_forms():
     assert "grey" not in found.table()  # only captions have these
 
 
-def test_tasks_without_acertificate():
+def test_tasks_without_a_certificate():
     with pytest.raises(
         ValueError,
         match="models for language modelling cannot be explained; those for classification, translation, captioning can",

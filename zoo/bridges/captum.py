@@ -89,16 +89,12 @@ def questions(model: ZooModule, source: Any, seed: int = 0) -> list[Question]:
     """
     check_seed(seed)
     found = decisions(model, source, torch.Generator().manual_seed(seed))
-    return [_question(model, decision) for decision in found]
+    return [_question(decision) for decision in found]
 
 
-def _question(model: Any, decision: TextDecision | TokenDecision | WordDecision) -> Question:
-    inputs, target = decision.embedded(), decision.answer
-    if isinstance(decision, TextDecision):
-        answer = (model.label_names or list(map(str, range(target + 1))))[target]
-    else:
-        answer = (model.tokenizers[1] if isinstance(decision, TokenDecision) else model.vocabulary).tokens([target])[0]
-    parts = (decision.read, inputs, torch.zeros_like(inputs), target, answer, decision.words)
+def _question(decision: TextDecision | TokenDecision | WordDecision) -> Question:
+    inputs = decision.embedded()
+    parts = (decision.read, inputs, torch.zeros_like(inputs), decision.answer, decision.said, decision.words)
     if isinstance(decision, WordDecision):
         return Question(*parts)
     # a layer of its own, because a translator may read both languages with one

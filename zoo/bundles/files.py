@@ -291,7 +291,7 @@ def _config(content: bytes, path: Path) -> dict[str, Any]:
             "was saved"
         )
     try:
-        changed = digest(config) != said and bool(said)  # an empty one is that of a file changed by hand
+        changed = said not in (None, "") and said != digest(config)  # an empty one is that of a file changed by hand
     except RecursionError as error:
         raise DamagedError(f"{path} is not valid JSON: it is nested too deeply") from error
     if changed:

@@ -90,6 +90,11 @@ class WordDecision(Decision):
         """The regions, row by row."""
         return [f"row {n // self._rows + 1}, column {n % self._rows + 1}" for n in range(self.size)]
 
+    @property
+    def said(self) -> str:
+        """The word that is explained."""
+        return self._model.vocabulary.tokens([self.answer])[0]
+
     def more(self) -> dict[str, float]:
         """How far the probability falls when one region is grey: the most attended one, and a random one (the mean
         over all).

@@ -87,6 +87,12 @@ class TextDecision(Decision):
         return self._model.vocabulary.tokens(self.ids[0].tolist())
 
     @property
+    def said(self) -> str:
+        """The label."""
+        names = self._model.label_names
+        return names[self.answer] if names else str(self.answer)
+
+    @property
     def table(self) -> nn.Embedding:
         """The layer that gives their embeddings."""
         return self._model.embedding

@@ -20,7 +20,6 @@ from zoo.tasks.heads import MultiHeadTranslation
 from zoo.tasks.translation import TranslationModule
 from zoo.text import BOS
 from zoo.utils.replaced import replaced
-from zoo.verbs.sentences import read_sentences
 
 PER_TEXT = 2  # tokens of a translation that are looked at, drawn at random
 AT_ONCE = 64  # variants
@@ -110,6 +109,11 @@ class TokenDecision(Decision):
         return self._model.tokenizers[0].tokens(self.ids[0].tolist())
 
     @property
+    def said(self) -> str:
+        """The token that is explained."""
+        return self._model.tokenizers[1].tokens([self.answer])[0]
+
+    @property
     def table(self) -> nn.Embedding:
         """The layer that gives their embeddings, before they are scaled."""
         return self._model.embeddings.source
@@ -136,9 +140,7 @@ def decisions(model: TranslationModule, text: str, generator: torch.Generator) -
 
     Sentences are translated one by one, as the verb does.
     """
-    language = (model.calibration and model.calibration.language) or "en"
-    read = [sentence.ids for sentence in read_sentences(text, model.tokenizers[0], True, language, "the text")]
-    sources = [ids for ids in read if len(ids) > 1]
+    sources = [sentence.ids for sentence in model.sentences(text, True, "the text") if len(sentence.ids) > 1]
     if not sources:
         return []
     with torch.no_grad():

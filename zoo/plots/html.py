@@ -140,7 +140,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
         raise ValueError("a page needs at least one result")
     if len(sections) == 1:
         heading = sections[0].title if title is None else title
-        body = [_above(sections[0]), f"<h1>{_heading(sections[0])}</h1>", _trust(sections[0]), _whole(sections[0])]
+        body = [_above(sections[0]), f"<h1>{_heading(sections[0])}</h1>", _content(sections[0])]
     else:
         heading = f"{len(sections)} results" if title is None else title
         links = (
@@ -150,14 +150,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
         body = [f"<h1>{escaped(heading)}</h1>", "<nav>", *links, "</nav>"]
         for n, section in enumerate(sections, 1):
             head = f'<h2 class="head">{n}. {_heading(section)}</h2>'
-            body += [
-                f'<article id="result-{n}">',
-                _above(section),
-                head,
-                _trust(section),
-                _whole(section),
-                "</article>",
-            ]
+            body += [f'<article id="result-{n}">', _above(section), head, _content(section), "</article>"]
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
@@ -172,8 +165,8 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
 
 def fragment(section: Section) -> str:
     """A result as a part of a notebook: the style acts on nothing else there, and no ids can clash."""
-    head = [_above(section), f'<div class="head">{_heading(section)}</div>', _trust(section)]
-    body = "\n".join(filter(None, [*head, _whole(section)]))
+    parts = [_above(section), f'<div class="head">{_heading(section)}</div>', _content(section)]
+    body = "\n".join(filter(None, parts))
     return f'<div class="attention-zoo"><style>{_style([section])}</style><div class="part">\n{body}\n</div></div>\n'
 
 
@@ -399,9 +392,10 @@ def _heading(section: Section, length: int | None = None) -> str:
     return escaped(section.title if length is None else shortened(section.title, length))
 
 
-def _whole(section: Section) -> str:
-    """The body, and whether the attention explains."""
-    return section.body + (f'\n<p class="n explains">{escaped(section.explains)}</p>' if section.explains else "")
+def _content(section: Section) -> str:
+    """What stands below the heading: confidence and warnings, the body, and whether the attention explains."""
+    end = f'<p class="n explains">{escaped(section.explains)}</p>' if section.explains else ""
+    return "\n".join(filter(None, [_trust(section), section.body, end]))
 
 
 def _trust(section: Section) -> str:

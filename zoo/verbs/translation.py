@@ -66,6 +66,11 @@ class Translator(Verbs):
         """Attention weights (B, T + 1, S + 1) of given translations, EOS included; None without attention."""
         raise NotImplementedError
 
+    def sentences(self, text: str, split: bool, place: str) -> list[Sentence]:
+        """What the model reads of a text, see `read_sentences`."""
+        language = (self.calibration and self.calibration.language) or "en"
+        return read_sentences(text, self.tokenizers[0], split, language, place)
+
     # ---- the verbs ----
 
     @overload
@@ -147,11 +152,7 @@ class Translator(Verbs):
         check_integer("n_best", n_best)
         one, texts = texts_of(texts, "translate")
         self.check_ready(self.src_tokenizer, self.tgt_tokenizer)
-        language = (self.calibration and self.calibration.language) or "en"
-        parts = [
-            read_sentences(text, self.tokenizers[0], split_sentences, language, f"text {n}")
-            for n, text in enumerate(texts, 1)
-        ]
+        parts = [self.sentences(text, split_sentences, f"text {n}") for n, text in enumerate(texts, 1)]
         sentences = list(chain.from_iterable(parts))
         ids = [sentence.ids for sentence in sentences]
         self._check_lengths(ids, [sentence.place for sentence in sentences])
