@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.commands.reporting import Faults, say
-from zoo.data.common.files import read_pairs
+from zoo.data.translation.pair_files import read_pairs
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.plots.html import page
 from zoo.plots.style import check_file

@@ -5,6 +5,7 @@ sets.
 import os
 import pickle
 
+import lightning.pytorch as pl
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ from zoo.data import PTB, Brown, ChildrensBooks, PlainText, WikiText2
 from zoo.data.common.loaders import TrainLoader
 from zoo.data.language_modelling.soft_targets import SoftTargets
 from zoo.data.language_modelling.streams import TextArray, TextStream
+from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.text import EOS, PAD, UNK, Tokenizer
 
 LINES = ["the cat sat", "a <unk> sat on the mat", "", "the dog"]
@@ -319,3 +321,22 @@ def test_the_real_penn_treebank():
     ) == 10_002
     labels = np.concatenate([batch.labels.numpy().ravel() for batch in data.test_dataloader()])
     assert np.array_equal(labels, data._test.ids)
+
+
+@pytest.mark.parametrize(("kind", "advice"), [("word", True), ("word_punct", False)])
+def test_unknown_words_that_lower_the_perplexity_are_told(tmp_path, caplog, kind, advice):
+    own = write(tmp_path / "own.txt", ["The cat sat", "a dog"])
+    model = KeyValuePredictLM(**KeyValuePredictLM.tiny | {"vocab_size": 100})
+    model.tokenizer = Tokenizer.train(LINES, kind, 100)
+    data = PlainText(own, own, own, tokenizer=kind)
+    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
+    for run in (trainer.test, trainer.validate):
+        caplog.clear()
+        run(model, data, verbose=False)
+        (told,) = [record.message for record in caplog.records if "UNK" in record.message]
+        assert told.startswith(f"{own}: 1 of its 7 tokens (14.3%) are words that the model does not know; each counts")
+        assert ("plain text needs the form of the weight first" in told) == advice
+    caplog.clear()
+    known = write(tmp_path / "known.txt", ["the cat sat"])
+    trainer.test(model, PlainText(known, known, known, tokenizer=kind), verbose=False)
+    assert "UNK" not in caplog.text

@@ -1,6 +1,7 @@
 import datetime
 import gzip
 import itertools
+import json
 import lzma
 import random
 
@@ -92,6 +93,74 @@ def test_tab_separated_pairs_and_compressed_files(tmp_path):
     for name in ("pairs.tsv", "pairs.tsv.gz", "pairs.tsv.xz"):
         data = ParallelText(_write(tmp_path / name, texts), val_fraction=0.2, vocab_size=100)
         assert sorted([*data.train_pairs(), *data.val_pairs()]) == sorted(pairs)
+
+
+PAIRS = [(f"sentence {number}", f"Satz, {number}") for number in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "columns"),
+    {
+        "header of the usual names": ("a.tsv", ["tgt\tn\tsrc", *(f"{t}\t0\t{s}" for s, t in PAIRS)], ()),
+        "header of other names": ("a.tsv.gz", ["de\ten", *(f"{t}\t{s}" for s, t in PAIRS)], ("en", "de")),
+        "numbers of columns": ("a.txt", [f"{n}\t{t}\t{n}\t{s}" for n, (s, t) in enumerate(PAIRS)], ("4", "2")),
+        "csv": ("a.csv", ["de,en", *(f'"{t}",{s}' for s, t in PAIRS)], ("en", "de")),
+        "JSON lines": ("a.jsonl", [json.dumps({"src": s, "tgt": t}) for s, t in PAIRS], ()),
+    }.values(),
+)
+def test_columns_are_found_by_name_or_number(tmp_path, name, lines, columns):
+    options = dict(zip(("src_column", "tgt_column"), columns))
+    data = ParallelText(_write(tmp_path / name, lines), **options)
+    assert sorted([*data.train_pairs(), *data.val_pairs()]) == sorted(PAIRS)
+    swapped = ParallelText(data.paths["train"][0], src_column=data.columns[1], tgt_column=data.columns[0])
+    assert sorted([*swapped.train_pairs(), *swapped.val_pairs()]) == sorted(pair[::-1] for pair in PAIRS)
+    assert swapped.signature() != data.signature()
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "expected"),
+    [
+        (
+            "a.csv",
+            ("src", "tgt"),
+            "has no column 'src'; its first line names 'en', 'de'; name its two columns with src_",
+        ),
+        ("a.tsv", ("en", "fr"), "has no column 'fr'; its first line names 'en', 'de'; name its two columns with src_c"),
+        ("a.tsv", ("1", "3"), "line 1: expected 3 columns; got 2 columns"),
+        ("a.tsv", ("0", "1"), "has no column '0'; its first line names"),
+    ],
+)
+def test_columns_that_are_not_there(tmp_path, name, columns, expected):
+    mark = "," if name == "a.csv" else "\t"
+    path = _write(tmp_path / name, [f"en{mark}de", f"a{mark}b"])
+    with pytest.raises(ValueError) as caught:
+        list(ParallelText(path, src_column=columns[0], tgt_column=columns[1]).train_pairs())
+    assert f"{caught.value}".removeprefix(path).lstrip(" ,").startswith(expected)
+
+
+def test_texts_that_are_numbers_are_told(tmp_path, caplog):
+    path = _write(tmp_path / "links.tsv", [f"{n}\t{s}\t{n + 50}\t{t}" for n, (s, t) in enumerate(PAIRS)])
+    _ready(ParallelText(path, vocab_size=100))
+    assert f"{path}: its first column has only numbers; if they are no texts, choose two others" in caplog.text
+    caplog.clear()
+    _ready(ParallelText(path, src_column="2", tgt_column="4", vocab_size=100))
+    _ready(ParallelText(_write(tmp_path / "n.tsv", [f"{n}\tnumber {n}" for n in range(50)]), vocab_size=100))
+    assert not caplog.text
+
+
+def test_own_files_are_found_below_the_data_and_in_the_working_directory(tmp_path, monkeypatch):
+    data, here = tmp_path / "data", tmp_path / "here"
+    for folder, name in ((data, "both"), (here, "both"), (here, "only-here")):
+        _write(folder / f"{name}.tsv", [f"{folder.name} {n}\t{name} {n}" for n in range(50)])
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("ZOO_DATA", str(data))
+    assert next(ParallelText("both.tsv").train_pairs())[0].startswith("data ")
+    assert next(ParallelText("only-here.tsv").train_pairs())[0].startswith("here ")
+    assert next(ParallelText("only-*.tsv").train_pairs())[0].startswith("here ")
+    assert next(ParallelText("b*.tsv").train_pairs())[0].startswith("data ")
+    with pytest.raises(FileNotFoundError) as caught:
+        ParallelText("nowhere.tsv").prepare_data()
+    assert str(caught.value) == f"train_src: there is no file {data}/nowhere.tsv, nor is it in the working directory"
 
 
 def test_held_out_sentences_are_not_trained_on(tmp_path):

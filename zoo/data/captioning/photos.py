@@ -10,7 +10,7 @@ from zoo.data.captioning.arrays import Record
 from zoo.data.captioning.base import CaptionData, CaptionOptions
 from zoo.data.captioning.image_files import FolderImages, ImageFiles, TarImages, state_of
 from zoo.data.common.base import Split
-from zoo.data.common.files import check_fraction, data_root, draw, named_file, read_lines
+from zoo.data.common.files import check_fraction, draw, missing, named_file, own_path, read_lines
 from zoo.data.common.published import Published
 from zoo.data.common.tables import has_column, read_table
 from zoo.utils.unpack import Unpack
@@ -220,7 +220,8 @@ class ImageCaptions(CaptionData):
         test_fraction: share held out for the test; 0 for none.
         split_seed: selects the images that are held out.
         encoding: of the table.
-        **options: see `CaptionData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
+        **options: see `CaptionData`; relative paths start from `root` (else `ZOO_DATA`) if they exist there,
+            otherwise from the working directory.
     """
 
     own_files: ClassVar[Mapping[str, str]] = {
@@ -285,9 +286,9 @@ class ImageCaptions(CaptionData):
 
     @cached_property
     def _images(self) -> Path:
-        path = (data_root(self.root) or Path()) / Path(self.folder).expanduser()
+        path = own_path(self.root, self.folder)
         if not path.is_dir():
-            raise FileNotFoundError(f"folder: there is no folder {path}")
+            raise FileNotFoundError(f"folder: {missing(self.root, self.folder, 'folder')}")
         return path
 
     @cached_property

@@ -14,7 +14,7 @@ from zoo.data.classification.base import LabeledData, LabeledOptions
 from zoo.data.classification.published import PublishedTexts
 from zoo.data.common.base import Split
 from zoo.data.common.download import RemoteFile
-from zoo.data.common.files import data_root, draw, fingerprint, read_lines
+from zoo.data.common.files import draw, fingerprint, missing, own_path, read_lines
 from zoo.data.common.tables import read_table
 from zoo.utils.atomic import write_text
 from zoo.utils.unpack import Unpack
@@ -300,7 +300,8 @@ class LabeledText(LabeledData):
         multi_label: a text may have any number of labels, joined by "|" in a table, as a list in JSON.
         split_sentences: documents of sentences (English); False gives plain texts.
         encoding: of the files.
-        **options: see `LabeledData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
+        **options: see `LabeledData`; relative paths start from `root` (else `ZOO_DATA`) if they exist there,
+            otherwise from the working directory.
     """
 
     own_files: ClassVar[Mapping[str, str]] = {
@@ -379,9 +380,9 @@ class LabeledText(LabeledData):
         name = self.paths[split]
         if name is None:
             raise ValueError(f"there is no {split} text: give {split}= (--data.{split}) a file or a folder")
-        path = (data_root(self.root) or Path()) / Path(name).expanduser()
+        path = own_path(self.root, name)
         if not path.exists():
-            raise FileNotFoundError(f"{split} (--data.{split}): there is no file or folder {path}")
+            raise FileNotFoundError(f"{split} (--data.{split}): {missing(self.root, name, 'file or folder')}")
         return path
 
 

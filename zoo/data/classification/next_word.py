@@ -26,7 +26,8 @@ class NextWord(LabeledData):
         context: maximum number of previous words.
         num_labels: maximum number of labels.
         encoding: of the files.
-        **options: see `LabeledData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
+        **options: see `LabeledData`; relative paths start from `root` (else `ZOO_DATA`) if they exist there,
+            otherwise from the working directory.
     """
 
     def __init__(

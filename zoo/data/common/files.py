@@ -42,16 +42,31 @@ def data_root(root: str | None) -> Path | None:
     return folder
 
 
+def own_path(root: str | None, name: str) -> Path:
+    """A user's own file or folder: a relative path starts from `root` (else `ZOO_DATA`) if it exists there, otherwise
+    from the working directory.
+    """
+    path = Path(name).expanduser()
+    below_root = (data_root(root) or Path()) / path
+    return below_root if below_root.exists() or not path.exists() else path
+
+
+def missing(root: str | None, name: str, what: str = "file") -> str:
+    """Says where an `own_path` was looked for."""
+    path, here = own_path(root, name), Path(name).expanduser()
+    return f"there is no {what} {path}{'' if path == here else ', nor is it in the working directory'}"
+
+
 def named_file(root: str | None, argument: str, name: str) -> Path:
-    """A user's own file; a relative path starts from `root` (else `ZOO_DATA`) if there is one.
+    """A user's own file, at its `own_path`.
 
     Raises:
         FileNotFoundError: it does not exist; the message starts with `argument`.
         ValueError: it is a folder or a pipe.
     """
-    path = (data_root(root) or Path()) / Path(name).expanduser()
+    path = own_path(root, name)
     if not path.exists():
-        raise FileNotFoundError(f"{argument}: there is no file {path}")
+        raise FileNotFoundError(f"{argument}: {missing(root, name)}")
     try:
         check_regular(path)
     except ValueError as error:
@@ -68,16 +83,27 @@ def named_files(root: str | None, argument: str, name: str) -> list[Path]:
     """
     if not is_pattern(root, name):
         return [named_file(root, argument, name)]
-    pattern = (data_root(root) or Path()) / Path(name).expanduser()
-    found = sorted(glob.glob(os.path.abspath(pattern).replace("[", "[[]")))
+    pattern = _own_pattern(root, name)
+    found = _matches(pattern)
     if not found:
         raise FileNotFoundError(f"{argument}: no file matches {pattern}")
     return [named_file(None, argument, file) for file in found]
 
 
+def _own_pattern(root: str | None, name: str) -> Path:
+    """As `own_path`: from the working directory if the pattern matches only there."""
+    pattern = Path(name).expanduser()
+    below_root = (data_root(root) or Path()) / pattern
+    return below_root if _matches(below_root) or not _matches(pattern) else pattern
+
+
+def _matches(pattern: Path) -> list[str]:
+    return sorted(glob.glob(os.path.abspath(pattern).replace("[", "[[]")))
+
+
 def is_pattern(root: str | None, name: str) -> bool:
     """Whether a name stands for several files: it has `*` or `?`, and is no file itself."""
-    return any(mark in name for mark in "*?") and not ((data_root(root) or Path()) / Path(name).expanduser()).exists()
+    return any(mark in name for mark in "*?") and not own_path(root, name).exists()
 
 
 def check_partners(root: str | None, src_name: str, src: list[Path], tgt_name: str, tgt: list[Path]) -> None:
@@ -105,7 +131,7 @@ def check_partners(root: str | None, src_name: str, src: list[Path], tgt_name: s
 
 def _wildcards(root: str | None, pattern: str, path: Path) -> str:
     """What the wildcards of a pattern stand for in a path that it matches."""
-    named = (data_root(root) or Path()) / Path(pattern).expanduser()
+    named = _own_pattern(root, pattern)
     expression, matched = (Path(os.path.abspath(name)).as_posix() for name in (named, path))
     found = re.fullmatch(re.escape(expression).replace(r"\*", "([^/]*)").replace(r"\?", "([^/])"), matched)
     return "/".join(found.groups()) if found else path.name
@@ -175,40 +201,6 @@ def _decode(line: bytes, encoding: str | None, where: str) -> str:
 def _check_not_utf16(line: bytes, where: str) -> None:
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ValueError(f"{where}: this is utf-16 text, as some spreadsheets save it; save the file as utf-8")
-
-
-def read_pairs(src: Path, tgt: Path | None) -> Iterator[tuple[str, str]]:
-    """Sentence pairs from two aligned files, or from one file with tab-separated columns (`tgt` None), without its
-    empty lines.
-
-    Raises:
-        ValueError: the two files differ in length, or a line has no tab.
-    """
-    if tgt is None:
-        for number, line in enumerate(read_lines(src), 1):
-            if not line:
-                continue
-            columns = line.split("\t")
-            if len(columns) < 2:
-                raise ValueError(f"{src}, line {number}: expected source and target separated by a tab; got one column")
-            yield columns[0], columns[1]
-        return
-    src_lines, tgt_lines = read_lines(src), read_lines(tgt)
-    pairs = 0
-    for src_line in src_lines:
-        tgt_line = next(tgt_lines, None)
-        if tgt_line is None:
-            raise _unequal(src, pairs + 1 + sum(1 for _ in src_lines), tgt, pairs)
-        pairs += 1
-        yield src_line, tgt_line
-    if extra := sum(1 for _ in tgt_lines):
-        raise _unequal(src, pairs, tgt, pairs + extra)
-
-
-def _unequal(src: Path, src_count: int, tgt: Path, tgt_count: int) -> ValueError:
-    return ValueError(
-        f"source and target must have the same number of lines: {src} has {src_count:,}, {tgt} has {tgt_count:,}"
-    )
 
 
 def draw(text: str, seed: int) -> float:

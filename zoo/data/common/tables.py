@@ -22,9 +22,11 @@ NAMES = {"\t": "tab", ",": "comma", ";": "semicolon"}  # what separates columns
 def has_column(path: Path, column: str, encoding: str = "utf-8") -> bool:
     """Whether the header of a table names a column; of JSON lines, whether the first object has it."""
     header = next(read_lines(path, encoding), "")
-    if _kind(path) == ".jsonl":
+    if table_kind(path) == ".jsonl":
         return re.search(rf'"{re.escape(column)}"\s*:', header) is not None
-    return column in next(csv.reader([header], delimiter=_separator(path, header)), [])
+    if (mark := _separator(path, header)) == "\t":
+        return column in header.split(mark)
+    return column in next(_csv_fields(path, iter([header]), mark), (1, []))[1]
 
 
 def read_table(
@@ -50,7 +52,7 @@ def read_table(
             number.
     """
     lines = read_lines(path, encoding)
-    if _kind(path) == ".jsonl":
+    if table_kind(path) == ".jsonl":
         rows = _json_rows(path, lines, columns, lists, numbers or {})
     else:
         header = next(lines, "")
@@ -63,14 +65,14 @@ def read_table(
     return chain([first], rows)
 
 
-def _kind(path: Path) -> str:
+def table_kind(path: Path) -> str:
     """The extension without that of a compression."""
     return Path(path.stem if path.suffix.lower() in (".gz", ".xz") else path).suffix.lower()
 
 
 def _separator(path: Path, header: str) -> str:
     """What separates the columns of a table; spreadsheets of some languages write .csv with semicolons."""
-    marks = "\t,;" if _kind(path) == ".csv" else "\t"
+    marks = "\t,;" if table_kind(path) == ".csv" else "\t"
     return next((mark for mark in marks if mark in header), "\t")
 
 

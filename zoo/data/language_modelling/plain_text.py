@@ -1,5 +1,6 @@
 """Running text for language models: Penn Treebank, Brown, children's books, WikiText-2, your own text."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -20,6 +21,7 @@ from zoo.text import KINDS, Tokenizer
 from zoo.utils.places import cache_folder
 from zoo.utils.unpack import Unpack
 
+log = logging.getLogger(__name__)
 _FORMAT = 3  # part of every cache key: increase it when tokenisation or the files change
 
 
@@ -141,16 +143,31 @@ class RunningText(DataModule):
         for split in self._splits():
             lines = chain(self.lines(split), *map(read_lines, self._extra(split)))
             TextArray.build(self._folder(split, tokenizer), lines, tokenizer, self.source(split))
-        if self._of_model("tokenizer") is not None and "train" in self._splits():
-            train = TextArray(self._folder("train", tokenizer))
-            self._report_unknown(train.unknown, len(train))
+        if self._of_model("tokenizer") is not None:
+            split = self._splits()[0]
+            text = TextArray(self._folder(split, tokenizer))
+            if split == "train":
+                self._report_unknown(text.unknown, len(text))
+            elif text.unknown:
+                self._report_flattery(split, text)
+
+    def _report_flattery(self, split: Split, text: TextArray) -> None:
+        """Warns that unknown words lower the perplexity that validate or test are about to print."""
+        flattery = (
+            f"{self.source(split)}: {text.unknown:,} of its {len(text):,} tokens ({text.unknown / len(text):.1%}) are "
+            "words that the model does not know; each counts as UNK, which is easier to guess than a word, so the "
+            "perplexity is lower than that of the text"
+        )
+        log.warning("; ".join(filter(None, [flattery, self._needed_form()])))
 
     def _about_new_words(self) -> str:
+        return "; ".join(filter(None, [self._needed_form(), super()._about_new_words()]))
+
+    def _needed_form(self) -> str:
         """A model of single words has learnt from text of one form, as from words in lower case."""
-        about = super()._about_new_words()
         if self._of_model("tokenizer").kind != "word":
-            return about
-        return f"plain text needs the form of the weight first (docs/guides/fine_tuning.md has the command); {about}"
+            return ""
+        return "plain text needs the form of the weight first (docs/guides/fine_tuning.md has the command)"
 
     def setup(self, stage: str) -> None:
         """Opens the files of `prepare_data`; afterwards `tokenizer` is set."""
@@ -358,7 +375,8 @@ class PlainText(RunningText):
         val_fraction: share of the training lines held out if there is no `val`.
         encoding: of the files.
         tokenizer: see `RunningText`; "word_punct" suits plain text.
-        **options: see `RunningText`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
+        **options: see `RunningText`; relative paths start from `root` (else `ZOO_DATA`) if they exist there,
+            otherwise from the working directory.
     """
 
     own_files: ClassVar[Mapping[str, str]] = {"train": "a text with one sentence or paragraph per line"}

@@ -32,7 +32,8 @@ class Cloze(ClozeData):
         split_seed: selects the documents that are held out.
         encoding: of the files.
         tokenizer: as in `ClozeData`; plain text is expected.
-        **options: see `ClozeData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
+        **options: see `ClozeData`; relative paths start from `root` (else `ZOO_DATA`) if they exist there,
+            otherwise from the working directory.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
 """Translation data sets: your own files, Multi30k, Tatoeba."""
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -17,26 +18,27 @@ from zoo.data.common.files import (
     is_pattern,
     named_file,
     named_files,
-    read_pairs,
     sampled,
 )
-from zoo.data.common.parquet import is_parquet, read_parquet
+from zoo.data.common.parquet import is_parquet
 from zoo.data.translation import names
 from zoo.data.translation.base import PairData, PairOptions, PublishedPairs
+from zoo.data.translation.pair_files import COLUMNS, has_names, read_pairs, seems_numbered
 from zoo.utils.unpack import Unpack
 
+log = logging.getLogger(__name__)
 ENOUGH_TO_HOLD_OUT = 100  # pairs for validation, unless a hundredth is more
 
 
 class ParallelText(PairData):
-    """Your own text: two aligned files per split, or one file with tab-separated pairs; plain, .gz or .xz; or .parquet.
+    """Your own text: two aligned files per split, or one file with both sides; plain, .gz or .xz; or .parquet.
 
     A name may be a pattern, such as `"shards/*.en.gz"`, for a text in many files. They are read one after the other,
     sorted by name, and the target has a file for each file of the source. Memory does not grow with the text.
 
     Args:
-        train_src: source sentences, one per line; or, if `train_tgt` is left out, tab-separated pairs, or a .parquet
-            file with a column for each side.
+        train_src: source sentences, one per line; or, if `train_tgt` is left out, tab-separated pairs, or a .csv,
+            .jsonl or .parquet file with a column for each side.
         train_tgt: target sentences; line n translates line n of `train_src`.
         val_src: the same for validation; if left out, a part of the training pairs is held out.
         val_tgt: the same for validation.
@@ -47,10 +49,13 @@ class ParallelText(PairData):
             on both sides.
         split_seed: selects the sentences that are held out.
         tgt_lang: language code of the target, used only for BLEU of tokenised text.
-        src_column: column of the source in .parquet files; a dot leads into a structure, as in "translation.en".
+        src_column: column of the source in a file with both sides; in .parquet, a dot leads into a structure, as in
+            "translation.en". A tab-separated file needs no header: without one that names both columns, they are the
+            first two, or those of two numbers, as "2" and "4".
         tgt_column: column of the target.
         train_size: number of training pairs, the first of a fixed shuffle; None: all.
-        **options: see `PairData`; relative paths start from `root` (else `ZOO_DATA`), if there is one.
+        **options: see `PairData`; relative paths start from `root` (else `ZOO_DATA`) if they exist there,
+            otherwise from the working directory.
     """
 
     own_files: ClassVar[Mapping[str, str]] = {
@@ -69,8 +74,8 @@ class ParallelText(PairData):
         val_fraction: float | None = None,
         split_seed: int = 0,
         tgt_lang: str = "en",
-        src_column: str = "src",
-        tgt_column: str = "tgt",
+        src_column: str = COLUMNS[0],
+        tgt_column: str = COLUMNS[1],
         train_size: int | None = None,
         **options: Unpack[PairOptions],
     ) -> None:
@@ -92,10 +97,23 @@ class ParallelText(PairData):
             if self.paths[split][0]:
                 self._files(split)
 
+    def fetch(self) -> None:
+        """Warns of texts that are numbers."""
+        for src, tgt in self._files("train"):
+            if tgt is None and not self._has_columns(src) and seems_numbered(src):
+                log.warning(
+                    f"{src}: its first column has only numbers; if they are no texts, choose two others, as with "
+                    "--data.src_column 2 --data.tgt_column 4"
+                )
+
+    def _has_columns(self, path: Path) -> bool:
+        """Whether a file of both sides is read by the names or numbers of columns."""
+        return self.columns != COLUMNS or has_names(path)
+
     def signature(self) -> list[object]:
         held_out = None if self.paths["val"][0] else [self._share, self.split_seed]
         files = self._files("train")
-        columns = [list(self.columns)] if any(is_parquet(src) for src, _ in files) else []
+        columns = [list(self.columns)] if any(tgt is None and self._has_columns(src) for src, tgt in files) else []
         return [*(path for pair in files for path in pair), *columns, held_out, *_sample(self.train_size)]
 
     def train_pairs(self) -> Iterator[tuple[str, str]]:
@@ -136,7 +154,7 @@ class ParallelText(PairData):
 
     def _read(self, split: Split) -> Iterator[tuple[str, str]]:
         for src, tgt in self._files(split):
-            yield from read_parquet(src, *self.columns) if is_parquet(src) else read_pairs(src, tgt)
+            yield from read_pairs(src, tgt, self.columns)
 
     def _files(self, split: Split) -> list[tuple[Path, Path | None]]:
         """The files of the source, each with that of the target; with None if it holds both sides."""
