@@ -505,6 +505,20 @@ def test_frozen_parts_stay_and_thaw(folder):
     assert step < 5 * 0.01
 
 
+def test_a_finetuning_is_resumed_with_the_weight_that_it_began_with(folder, capsys):
+    for name in ("weight", "other"):
+        _classifier().save_pretrained(name)
+    _reviews(["negative", "positive"])
+    _recipe("local-dir:weight", "LabeledText", {"train": "mine.tsv", "split_sentences": True, "batch_size": 16})
+    assert _fit("--trainer.max_steps", "1") == 0
+    capsys.readouterr()
+    resumed = ("--ckpt_path", "last", "--trainer.max_steps", "2", "--model.name")
+    assert _fit(*resumed, "local-dir:other") == 2
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "--model.name local-dir:other: the training of " in line and "began with local-dir:weight; leave it" in line
+    assert _fit(*resumed, "local-dir:weight") == 0 and _checkpoint()["global_step"] == 2
+
+
 def test_labels_of_other_names_begin_anew_and_those_of_the_same_do_not(folder, caplog, capsys):
     weight = _classifier(StructuredSelfAttention)
     weight.save_pretrained("weight")

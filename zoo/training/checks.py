@@ -19,10 +19,10 @@ BATCHES = ("limit_train_batches", "limit_val_batches", "limit_test_batches")
 PROCESSES_OF_A_CORE = 4  # that may be asked for; more only wait for one another
 
 
-def given_options(args: list[str], name: str) -> list[str]:
-    """The options of the command line about a setting, e.g. `--model.dropout`."""
+def given_options(args: list[str], *names: str) -> list[str]:
+    """The options of the command line about settings, e.g. `--model.dropout`."""
     options = [arg.split("=")[0] for arg in args if arg.startswith("--")]
-    return [option for option in options if option == f"--{name}" or option.startswith(f"--{name}.")]
+    return [option for option in options if any(f"{option}.".startswith(f"--{name}.") for name in names)]
 
 
 def given_values(args: list[str], option: str) -> list[str]:
@@ -183,19 +183,35 @@ def check_task(model: Any, data: Any) -> None:
 
 
 def check_training(config: Any, checkpoint: dict[str, Any], args: list[str]) -> None:
-    """Checks that a training is resumed with the optimiser and the schedule that it began with, which the checkpoint
-    restores.
+    """Checks that a training is resumed with the weight, optimiser and schedule with which it began: the checkpoint
+    restores them.
 
     Raises:
         ValueError: the command line asks for others.
     """
     began = checkpoint.get("zoo_training", {})
+    weight, options = begins_with(config.model, config.weights), ("model.name", "model.init_args.name", "weights")
+    if "weight" in began and began["weight"] != weight and (given := given_options(args, *options)):
+        raise ValueError(
+            f"{given[0]} {weight}: the training of {config.ckpt_path} began with {began['weight'] or 'no weight'}; "
+            "leave it out, or begin a new training"
+        )
     for name in TRAINING:
         if (given := given_options(args, name)) and (wanted := config[name].as_dict()) != began.get(name, wanted):
             raise ValueError(
                 f"{given[0]}: {config.ckpt_path} was trained with {name} {_short(began[name])}, which cannot become "
                 f"{_short(wanted)}; leave it out, or begin a new training"
             )
+
+
+def begins_with(model: Any, weights: str | None) -> str | None:
+    """The name of the pretrained weight with which a training begins; None if there is none.
+
+    Args:
+        model: its settings.
+        weights: value of --weights.
+    """
+    return weights or (model.get("init_args.name") if model.class_path == "zoo.load" else None)
 
 
 def _short(settings: dict[str, Any]) -> str:

@@ -40,6 +40,7 @@ from zoo.training.checkpoints import (
 from zoo.training.checks import (
     TRAINING,
     ask_for_data,
+    begins_with,
     check_data,
     check_model,
     check_task,
@@ -219,9 +220,11 @@ class TrainingCLI(LightningCLI):
             self.checkpoint = None
         elif (name := self._get(self.config, "weights")) and self._get(self.config, "model").class_path != "zoo.load":
             self.model = load(name)
-        self.model.training_settings = {name: self._get(self.config, name).as_dict() for name in TRAINING}
-        for name, settings in self.model.training_settings.items():
+        training = {name: self._get(self.config, name).as_dict() for name in TRAINING}
+        for name, settings in training.items():
             setattr(self.model, name, _builder(settings))
+        began_with = begins_with(self._get(self.config, "model"), self._get(self.config, "weights"))
+        self.model.training_settings = {**training, "weight": began_with}
         if self.subcommand != "fit":
             self.model.precision = self._get(self.config, "precision")
             if settings := self._get(self.config_init, "search"):
