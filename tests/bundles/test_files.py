@@ -55,6 +55,14 @@ def good():
     torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize(("file", "what"), [("onnx.json", "ONNX graphs"), ("ctranslate2.json", "a Transformer for CT")])
+def test_exports_are_told_from_weights(tmp_path, file, what):
+    for name in (file, "config.json"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(zoo.MisfitError, match=f"is not a folder of weights: it holds {what}"):
+        zoo.load(f"local-dir:{tmp_path}")
+
+
 @pytest.mark.parametrize("name", ["translator", "classifier", "document", "captioner", "writer", "reader"])
 def test_what_is_spoilt_below_loads_before(good, name, tmp_path):
     model = zoo.load(f"local-dir:{write(good[name], tmp_path)}")

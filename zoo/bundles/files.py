@@ -28,6 +28,10 @@ CONFIG, WEIGHTS, GOLDEN = "config.json", "model.safetensors", "golden.safetensor
 MANIFEST, README = "manifest.json", "README.md"  # the first exists only on the Hub
 SUFFIXES = (".json", ".safetensors", ".txt")  # of all files in config.json: no pickle, no code
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp")  # of a card
+EXPORTS = {  # of `zoo export --format`, by a file in their folders
+    "onnx.json": "ONNX graphs, which zoo predict and zoo serve read",
+    "ctranslate2.json": "a Transformer for CTranslate2, which opens it itself (docs/guides/ctranslate2.md)",
+}
 MAX_TEXT_BYTES = 16 * 2**20  # of config.json, each asset and the golden output
 MAX_ARGUMENTS = 4096  # of a model
 MAX_FILES = 16  # most files in config.json
@@ -135,7 +139,12 @@ def local_dir(path: str) -> Bundle:
     """The bundle of `local-dir:PATH`."""
     try:
         folder = Path(path).expanduser()
+        for exported, what in EXPORTS.items():
+            if os.path.lexists(folder / exported):
+                raise MisfitError(f"local-dir:{path} is not a folder of weights: it holds {what}")
         (folder / CONFIG).lstat()
+    except MisfitError:
+        raise
     except (
         OSError,
         RuntimeError,

@@ -127,7 +127,7 @@ def prepare(
     Raises:
         BundleError: The weights are damaged, do not load, or compute another output than when they were saved; or a
             file to be sent is a link out of its folder, or unreadable.
-        ValueError: The folder has unexpected files, or `repo_id` or the card is invalid.
+        ValueError: The folder has unexpected files or lacks a picture of its card, or `repo_id` or the card is invalid.
     """
     check_repo_id(repo_id)
     folder = bundle.folder
@@ -137,7 +137,10 @@ def prepare(
     shown: dict[str, bytes] = {}
     if card:
         text = read_text(card.parent, card.name)
-        shown = {file: _picture(card.parent, file) for file in pictures(text) if os.path.lexists(card.parent / file)}
+        named = pictures(text)
+        shown = {file: _picture(card.parent, file) for file in named if os.path.lexists(card.parent / file)}
+        if own and (absent := sorted({*named} - {*shown})):
+            raise ValueError(f"{card} shows {', '.join(absent)}, which {folder} lacks; add it, or remove its line")
 
     if others := sorted(set(bundle.others()) - {*shown, README, MANIFEST, GOLDEN}):
         raise ValueError(f"{folder} holds files that are not published: {', '.join(others)}; move them elsewhere")
