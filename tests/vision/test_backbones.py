@@ -1,6 +1,7 @@
 """Image encoders: shapes, padding, weight files, and what is refused."""
 
 import hashlib
+import urllib.error
 
 import pytest
 import torch
@@ -262,3 +263,17 @@ def test_names_of_torchvision_weights(monkeypatch):
     load_backbone(backbone, "resnet18", "IMAGENET1K_V1")
     name = "layer2.0.conv1.weight"
     assert torch.equal(backbone.state_dict()[f"network.{name}"], network.state_dict()[name])
+
+
+def test_weights_that_cannot_be_downloaded(monkeypatch, tmp_path):
+    def offline(*args, **kwargs):
+        raise urllib.error.URLError("no route")
+
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr("torch.hub.urlopen", offline)
+    backbone = make_backbone("resnet18", "layer1")
+    with pytest.raises(
+        OSError, match=r"IMAGENET1K_V1 of resnet18 could not be downloaded: .*no route.*; save https:"
+    ) as e:
+        load_backbone(backbone, "resnet18", "DEFAULT")
+    assert f"resnet18-f37072fd.pth in {tmp_path}/hub/checkpoints, or give a .safetensors file" in str(e.value)

@@ -262,6 +262,7 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
             "IMAGENET1K_V2", which torchvision downloads.
 
     Raises:
+        OSError: they cannot be read or downloaded.
         ValueError: a tensor is missing or has another shape, or there are no such weights.
     """
     if Path(weights).suffix == ".safetensors":
@@ -279,7 +280,14 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
         except KeyError as error:
             known = ", ".join(models.get_model_weights(name).__members__)
             raise ValueError(f"torchvision has no weights {str(weights)!r} for {name}; it has: {known}") from error
-        tensors = models.get_model(name, weights=found).state_dict()  # handles older tensor names
+        try:
+            tensors = models.get_model(name, weights=found).state_dict()  # handles older tensor names
+        except OSError as error:
+            folder = Path(torch.hub.get_dir()) / "checkpoints"
+            raise OSError(
+                f"the weights {found.name} of {name} could not be downloaded: {error}; save {found.url} in {folder}, "
+                "or give a .safetensors file"
+            ) from error
     if name in NETWORKS:
         tensors = {NETWORKS[name].rename(key): t for key, t in tensors.items() if not key.startswith("classifier")}
     else:
