@@ -12,6 +12,7 @@
     zoo calibrate --config NAME --weights local-dir:F   how far the answers of a weight can be trusted
     zoo rebuild NAME                                    make a weight again by the stages of its recipe, and compare the scores
     zoo compare --out FOLDER                            train several attention mechanisms by the same rules and compare them
+    zoo export CHECKPOINT|NAME FOLDER                   weights of a checkpoint, or ONNX graphs of a weight
     zoo publish NAME|FOLDER ORG/REPO                    upload weights and card to the Hugging Face Hub
     zoo download NAME ...|all                           fetch weights ahead of time
     zoo cache                                           the fetched weights; `zoo cache clear` removes them

@@ -22,5 +22,9 @@ class Odd:
             os._exit(1)
         return items
 
+    def die_later(self, items):
+        time.sleep(0.5)
+        os._exit(1)
+
     def fail(self, items):
         raise RuntimeError("secret")

@@ -415,6 +415,13 @@ def test_several_threads_at_once(translator, document_classifier):
 # ---- what is no export ----
 
 
+def share_and_spoil(folder):
+    """As if the graphs had 8-bit weights in a file of their own, which was damaged afterwards."""
+    (folder / "shared.bin").write_bytes(b"weights")
+    edit(folder, lambda facts: facts["sha256"].update({"shared.bin": hashlib.sha256(b"weights").hexdigest()}))
+    (folder / "shared.bin").write_bytes(b"Weights")
+
+
 DAMAGES = {
     "no folder": (lambda folder: shutil.rmtree(folder), "it has no onnx.json; write one with: zoo export NAME FOLDER --format onnx"),
     "no list": (lambda folder: (folder / "onnx.json").unlink(), "is not a folder of exported graphs: it has no onnx.json"),
@@ -429,6 +436,8 @@ DAMAGES = {
     "late": (lambda folder: edit(folder, lambda facts: facts.update(task="walking")), "is for 'walking', which this version of attention-zoo does not know"),
     "graph missing": (lambda folder: (folder / "step.onnx").unlink(), "step.onnx: No such file or directory; export the model again"),
     "graph cut": (lambda folder: os.truncate(folder / "step.onnx", 999), "step.onnx is damaged: it is not what was exported; export the model again"),
+    "weights of several graphs changed": (share_and_spoil, "shared.bin is damaged: it is not what was exported; export the model again"),
+    "weights of several graphs missing": (lambda folder: (share_and_spoil(folder), (folder / "shared.bin").unlink()), "shared.bin: No such file"),
     "graph not listed": (lambda folder: edit(folder, lambda facts: facts["sha256"].pop("step.onnx")), "step.onnx is damaged: it is not"),
     "graph is a pipe": (lambda folder: ((folder / "step.onnx").unlink(), os.mkfifo(folder / "step.onnx")), "step.onnx"),
     "no graph": (lambda folder: replace(folder, "step.onnx", b"no graph"), r"step.onnx: onnxruntime cannot read it \(.*\)"),

@@ -135,6 +135,23 @@ def test_what_nobody_waits_for_is_not_begun():
     assert len(slow.done) < 20
 
 
+@pytest.mark.parametrize("taken", range(4))
+def test_what_waits_for_others_delays_nobody_else(taken):
+    async def ask(pool):
+        pool._taken = taken
+        waiting = asyncio.create_task(pool.run("work", ["patient"], [1], wait=20.0))
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+        await pool.run("other", ["another method"], [50])
+        assert time.monotonic() - began < 5
+        joined = await asyncio.gather(waiting, pool.run("work", ["second"], [1], wait=20.0))
+        assert joined == [(["patient"], 2), (["second"], 2)]
+
+    slow = Slow()
+    slow.other = slow.work
+    in_pool(slow, ask)
+
+
 # ---- processes ----
 
 
@@ -185,6 +202,52 @@ def test_a_process_that_dies_or_overruns_is_replaced_and_harms_only_its_own_requ
             pool.children[0].kill()
             assert not pool.is_well()
             assert await pool.run("sleep", [0], [1]) == ([0], 1) and pool.is_well()
+        finally:
+            pool.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("taken", range(4))  # of each fourth batch the oldest order comes first
+def test_a_request_that_kills_the_process_harms_no_other_lane(taken):
+    async def run():
+        pool = Pool([Child(Odd, lanes=2)], 4, 1000, 30.0, small=10)
+        await pool.start()
+        pool._taken = taken
+        try:
+            deadly = asyncio.create_task(pool.run("die_later", ["deadly"], [500]))
+            await asyncio.sleep(0.1)
+            small = asyncio.create_task(pool.run("sleep", [1], [1]))
+            found = await asyncio.gather(deadly, small, return_exceptions=True)
+            assert isinstance(found[0], Refused) and found[0].status == 500
+            assert found[1] == ([1], 1)
+        finally:
+            pool.stop()
+
+    asyncio.run(run())
+
+
+def test_a_dead_process_is_replaced_once_by_all_its_lanes():
+    async def run():
+        child, starts = Child(Odd, lanes=2), 0
+        start = child.start
+
+        async def counted():
+            nonlocal starts
+            starts += 1
+            return await start()
+
+        child.start = counted
+        pool = Pool([child], 4, 1000, 30.0, small=10)
+        await pool.start()
+        try:
+            asked = [asyncio.create_task(pool.run("sleep", [2], [500]))]
+            await asyncio.sleep(0.2)
+            asked.append(asyncio.create_task(pool.run("sleep", [2.5], [1])))
+            await asyncio.sleep(0.2)
+            child._process.kill()
+            assert await asyncio.gather(*asked) == [([2], 1), ([2.5], 1)]
+            assert starts == 2
         finally:
             pool.stop()
 
@@ -374,6 +437,18 @@ def test_other_names_and_pages_can_be_allowed(folders):
         assert client.send('{"text": "a"}', Host="other.example", **key).status == 403
         for wrong in ({}, {"X_API_Key": ""}, {"X_API_Key": "secret"}):
             assert client.send('{"text": "a"}', **wrong).status == 401
+        page = {"Host": "zoo.example", "Origin": "https://zoo.example"}
+        asks = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "content-type,x-api-key"}
+        for path in ("/predict", "/info"):  # browsers ask first, without the key
+            answer = client.send(None, "OPTIONS", path, **page, **asks)
+            assert answer.status == 200 and answer.headers["Access-Control-Allow-Origin"] == "https://zoo.example"
+            assert answer.headers["Access-Control-Allow-Headers"] == "Content-Type, X-API-Key"
+        for sent in (key, {}):  # the page may read a refusal, too
+            answer = client.send('{"text": "a"}', **page, **sent)
+            assert answer.status == (200 if sent else 401)
+            assert answer.headers["Access-Control-Allow-Origin"] == "https://zoo.example"
+        answer = client.send(None, "OPTIONS", "/predict", Host="zoo.example", Origin="http://evil.com", **asks)
+        assert answer.status == 403 and "Access-Control-Allow-Origin" not in answer.headers
     with serving(folders["translator"], hosts=["*"]) as client:
         assert client.send('{"text": "a"}', Host="any.example", Origin="http://evil.com").status == 200
 

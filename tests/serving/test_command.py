@@ -22,6 +22,7 @@ from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.serving import server
+from zoo.serving.listening import bound, listen
 
 # ---- what it tells of itself ----
 
@@ -103,7 +104,9 @@ def test_its_files_import_one_way():
         "child",
         "pool",
         "connections",
+        "senders",
         "endpoint",
+        "listening",
         "server",
         "__init__",
     ]
@@ -146,6 +149,18 @@ def test_mistakes(toy_registry, capsys, monkeypatch):
         port = taken.getsockname()[1]
         message = f"cannot listen on 127.0.0.1 port {port}: Address already in use; choose another --port"
         assert fails(capsys, "toy.v2", "--port", str(port)) == message
+    with socket.socket() as taken:  # bound, and not yet listening, as by a server that loads its model
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with bound("127.0.0.1", port) as ours:
+            taken.listen()
+            with pytest.raises(ValueError, match=f"cannot listen on 127.0.0.1 port {port}: .*; choose another --port"):
+                listen(ours, "127.0.0.1", port)
+    for key in ("secret\r", " secret", "sec\nret"):
+        monkeypatch.setenv("ZOO_API_KEY", key)
+        assert "ZOO_API_KEY begins or ends with white space or has a control" in fails(capsys, "toy.v2")
+    monkeypatch.delenv("ZOO_API_KEY")
     monkeypatch.setattr("zoo.serving.run", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert fails(capsys, "toy.v2") == '`zoo serve` needs uvicorn; install with: pip install "uvicorn>=0.30"'

@@ -1,8 +1,13 @@
 """The learning rate over a training."""
 
+from functools import partial
+
 import pytest
 import torch
+from fakes import Toy, ToyData
+from lightning.pytorch import Trainer
 
+from zoo.tasks.base import ZooModule
 from zoo.tasks.optimizer import AdamW, WarmupCosine, learning_rate_factor
 
 TWO = dict(warmup_steps=10, total_steps=200, cycles=2)
@@ -35,3 +40,32 @@ def test_contradictions():
         WarmupCosine(optimizer, 10, 20, 2)
     with pytest.raises(ValueError, match="cycles must be at least 1; got 0"):
         WarmupCosine(optimizer, 10, 20, 0)
+
+
+class _Scheduled(Toy):
+    configure_optimizers = ZooModule.configure_optimizers
+
+
+@pytest.mark.parametrize(
+    ("total_steps", "end", "warns"),
+    [
+        (40, {"max_epochs": 2}, True),
+        (2, {"max_epochs": 2}, True),
+        (4, {"max_epochs": 2}, False),
+        (5, {"max_epochs": 2}, False),
+        (None, {"max_epochs": 2}, False),
+        (40, {"max_steps": 4}, False),  # the user's own end
+    ],
+)
+def test_a_schedule_for_another_number_of_steps_is_told(caplog, tmp_path, total_steps, end, warns):
+    model = _Scheduled()
+    model.optimizer = partial(AdamW, lr=0.01)
+    model.lr_scheduler = partial(WarmupCosine, warmup_steps=1, total_steps=total_steps)
+    quiet = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"), False)
+    Trainer(default_root_dir=tmp_path, accelerator="cpu", **quiet, **end).fit(model, datamodule=ToyData())
+    told = [record.message for record in caplog.records if "learning rate" in record.message]
+    message = (
+        f"the learning rate falls over {total_steps} steps, but this training has 4: give --lr_scheduler.total_steps 4, "
+        "or null for a constant rate"
+    )
+    assert told == [message] * warns

@@ -1,8 +1,10 @@
 """Graphs for `--runtime onnx`: those of a folder, or of a weight, which are exported once and kept in the cache."""
 
 import argparse
+import multiprocessing
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +32,29 @@ def load_graphs(name: str, int8: bool = False, threads: int = 1) -> Any:
 
     Args:
         name: as for `zoo.load`, or local-dir:FOLDER of an export.
-        int8: the 8-bit graphs; an exported folder has what it has.
+        int8: the 8-bit graphs.
         threads: of onnxruntime.
 
     Raises:
-        ValueError: unknown name, a package is missing, or the model has no ONNX form.
+        ValueError: unknown name, a package is missing, the model has no ONNX form, or the folder has no 8-bit graphs.
     """
     require("runtime", "--runtime onnx")
     from zoo import runtime
 
-    return runtime.load(Path(name.removeprefix(LOCAL_DIR)) if is_exported(name) else graphs_of(name, int8), threads)
+    if not is_exported(name):
+        return runtime.load(graphs_of(name, int8), threads)
+    model = runtime.load(Path(name.removeprefix(LOCAL_DIR)), threads)
+    if int8 and model.about["weights"] != "int8":
+        raise ValueError(f"{name} has no 8-bit graphs: export it with --int8, or leave out --int8")
+    return model
+
+
+def export_first(name: str, int8: bool) -> None:
+    """Exports a weight that `load_graphs` will need, in a process of its own: its memory ends with it."""
+    if is_exported(name) or not is_whole() or exported_graphs(name, int8):
+        return
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        pool.submit(graphs_of, name, int8).result()
 
 
 def open_graphs(int8: bool, name: str, device: str, sharing: int) -> tuple[Any, dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.bundles.files import HF_HUB, LOCAL_DIR
-from zoo.commands.graphs import open_graphs, uses_graphs
+from zoo.commands.graphs import export_first, open_graphs, uses_graphs
 from zoo.utils.extras import require
 from zoo.utils.whole import is_whole
 
@@ -23,6 +23,7 @@ def run(options: argparse.Namespace) -> None:
             raise ValueError(
                 "exported graphs run on the CPU: leave out --devices and --precision; for speed there is --int8"
             )
+        export_first(options.name, options.int8)
         serve(options, card, partial(open_graphs, options.int8))
         return
     if options.int8:

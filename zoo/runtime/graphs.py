@@ -53,6 +53,9 @@ class Exported:
             raise ValueError(f"{self.folder / MANIFEST} is damaged ({error}); export the model again") from error
         if self.about.get("format") != FORMAT:
             raise ValueError(f"{self.folder} was exported by another version of attention-zoo; export it again")
+        for name in self._sha256:
+            if not name.endswith((".onnx", ".json")):  # these are verified when they are opened
+                self.path(name)
 
     def assets(self) -> dict[str, str]:
         """The text files of the model, by name."""

@@ -91,15 +91,16 @@ class Child:
         until = float("inf") if seconds is None else time.monotonic() + seconds
         patience = STARTING_SECONDS if seconds is None else SILENT_SECONDS
         reply = asyncio.ensure_future(_received(self._lines[lane][0]))
+        process = self._process
         try:
             while not (await asyncio.wait({reply}, timeout=max(0, min(BEAT_SECONDS, until - time.monotonic()))))[0]:
                 overran = time.monotonic() >= until
                 if overran or self.silence() > patience:
-                    self.kill()
+                    self._end(process)
                     raise Overran if overran else Died
             return reply.result()
         except (EOFError, OSError) as error:
-            self.kill()
+            self._end(process)
             raise Died from error
         finally:
             reply.cancel()
@@ -108,6 +109,11 @@ class Child:
         """Seconds since the last sign of life; infinite if it has ended."""
         is_alive = self._process is not None and self._process.is_alive()
         return time.monotonic() - self._beat.value if is_alive else float("inf")
+
+    def _end(self, process: Any) -> None:
+        """Ends a process, unless another lane has already replaced it."""
+        if self._process is process:
+            self.kill()
 
     def kill(self) -> None:
         """Ends the process at once."""

@@ -1,20 +1,18 @@
 """The HTTP interface: accepts requests, checks their sender, size and form, and has them answered."""
 
 import asyncio
-import hmac
-import ipaddress
 import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from zoo.serving.base import Job
 from zoo.serving.checks import Refused, short
 from zoo.serving.images import check_total, detach
 from zoo.serving.limits import MAX_JSON_PARTS, MAX_WAITING, MAX_WAITING_BYTES, READ_ON
 from zoo.serving.pool import Pool
+from zoo.serving.senders import PREFLIGHT, Senders, shared_with
 from zoo.utils import strict_json
 
 PREDICT = "/predict"
@@ -63,7 +61,8 @@ class Endpoint:
     ) -> None:
         self.workers, self.decoders, self.info = workers, decoders, json.dumps(info, ensure_ascii=False).encode()
         self.takes_questions = "question" in facts["fields"]
-        self.max_bytes, self.timeout, self.batch_wait, self.key, self.hosts = max_bytes, timeout, batch_wait, key, hosts
+        self.max_bytes, self.timeout, self.batch_wait = max_bytes, timeout, batch_wait
+        self.senders = Senders(key, hosts)
         self.held: dict[object, int] = {}  # bytes of the unanswered requests
         self.waiting = 0  # how many of these have arrived completely
 
@@ -71,23 +70,28 @@ class Endpoint:
         self, scope: dict[str, Any], receive: Receive, send: Callable[[dict[str, Any]], Awaitable[None]]
     ) -> None:
         """One request."""
+        given = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        shared: dict[str, str] = {}
         try:
-            answer = await self._answer(scope, receive)
+            self.senders.check(given)
+            shared = shared_with(given.get("origin"))
+            answer = await self._answer(scope, given, receive)
         except Refused as error:
             retry = {"Retry-After": "1"} if error.status == 503 else {}
             answer = Answer(error.status, json.dumps({"detail": error.detail}).encode(), retry)
         except Exception:
             log.exception("a request failed")
             answer = Answer(500, b'{"detail": "the server failed on this request; its log says why"}', {})
-        headers = {"Content-Type": answer.kind, "Content-Length": str(len(answer.content)), **answer.headers}
+        headers = {"Content-Type": answer.kind, "Content-Length": str(len(answer.content)), **answer.headers, **shared}
         sent = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": sent})
         await send({"type": "http.response.body", "body": answer.content})
 
-    async def _answer(self, scope: dict[str, Any], receive: Receive) -> Answer:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        self._check_sender(headers)
+    async def _answer(self, scope: dict[str, Any], headers: dict[str, str], receive: Receive) -> Answer:
         method, path = scope["method"], scope["path"]
+        if method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:
+            return Answer(200, b"", PREFLIGHT, "text/plain")  # a browser asks it without the key
+        self.senders.check_key(headers)
         if (method, path) == ("POST", PREDICT):
             if scope["query_string"]:
                 raise Refused(400, "options belong in the JSON object, not after a ? in the address")
@@ -100,35 +104,8 @@ class Endpoint:
             return Answer(503, b"not ready", {"Retry-After": "1"}, "text/plain")
         is_known = path in (PREDICT, "/info", "/health")
         detail = f"there is no {method} {short(path)}; there are POST {PREDICT}, GET /info and GET /health"
-        allowed = {"Allow": "POST" if path == PREDICT else "GET"} if is_known else {}
+        allowed = {"Allow": "POST" if path == PREDICT else "GET, HEAD"} if is_known else {}
         return Answer(405 if is_known else 404, json.dumps({"detail": detail}).encode(), allowed)
-
-    def _check_sender(self, headers: dict[str, str]) -> None:
-        """Rejects web pages of other hosts, and requests without the key."""
-        host, origin = headers.get("host"), headers.get("origin")
-        if host is not None and not self._is_ours(name := host_of(f"//{host}")):
-            raise Refused(403, f"this server is not called {short(name)}; allow that name with --allow-host")
-        if (
-            origin is not None
-            and origin.partition("://")[2] != host
-            and "*" not in self.hosts
-            and host_of(origin) not in self.hosts
-        ):
-            raise Refused(403, f"pages of {short(origin)} may not call this server; allow them with --allow-host")
-        if self.key is not None and not hmac.compare_digest(
-            headers.get("x-api-key", "").encode("latin-1"), self.key.encode()
-        ):
-            raise Refused(401, "send the key of this server in the header X-API-Key")
-
-    def _is_ours(self, name: str) -> bool:
-        """An IP address is always allowed: the danger is a foreign name that was made to resolve to this server."""
-        if "*" in self.hosts or name in self.hosts or name == "localhost":
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
 
     async def _predict(self, headers: dict[str, str], receive: Receive) -> Answer:
         kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
@@ -215,14 +192,6 @@ class Endpoint:
         works, _ = await self.decoders.run("measure", named, [1] * len(named))
         check_total(works)
         return (await self.decoders.run("pixels", named, works))[0]
-
-
-def host_of(address: str) -> str:
-    """The host of an address, without its port."""
-    try:
-        return urlsplit(address).hostname or ""
-    except ValueError:
-        return ""
 
 
 def parse(body: bytes, questions: bool = False) -> dict[str, Any]:

@@ -34,6 +34,11 @@ class Order:
         self.results: dict[int, Any] = {}
         self.work = sum(self.works)
 
+    @property
+    def group(self) -> tuple[Any, ...]:
+        """Equal for orders that may be batched together."""
+        return self.method, self.options, self if self.alone else None
+
     def finish(self, number: int, result: Any) -> None:
         """Takes a result; a rejected item ends the whole order."""
         self.results[number] = result
@@ -75,7 +80,7 @@ class Pool:
         self.failed: asyncio.Future = asyncio.get_running_loop().create_future()
         self._news: asyncio.Future = asyncio.get_running_loop().create_future()  # done when there is work
         self._taken = 0  # batches
-        self._loads = dict.fromkeys(children, 0)  # work in the first lanes
+        self._running: dict[Child, dict[int, Batch]] = {child: {} for child in children}  # by lane
         self._replacing = {child: asyncio.Lock() for child in children}
         self._tasks: list[asyncio.Task] = []
 
@@ -127,21 +132,24 @@ class Pool:
 
     async def _keep(self, child: Child, lane: int) -> None:
         """Gives work to one lane of a process as long as it lives, and then replaces it."""
+        running = self._running[child]
         while True:
             batch = await self._next(child, lane)
-            if lane == 0 and batch:
-                self._loads[child] = len(batch) * max(order.works[number] for order, number in batch)
+            if batch:
+                running[lane] = batch
                 self._tell()
-            if batch is None or not await self._done(child, lane, batch):
+            is_alive = batch is not None and await self._done(child, lane, batch)
+            running.pop(lane, None)
+            if any(order.alone for order in self.orders):  # another lane may have waited for the end of this one
+                self._tell()
+            if not is_alive:
                 await self._replace(child)
-            if lane == 0:
-                self._loads[child] = 0
 
     async def _next(self, child: Child, lane: int) -> Batch | None:
         """The next batch; None if the process has ended."""
         while child.ready and child.silence() < SILENT_SECONDS:
             batch, wait = self._batch(child, lane)
-            if batch and wait <= 0:
+            if batch:
                 for order, number in batch:
                     order.waiting.remove(number)
                 self._tidy()
@@ -151,33 +159,47 @@ class Pool:
         return None
 
     def _batch(self, child: Child, lane: int) -> tuple[Batch, float]:
-        """The batch that would be run now, and the seconds for which it still waits for others.
+        """The batch that is to be run now; if all still wait for others to join them, none, and the seconds until one
+        is to be run.
 
         The least work comes first, so that a large request delays small ones by at most one batch; but it is not
-        delayed forever.
+        delayed forever. What a process may have died of runs while its other lanes rest, so that the blame is right.
         """
-        if lane and self._loads[child] <= self.small:
+        elsewhere = {number: batch for number, batch in self._running[child].items() if number != lane}
+        load = max((order.works[number] for order, number in elsewhere.get(0, [])), default=0)
+        if any(batch[0][0].alone for batch in elsewhere.values()):
+            return [], BEAT_SECONDS
+        if lane and load * len(elsewhere.get(0, [])) <= self.small:
             return [], BEAT_SECONDS
         most, max_work = (self.small, self.small) if lane else (child.most, self.max_work)
         fits = [order for order in self.orders if most is None or order.work <= most]
         by_age = self._taken % TURN_OF_THE_OLDEST == 0
         fits.sort(key=lambda order: order.arrived if by_age else order.work)
+        seen, wait = [], BEAT_SECONDS
+        for first in fits:
+            if first.group in seen or first.alone and elsewhere:
+                continue
+            seen.append(first.group)
+            batch, remaining = self._joined([order for order in fits if order.group == first.group], max_work)
+            if remaining <= 0:
+                return batch, 0.0
+            wait = min(wait, remaining)
+        return [], wait
+
+    def _joined(self, orders: list[Order], max_work: int) -> tuple[Batch, float]:
+        """A batch of orders of one group, and the seconds for which it waits for others."""
         batch: Batch = []
         largest = 0
-        for order in fits:
-            first = fits[0]
-            if (order.method, order.options) != (first.method, first.options) or order.alone and order is not first:
-                continue
+        max_items = 1 if orders[0].alone else self.max_items
+        for order in orders:
             for number in order.waiting:
                 largest = max(largest, order.works[number])
-                is_full = len(batch) == (1 if first.alone else self.max_items) or (len(batch) + 1) * largest > max_work
-                if is_full and batch:
+                if batch and (len(batch) == max_items or (len(batch) + 1) * largest > max_work):
                     return batch, 0.0
                 batch.append((order, number))
-        if not batch:
-            return batch, BEAT_SECONDS
-        is_full = len(batch) == self.max_items or fits[0].alone
-        return batch, 0.0 if is_full else min(order.arrived + order.wait for order, _ in batch) - time.monotonic()
+        if len(batch) >= max_items:
+            return batch, 0.0
+        return batch, min(order.arrived + order.wait for order in orders) - time.monotonic()
 
     async def _done(self, child: Child, lane: int, batch: Batch) -> bool:
         """Runs a batch; returns whether the process survived it."""

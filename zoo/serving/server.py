@@ -15,7 +15,7 @@ from typing import Any
 
 from zoo.serving.child import Child, Died
 from zoo.serving.connections import close_late, protocol
-from zoo.serving.endpoint import PREDICT, Endpoint, host_of
+from zoo.serving.endpoint import PREDICT, Endpoint
 from zoo.serving.images import Decoder
 from zoo.serving.limits import (
     BATCH_SHARE,
@@ -30,10 +30,11 @@ from zoo.serving.limits import (
     SMALL_IMAGES,
     SMALL_SHARE,
 )
+from zoo.serving.listening import BACKLOG, bound, listen
 from zoo.serving.pool import Pool
+from zoo.serving.senders import host_of
 from zoo.serving.worker import Opener, Worker, of_torch
 
-BACKLOG = 2048  # connections not yet accepted
 KEY = "ZOO_API_KEY"
 OLD_KEY = "LIT_SERVER_API_KEY"
 _STOPPING = signal.SIGINT, signal.SIGTERM
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace, card: dict[str, Any], open_model: Opener = 
     key = _key()
     devices = _devices(options.devices)
     handling = _handling(_interrupt, *_STOPPING)
-    with _listener(options.host, options.port) as listener, handling, suppress(KeyboardInterrupt):
+    with bound(options.host, options.port) as listener, handling, suppress(KeyboardInterrupt):
         asyncio.run(_serve(options, card, key, devices, listener, open_model))
 
 
@@ -85,7 +86,7 @@ async def _serve(
         app = endpoint(pools[0], pools[1] if len(pools) > 1 else None, facts["model"], card, devices, options, key)
         server = web_server(app, pools, options.timeout)
         _allow_files(MAX_CONNECTIONS + 256)
-        listener.listen(BACKLOG)
+        listen(listener, options.host, options.port)
         host, port = listener.getsockname()[:2]
         print(
             f"zoo: {options.name} at http://{f'[{host}]' if ':' in host else host}:{port}{PREDICT}; stop with ^C",
@@ -205,6 +206,8 @@ def _key() -> str | None:
     key = os.environ.get(KEY)
     if key is not None and not key.strip():
         raise ValueError(f"{KEY} is set but empty; give a key, or unset it to allow everybody")
+    if key is not None and (key != key.strip() or not key.isprintable()):
+        raise ValueError(f"{KEY} begins or ends with white space or has a control character, which no header can have")
     return key
 
 
@@ -253,18 +256,3 @@ def _devices(wanted: str) -> list[str]:
     if count > found:
         raise ValueError(f"--devices {wanted}: this machine has {found} GPUs that torch can use; use --devices cpu")
     return [f"cuda:{n}" for n in range(count)] or ["cpu"]
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    """A socket bound to the port, not yet listening."""
-    # asyncio sets TCP_NODELAY only where a socket names its protocol; without it an answer takes 40 ms more
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    if os.name == "posix":  # elsewhere two servers could share the port
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise ValueError(f"cannot listen on {host} port {port}: {error.strerror}; choose another --port") from error
-    return listener

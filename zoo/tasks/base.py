@@ -7,6 +7,7 @@ back by `from_pretrained`. Loading is strict.
 
 import inspect
 import logging
+import math
 import os
 import re
 import reprlib
@@ -53,6 +54,7 @@ T = TypeVar("T")
 M = TypeVar("M", bound=nn.Module)
 Z = TypeVar("Z", bound="ZooModule")
 log = logging.getLogger(__name__)
+FITTING = 1.5  # factor up to which the steps of a schedule may differ from those of the training
 # What models of the tasks do with raw input, and what other libraries call it.
 VERBS = frozenset({"translate", "align", "caption", "classify", "complete", "answer", "predict", "generate"})
 
@@ -195,6 +197,18 @@ class ZooModule(Foundation, Verbs):
         """
         optimizer = self.optimizer(parameter_groups(self, self.learning_rates))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self.lr_scheduler(optimizer), "interval": "step"}}
+
+    def on_train_start(self) -> None:
+        """Warns of a schedule for another number of steps, as that of a recipe on other data."""
+        wanted = getattr(self.lr_schedulers(), "total_steps", None)
+        if wanted is None or self.trainer.max_steps != -1 or not self.trainer.is_global_zero:
+            return
+        steps = self.trainer.estimated_stepping_batches
+        if math.isfinite(steps) and max(steps / wanted, wanted / steps) > FITTING:
+            log.warning(
+                f"the learning rate falls over {wanted:,} steps, but this training has {steps:,}: give "
+                f"--lr_scheduler.total_steps {steps}, or null for a constant rate"
+            )
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Restores the random state (of dropout) here, after all other draws since the checkpoint was read."""

@@ -39,6 +39,9 @@ class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
         total_steps: Optimiser steps in all; None: the rate stays constant after the warm-up.
         cycles: Number of cosine cycles; the cosine restarts from the peak (cycles - 1) times.
 
+    Attributes:
+        total_steps: as given.
+
     Raises:
         ValueError: The steps contradict each other.
     """
@@ -55,6 +58,7 @@ class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
         if total_steps is not None and total_steps // cycles <= warmup_steps:
             got = f"{total_steps} steps in {cycles} cycles"
             raise ValueError(f"each cycle of total_steps must exceed warmup_steps ({warmup_steps}); got {got}")
+        self.total_steps = total_steps
         super().__init__(optimizer, lambda step: learning_rate_factor(step, warmup_steps, total_steps, cycles))
 
 
