@@ -390,9 +390,11 @@ def test_strict_json():
     assert strict_json.loads('{"a": [1, 2.5, "\\ud83d\\ude00", null]}', 0) == {"a": [1, 2.5, "😀", None]}
     for text, message in [
         ('{"a": 1, "a": 2}', "a key occurs twice"),
+        ('\ufeff{"a": 1}', "begins with a byte order mark; leave that out"),
+        (f'{{"a": {"9" * 5000}}}', "a number of 5,000 digits is not allowed"),
         ("[NaN]", "NaN is not allowed"),
         ("[1e400]", "1e400 is not allowed: it is infinite"),
-        ('["\\ud800"]', "surrogates not allowed"),
+        ('["\\ud800"]', "half of a surrogate pair"),
         ("[" * 60_000, "nested too deeply"),
         (" " * 70_000, "70,000 characters are too many for 0 entries"),
     ]:

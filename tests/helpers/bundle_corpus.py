@@ -363,7 +363,7 @@ CASES = [
     Case("config null", "document", _set(CONFIG, "null"), "must hold exactly class_path"),
     Case("config not UTF-8", "document", _set(CONFIG, b'{"\xff": 1}'), "config.json is not UTF-8 text", DAMAGED),
     Case("config UTF-16", "document", lambda f: _put(f, CONFIG, f[CONFIG].decode().encode("utf-16")), "is not UTF-8", DAMAGED, raw=True),
-    Case("config byte order mark", "document", lambda f: _put(f, CONFIG, b"\xef\xbb\xbf" + f[CONFIG]), "BOM", DAMAGED, raw=True),
+    Case("config byte order mark", "document", lambda f: _put(f, CONFIG, b"\xef\xbb\xbf" + f[CONFIG]), "byte order mark", DAMAGED, raw=True),
     Case("config missing", "document", _drop(CONFIG), "not a folder of weights: it has no config.json", DAMAGED),
     Case("config without class", "document", _json(CONFIG, lambda c: c.pop("class_path") and None), "must hold exactly class_path"),
     Case("config without hashes", "document", _json(CONFIG, lambda c: c.pop("sha256") and None), "must hold exactly class_path"),
@@ -378,13 +378,13 @@ CASES = [
     Case("config NaN", "document", _args(dropout=math.nan), "NaN is not allowed", DAMAGED),
     Case("config -Infinity", "document", _args(dropout=-math.inf), "-Infinity is not allowed", DAMAGED),
     Case("config 1e999", "document", lambda f: _put(f, CONFIG, f[CONFIG].replace(b'"word_dropout": 0.0', b'"word_dropout": 1e999')), "infinite", DAMAGED, raw=True),
-    Case("config 5000 digits", "document", lambda f: _put(f, CONFIG, f[CONFIG].replace(b'"word_dropout": 0.0', b'"word_dropout": ' + b"1" * 5000)), "4300", DAMAGED, raw=True),
+    Case("config 5000 digits", "document", lambda f: _put(f, CONFIG, f[CONFIG].replace(b'"word_dropout": 0.0', b'"word_dropout": ' + b"1" * 5000)), "a number of 5,000 digits", DAMAGED, raw=True),
     Case("config nested", "document", _set(CONFIG, _NESTED), "nested too deeply", DAMAGED),
     Case(
         "config argument nested", "document", lambda f: _put(f, CONFIG, f[CONFIG].replace(b'"word_dropout": 0.0', b'"word_dropout": ' + b"[" * 500 + b"]" * 500)), "digest",
         DAMAGED, raw=True,
     ),
-    Case("config half a character", "document", _config(class_path="\ud800"), "surrogates not allowed", DAMAGED),
+    Case("config half a character", "document", _config(class_path="\ud800"), "half of a surrogate pair", DAMAGED),
     Case("config 2 MB", "document", _config(class_path="x" * 2**21), "characters are too many", DAMAGED),
     Case("config 40 MB", "document", _set(CONFIG, b" " * 40 * 2**20), "config.json is larger than 16 MB"),
     Case(
@@ -703,7 +703,7 @@ CASES = [
     Case("words numbered by text", "document", _vocab(lambda v: v.update(snowman="9")), "must be numbered 0, 1, 2"),
     Case("words numbered by floats", "document", _vocab(lambda v: {word: float(i) for word, i in v.items()}), "must be numbered 0, 1, 2"),
     Case("words a list of pairs", "document", _vocab(lambda v: [[word, [i]] for word, i in v.items()]), "must be numbered 0, 1, 2"),
-    Case("words half a character", "document", _vocab(lambda v: v.update({"\udc00": len(v)})), "surrogates not allowed"),
+    Case("words half a character", "document", _vocab(lambda v: v.update({"\udc00": len(v)})), "half of a surrogate pair"),
     Case(
         "words key twice", "document", lambda f: _put(f, TOKENIZER, f[TOKENIZER].replace(b'"vocab":{', b'"vocab":{"<pad >":0,')),
         "a key occurs twice",

@@ -459,6 +459,18 @@ def test_what_is_no_export(name, translator, tmp_path):
     assert "\n" not in str(error.value)
 
 
+def test_a_verb_of_another_task(translator):
+    model = zoo.runtime.load(translator[1])
+    for name in ("classify", "generate"):
+        with pytest.raises(
+            AttributeError, match=f"GraphTranslator has no {name}: it is a model for translation, use tr"
+        ):
+            getattr(model, name)
+    with pytest.raises(AttributeError, match="GraphTranslator has no attribute 'translte'"):
+        model.translte("a")
+    assert not hasattr(model, "sentence_attention")
+
+
 def test_bad_arguments(translator, monkeypatch):
     with pytest.raises(ValueError, match="threads must be at least 1; got 0"):
         zoo.runtime.load(translator[1], threads=0)

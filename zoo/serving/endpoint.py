@@ -108,6 +108,8 @@ class Endpoint:
         return Answer(405 if is_known else 404, json.dumps({"detail": detail}).encode(), allowed)
 
     async def _predict(self, headers: dict[str, str], receive: Receive) -> Answer:
+        if (encoding := headers.get("content-encoding", "identity")) != "identity":
+            raise Refused(415, f"Content-Encoding {short(encoding)} is not read: send the request uncompressed")
         kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         is_image = self.decoders is not None and kind.startswith("image/")
         if kind != "application/json" and not is_image:

@@ -43,7 +43,7 @@ from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
 from zoo.tasks.precision import PRECISIONS, in_precision
 from zoo.utils.atomic import new_folder, target_folder
 from zoo.utils.modules import path_of
-from zoo.verbs.base import Verbs
+from zoo.verbs.base import Verbs, wrong_verb
 from zoo.verbs.confidence import CALIBRATION, Calibration
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ M = TypeVar("M", bound=nn.Module)
 Z = TypeVar("Z", bound="ZooModule")
 log = logging.getLogger(__name__)
 FITTING = 1.5  # factor up to which the steps of a schedule may differ from those of the training
-# What models of the tasks do with raw input, and what other libraries call it.
-VERBS = frozenset({"translate", "align", "caption", "classify", "complete", "answer", "predict", "generate"})
 
 
 class ZooModule(Foundation, Verbs):
@@ -102,11 +100,8 @@ class ZooModule(Foundation, Verbs):
     if not TYPE_CHECKING:  # what attributes there are is nn.Module's to declare
 
         def __getattr__(self, name: str) -> Any:
-            cls = type(self)
-            if name in VERBS and hasattr(cls, "task") and name not in self.__dict__.get("_modules", ()):
-                raise AttributeError(
-                    f"{cls.__name__} has no {name}: it is a model for {cls.task.name}, use {cls.task.verb}"
-                )
+            if name not in self.__dict__.get("_modules", ()) and (error := wrong_verb(type(self), name)):
+                raise error
             return super().__getattr__(name)
 
     def zeros(self, shape: tuple[int, ...]) -> Tensor:

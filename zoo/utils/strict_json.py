@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 BYTES, BYTES_AN_ITEM = 2**16, 256  # generous file size: a base, and an amount per item
+MOST_DIGITS = 40  # of a whole number
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -23,12 +24,19 @@ def loads(text: str, items: int) -> Any:
     """
     if len(text) > BYTES + BYTES_AN_ITEM * items:
         raise ValueError(f"{len(text):,} characters are too many for {items:,} entries")
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with a byte order mark; leave that out")
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite)
+        value = json.loads(
+            text, object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite, parse_int=_short
+        )
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if _SURROGATE.search(text):
-        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError is a ValueError
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("it has half of a surrogate pair, which is no character") from error
     return value
 
 
@@ -46,3 +54,9 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
         raise ValueError(f"{digits[:40]} is not allowed: it is infinite")
     return number
+
+
+def _short(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits):,} digits is not allowed")
+    return int(digits)

@@ -34,6 +34,17 @@ class Hypotheses(Protocol):
     def attn_weights(self) -> Any: ...
 
 
+# What models of the tasks do with raw input, and what other libraries call it.
+NAMES = frozenset({"translate", "align", "caption", "classify", "complete", "answer", "predict", "generate"})
+
+
+def wrong_verb(cls: type, name: str) -> AttributeError | None:
+    """The error for a verb of another task; None for any other name."""
+    if name not in NAMES or not hasattr(cls, "task"):
+        return None
+    return AttributeError(f"{cls.__name__} has no {name}: it is a model for {cls.task.name}, use {cls.task.verb}")
+
+
 class Verbs:
     """Base class of the verbs of a task. An engine adds the computations that they name.
 
