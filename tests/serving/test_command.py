@@ -220,3 +220,25 @@ def test_help_says_why_other_machines_are_kept_out(capsys):
     assert end.value.code == 0 and "example: zoo serve" in out
     assert "1,000 for completion, 2,000 for the document of a question" in out
     assert "only this machine). There is no encryption; if ZOO_API_KEY is set, requests need that key" in out
+
+
+def test_a_folder_has_no_8_bit_graphs_but_its_own(monkeypatch):
+    monkeypatch.setattr(graphs, "is_exported", lambda name: True)
+    for weights in ("float32", "int8"):
+        monkeypatch.setattr("zoo.runtime.load", lambda *_: SimpleNamespace(about={"weights": weights}))
+        assert graphs.load_graphs("local-dir:mine").about["weights"] == weights
+        if weights == "int8":
+            assert graphs.load_graphs("local-dir:mine", int8=True)
+            continue
+        with pytest.raises(ValueError, match="local-dir:mine has no 8-bit graphs: export it with --int8, or leave out"):
+            graphs.load_graphs("local-dir:mine", int8=True)
+
+
+def test_graphs_are_exported_once_before_the_workers(monkeypatch):
+    """In another process, whose error is this one's."""
+    monkeypatch.setattr(graphs, "is_exported", lambda name: True)
+    graphs.export_first("local-dir:of graphs", False)  # nothing to do
+    monkeypatch.setattr(graphs, "is_exported", lambda name: False)
+    monkeypatch.setattr(graphs, "exported_graphs", lambda name, int8: None)
+    with pytest.raises(ValueError, match="local-dir:nowhere"):
+        graphs.export_first("local-dir:nowhere", False)

@@ -32,6 +32,7 @@ from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.tasks.optimizer import longest_prefix
 from zoo.tasks.vocabulary import place_vectors
 from zoo.text import EOS, UNK, Tokenizer
+from zoo.training.checks import TRAINING
 from zoo.training.finetuning import FineTuning
 
 pytestmark = pytest.mark.integration
@@ -572,7 +573,8 @@ def test_null_at_the_command_line(folder):
     assert _fit("--lr_scheduler.total_steps", "null", "--model.overrides.dropout", "0.1") == 0
     checkpoint = _checkpoint()
     assert checkpoint["hyper_parameters"]["dropout"] == 0.1
-    training = {name: part["init_args"] for name, part in checkpoint["zoo_training"].items()}
+    assert checkpoint["zoo_training"]["weight"] == "local-dir:weight"
+    training = {name: checkpoint["zoo_training"][name]["init_args"] for name in TRAINING}
     assert training["lr_scheduler"] == {"warmup_steps": 2, "total_steps": None, "cycles": 1}
     assert training["optimizer"]["lr"] == 0.01
     assert "total_steps: null" in Path(f"{RUN}/version_0/config.yaml").read_text()

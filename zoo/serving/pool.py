@@ -197,6 +197,8 @@ class Pool:
                 if batch and (len(batch) == max_items or (len(batch) + 1) * largest > max_work):
                     return batch, 0.0
                 batch.append((order, number))
+        if not batch:  # of orders that have just been refused
+            return batch, BEAT_SECONDS
         if len(batch) >= max_items:
             return batch, 0.0
         return batch, min(order.arrived + order.wait for order in orders) - time.monotonic()

@@ -19,7 +19,7 @@ Bounds = Mapping[str, tuple[float, float]]  # numeric column -> minimum and maxi
 NAMES = {"\t": "tab", ",": "comma", ";": "semicolon"}  # what separates columns
 
 
-def has_column(path: Path, column: str, encoding: str = "utf-8") -> bool:
+def has_column(path: Path, column: str, encoding: str | None = "utf-8") -> bool:
     """Whether the header of a table names a column; of JSON lines, whether the first object has it."""
     header = next(read_lines(path, encoding), "")
     if table_kind(path) == ".jsonl":
@@ -32,7 +32,7 @@ def has_column(path: Path, column: str, encoding: str = "utf-8") -> bool:
 def read_table(
     path: Path,
     columns: Sequence[str],
-    encoding: str = "utf-8",
+    encoding: str | None = "utf-8",
     lists: Sequence[str] = (),
     numbers: Bounds | None = None,
 ) -> Iterator[tuple[Any, ...]]:
@@ -43,7 +43,7 @@ def read_table(
             its header (quoted as spreadsheets write it; a text may have several lines), or else a tab-separated table
             with a header and no quoting; all also .gz or .xz.
         columns: names in the header, or keys of the objects; their values are strings.
-        encoding: of the text.
+        encoding: of the text; None: UTF-8, which a user cannot change.
         lists: the columns with lists of strings: JSON lists, or strings joined by "|" in a table.
         numbers: the columns with numbers.
 

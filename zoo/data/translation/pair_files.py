@@ -32,9 +32,9 @@ def read_pairs(src: Path, tgt: Path | None, columns: tuple[str, str] = COLUMNS) 
     if not has_names(src, columns):
         return _tab_separated(src, *(map(int, columns) if _are_numbers(columns) else (1, 2)))
     try:
-        return read_table(src, columns)
+        return read_table(src, columns, None)
     except ValueError as error:
-        if all(has_column(src, column) for column in columns):
+        if all(has_column(src, column, None) for column in columns):
             raise
         raise ValueError(f"{error}; name its two columns with src_column and tgt_column") from error
 
@@ -43,7 +43,9 @@ def has_names(path: Path, columns: tuple[str, str] = COLUMNS) -> bool:
     """Whether the columns of a file of both sides are found by name."""
     if is_parquet(path) or table_kind(path) in (".csv", ".jsonl"):
         return True
-    return not _are_numbers(columns) and (columns != COLUMNS or all(has_column(path, column) for column in columns))
+    return not _are_numbers(columns) and (
+        columns != COLUMNS or all(has_column(path, column, None) for column in columns)
+    )
 
 
 def seems_numbered(path: Path) -> bool:
