@@ -531,12 +531,35 @@ def test_bundled_weights(name, tmp_path):
     kinds = {"translation": "translator", "captioning": "captioner", "language modelling": "language_model"}
     kinds |= {"reading": "reader", "classification": "document_classifier"}
     kind = "pair_classifier" if model.config.get("pair") else kinds[model.task.name]
+    refused = 0
     for verb, given, options in CALLS[kind]:
+        if kind == "captioner" and "attention" in options:
+            options = {**options, "attention": {0: {3: 1}}}  # whatever the size of its grid
         if not (name.endswith(".dates") and verb == "align"):
-            found, wanted = (answer(engine, verb, given, options, tmp_path) for engine in (other, model))
+            found, wanted = (_answer_or_refusal(engine, verb, given, options, tmp_path) for engine in (other, model))
+            if isinstance(wanted, str) and isinstance(given, list):  # one of its texts is beyond the limit
+                assert found == wanted
+                given = [
+                    each for each in given if not isinstance(_answer_or_refusal(model, verb, each, {}, tmp_path), str)
+                ]
+                found, wanted = (
+                    _answer_or_refusal(engine, verb, given, options, tmp_path) for engine in (other, model)
+                )
             assert type(found) is type(wanted)
+            if isinstance(wanted, str):  # weights for a model without attention
+                assert found == wanted
+                refused += 1
+                continue
             for one, want in zip(found, wanted) if isinstance(found, list) else [(found, wanted)]:
                 if isinstance(want, float):
                     assert one == pytest.approx(want, rel=1e-3, nan_ok=True)
                 else:
                     assert one.line() == want.line() and one.warnings == want.warnings
+    assert refused < len(CALLS[kind]) / 2
+
+
+def _answer_or_refusal(engine, verb, given, options, folder):
+    try:
+        return answer(engine, verb, given, options, folder)
+    except ValueError as error:
+        return str(error)
