@@ -139,18 +139,17 @@ def local_dir(path: str) -> Bundle:
     """The bundle of `local-dir:PATH`."""
     try:
         folder = Path(path).expanduser()
-        for exported, what in EXPORTS.items():
-            if os.path.lexists(folder / exported):
-                raise MisfitError(f"local-dir:{path} is not a folder of weights: it holds {what}")
-        (folder / CONFIG).lstat()
-    except MisfitError:
-        raise
+        exported = next((what for file, what in EXPORTS.items() if os.path.lexists(folder / file)), None)
+        if exported is None:
+            (folder / CONFIG).lstat()
     except (
         OSError,
         RuntimeError,
         ValueError,
     ) as error:  # RuntimeError: no such user; ValueError: a zero byte in the name
         raise DamagedError(f"local-dir:{path} is not a folder of weights: it has no {CONFIG}") from error
+    if exported is not None:
+        raise MisfitError(f"local-dir:{path} is not a folder of weights: it holds {exported}")
     return Bundle(folder)
 
 

@@ -53,6 +53,11 @@ class Order:
 Batch = list[tuple[Order, int]]  # orders, and indices of their items
 
 
+def _work(batch: Batch) -> int:
+    """The work of a batch, as if all its items were as large as the largest."""
+    return len(batch) * max((order.works[number] for order, number in batch), default=0)
+
+
 class Pool:
     """Processes of one kind, kept alive.
 
@@ -166,10 +171,9 @@ class Pool:
         delayed forever. What a process may have died of runs while its other lanes rest, so that the blame is right.
         """
         elsewhere = {number: batch for number, batch in self._running[child].items() if number != lane}
-        load = max((order.works[number] for order, number in elsewhere.get(0, [])), default=0)
         if any(batch[0][0].alone for batch in elsewhere.values()):
             return [], BEAT_SECONDS
-        if lane and load * len(elsewhere.get(0, [])) <= self.small:
+        if lane and _work(elsewhere.get(0, [])) <= self.small:
             return [], BEAT_SECONDS
         most, max_work = (self.small, self.small) if lane else (child.most, self.max_work)
         fits = [order for order in self.orders if most is None or order.work <= most]

@@ -19,8 +19,8 @@ def loads(text: str, items: int) -> Any:
             would take about thirty times its size in memory.
 
     Raises:
-        ValueError: not JSON, NaN or an infinite number, a key that occurs twice, half a surrogate pair, nested too
-            deeply, or too long.
+        ValueError: not JSON, NaN, an infinite number or a very long one, a key that occurs twice, half a surrogate
+            pair, a byte order mark, nested too deeply, or too long.
     """
     if len(text) > BYTES + BYTES_AN_ITEM * items:
         raise ValueError(f"{len(text):,} characters are too many for {items:,} entries")
