@@ -27,6 +27,7 @@ import zoo
 from zoo import cli, registry
 from zoo.cli import main
 from zoo.commands import cards
+from zoo.data.common.published import Published
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -526,6 +527,17 @@ def test_what_it_names_exists(page):
     folder = ROOT if page == "README" else (DOCS / page).parent
     assert missing_files(PAGES[page], folder) == []
     assert unknown_names(PAGES[page], registry.list_models()) == []
+
+
+def test_a_page_names_every_published_data_set_and_its_files(tmp_path):
+    (tmp_path / "Flickr8k.token.txt").touch()
+    page = PAGES["guides/data"]
+    for name in zoo.data.__all__:
+        data_set = getattr(zoo.data, name)
+        if issubclass(data_set, Published):
+            assert f"`{name}`" in page, name
+            for file in data_set(root=str(tmp_path)).files("train"):
+                assert re.search(rf"[`/]{re.escape(file)}`", page), (name, file)
 
 
 def test_every_paper_has_a_page_with_its_weights():
