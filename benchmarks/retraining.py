@@ -17,7 +17,7 @@ import random
 import shutil
 import time
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -47,6 +47,7 @@ SCORES = {
 MEASURES = {
     "seeds": "of a model with another seed",
     "uniform": "uniform, of the model trained so",
+    "uniform, other seeds": "uniform, of a model trained so with another seed",
     "adversary": "found by the adversary for this model",
 }
 
@@ -144,6 +145,8 @@ def measured(options: argparse.Namespace, settings: Sequence[str]) -> dict[str, 
         found = [adversarial(models["learnt", seed], texts[n], n) for seed in seeds]
         of_texts["seeds"].append(distances(list(combinations(learnt, 2))))
         of_texts["uniform"].append(distances(list(zip(learnt, other, strict=True))))
+        apart = [(a, b) for (n_a, a), (n_b, b) in product(enumerate(learnt), enumerate(other)) if n_a != n_b]
+        of_texts["uniform, other seeds"].append(distances(apart))
         of_texts["adversary"].append((mean(d for d, _ in found), mean(change for _, change in found)))
     scores["made uniform"] = []
     for seed in seeds:
