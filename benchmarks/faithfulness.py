@@ -8,12 +8,11 @@ import json
 from pathlib import Path
 
 from zoo.explanations import Certificate
-from zoo.explanations.certificate import DIFFERENT, TAU, USED
 
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "faithfulness.png"
 ORDERS = {"attention": "#1b6ca8", "gradient": "#e08e45", "gradient x input": "#f2c078", "random": "#bbbbbb"}
-LIMITS = {"second": ("tau, leaving out", TAU), "third": ("permutation", USED), "fourth": ("adversary", DIFFERENT)}
+RULES = {"matter": "first", "agrees": "second", "used": "third", "alone": "fourth"}
 HEAD = [
     "| weight | answer | attention | gradient | random | tau | permuted | others |",
     "|---|---|---:|---:|---:|---:|---:|---:|",
@@ -42,16 +41,10 @@ def table(certificates: list[Certificate]) -> str:
 
 
 def near(certificates: list[Certificate]) -> str:
-    """For each rule about a mean the weights whose interval holds its limit."""
-    rules = {"first": [one for one in certificates if _holds(one, "advantage", one.needed)]}
-    for rule, (measure, limit) in LIMITS.items():
-        rules[rule] = [one for one in certificates if _holds(one, measure, limit)]
-    listed = {rule: ", ".join(f"`{one.name}`" for one in found) or "none" for rule, found in rules.items()}
+    """For each rule the weights for which it is near its limit."""
+    found = {rule: [one for one in certificates if key in one.near] for key, rule in RULES.items()}
+    listed = {rule: ", ".join(f"`{one.name}`" for one in near) or "none" for rule, near in found.items()}
     return "\n".join(f"- the {rule}: {names}" for rule, names in listed.items())
-
-
-def _holds(certificate: Certificate, measure: str, limit: float) -> bool:
-    return certificate.figures[measure].low < limit < certificate.figures[measure].high
 
 
 def draw(certificates: list[Certificate]) -> None:

@@ -74,7 +74,7 @@ def test_table_at_equal_time():
     ]
 
 
-def test_tables_of_the_bootstrap(tmp_path):
+def test_tables_of_the_bootstrap(tmp_path, monkeypatch):
     samples = np.array([[3.0, 1.0], [3.0, 2.0], [1.0, 2.0], [3.0, 1.0]])
     found = Bootstrap(["dot", "none"], np.array([2.5, 1.5]), samples)
     rows = [Row(name, [run(name=name)]) for name in ("dot", "none", "other")]
@@ -89,6 +89,13 @@ def test_tables_of_the_bootstrap(tmp_path):
     assert tables.against(rows[:1], rows[1:2], found).splitlines()[-1] == (
         "| `dot` | `none` | +1.0 | -0.8 to +2.0 | 0.800 | 0.800 |"
     )
+    three = Bootstrap(["new", "dot", "none"], np.zeros(3), np.zeros((1, 3)))
+    values = {("new", "dot"): 0.01, ("new", "none"): 0.04, ("dot", "none"): 0.001}
+    with monkeypatch.context() as patch:  # a newcomer asks about its own pairs only
+        patch.setattr(Bootstrap, "p_value", lambda self, *pair, apart=False: values[pair[:2]])
+        rows = [Row(name, [run(name=name)]) for name in ("new", "dot", "none")]
+        lines = tables.against(rows[:1], rows[1:], three).splitlines()[2:]
+    assert [line.split(" | ")[-2:] for line in lines] == [["0.010", "0.020 |"], ["0.040", "0.040 |"]]
     pairs = tables.write_pairs(found, tmp_path / "pairs.csv").read_text().splitlines()
     assert pairs[1:] == ["dot,none,1.00,-0.85,2.00,0.8000,0.8000", "none,dot,-1.00,-2.00,0.85,0.8000,0.8000"]
     assert tables.write_ranks(found, tmp_path / "ranks.csv").read_text().splitlines() == [

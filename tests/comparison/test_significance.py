@@ -174,6 +174,22 @@ def test_p_of_the_variance_of_each_mechanism_alone():
     assert bootstrap({name: own[:1] for name, own in runs.items()}, lambda sums: sums[..., 0]).apart is None
 
 
+def test_seeds_that_happen_to_be_alike_are_not_without_variance():
+    """Three seeds each, alike by chance, of texts that are drawn: their own variance is unknown, not zero."""
+    rng = np.random.default_rng(0)
+
+    def counts(right):
+        hits = np.zeros(300)
+        hits[rng.permutation(300)[:right]] = 1
+        return np.stack([hits, np.full(300, 100.0)], axis=1)
+
+    # variance 4 between the seeds, of which the drawn texts explain 5.3
+    runs = {name: [counts(right + more) for more in (-6, 0, 6)] for name, right in (("a", 240), ("b", 243))}
+    found = bootstrap(runs, lambda sums: 100 * 100 * sums[..., 0] / sums[..., 1])
+    alone = math.sqrt(0.8 * 0.2 / 300 / 3) * 100  # of the mean of three seeds, by the drawn texts alone
+    assert all(samples.std() > 1.2 * alone for samples in found.apart.T)
+
+
 def test_pairs_that_other_samples_could_decide_otherwise(monkeypatch):
     found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((10_000, 1)))
     for values, near in (

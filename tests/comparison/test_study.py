@@ -170,6 +170,17 @@ def test_published_results_and_a_mechanism_of_a_newcomer(place, jobs, capsys):
     assert not (place / "other").exists()
     recipe.write_text(before)
 
+    # the published folder by itself gives the same page as the study
+    capsys.readouterr()
+    assert main(["compare", "--report", "--out", str(published), *options(place)[2:]]) == 0
+    assert (published / "pairs.csv").read_text() == (place / "out" / "pairs.csv").read_text()
+
+    for file in published.glob("*/seed1/result.json"):  # trained elsewhere, with two seeds each
+        found = read(file) | {"hardware": "another processor"}
+        file.write_text(json.dumps(found))
+        shutil.copytree(file.parent, file.parent.parent / "seed2")
+        (file.parent.parent / "seed2" / file.name).write_text(json.dumps(found | {"seed": 2}))
+
     mine = place / "mine"
     shutil.copytree(place / "recipes", mine, ignore=shutil.ignore_patterns("dot.yaml", "none.yaml"))
     (mine / "general.yaml").write_text("# Mine.\nmodel: {init_args: {score: general}}\n")
@@ -179,27 +190,27 @@ def test_published_results_and_a_mechanism_of_a_newcomer(place, jobs, capsys):
     assert {name for name, _ in jobs} == {"general"}
     page = (place / "new" / "README.md").read_text(encoding="utf-8")
     assert "Published results, not trained here: " in page and "* `general`: Mine." in page
-    table = page.split("Trained here, against the published ones:")[1].split("\n\n")[1]
+    table = page.split("Trained here, against the published ones (corrected for these 2 pairs):")[1].split("\n\n")[1]
     assert {line.split("|")[2].strip() for line in table.splitlines()[2:]} == {"`dot`", "`none`"}
     pairs = (place / "new" / "pairs.csv").read_text().splitlines()
-    assert len(pairs) == 1 + 3 * 2 and pairs[0] == "mechanism,other,difference,low,high,p,p_holm"
-    assert all(
-        (place / "new" / name).read_bytes().startswith(b"\x89PNG") for name in ("significance.png", "curves.png")
-    )
-
-    # the published folder by itself gives the same page as the study
-    capsys.readouterr()
-    assert main(["compare", "--report", "--out", str(published), *options(place)[2:]]) == 0
-    assert (published / "pairs.csv").read_text() == (place / "out" / "pairs.csv").read_text()
+    assert len(pairs) == 1 + 3 * 2 and pairs[0].startswith("mechanism,other,difference,low,high,p,p_holm,p_own")
+    pictures = ("significance.png", "curves.png", "steps.png")  # the last shows it beside the others
+    assert all((place / "new" / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
+    assert "Times of `general` are of another machine" in page and "One seed does not show the variance" in page
+    (command,) = [line for line in page.splitlines() if line.startswith("    zoo compare ")]
+    assert "--seeds 1" in command and "--seeds 1 2" not in command and "--search" not in command
 
     # a change of base.yaml, and the published results cannot be compared
     base = mine / "base.yaml"
     base.write_text(base.read_text().replace("warmup_steps: 4", "warmup_steps: 3"))
+    capsys.readouterr()
     assert main(["compare", "--out", str(place / "other"), "--recipes", str(mine), *options(place)[4:]]) == 0
     assert f"not compared, because of another base.yaml or --epochs: published results of {mine / 'results'}" in (
         capsys.readouterr().out
     )
-    assert "`none`" not in (place / "other" / "README.md").read_text(encoding="utf-8")
+    page = (place / "other" / "README.md").read_text(encoding="utf-8")
+    assert "`none`" not in page and "best (%)" not in page
+    assert "Not compared are published results of `comparison`, `mine`: they are of another base.yaml" in page
 
 
 def test_paths_that_hold_one_another(place, monkeypatch):

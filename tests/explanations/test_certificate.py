@@ -8,6 +8,7 @@ from model_cases import build
 
 import zoo
 from zoo.explanations import Certificate
+from zoo.explanations.certificate import margins
 from zoo.explanations.intervals import Interval
 from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
@@ -52,6 +53,20 @@ def test_each_rule(changes, broken):
     found = certificate(**changes)
     assert [rule for rule, holds in found.checks.items() if not holds] == ([broken] if broken else [])
     assert found.verdict == ("yes" if broken is None else "no" if broken == "matter" else "partly")
+
+
+def test_what_is_near_a_limit():
+    """The margin of the first rule has an interval of its own: gradient and random orders are of the same inputs."""
+    assert certificate(**{"tau, leaving out": 0.4}).near == [] and certificate().near == []  # 0.35 - 0.05 is the limit
+    found = certificate(margin=0.01, **{"tau, leaving out": 0.28, "adversary": 0.33})
+    assert found.near == ["matter", "agrees", "alone"]
+    doubt = "whether the words matter, whether their order agrees and whether other weights do."
+    assert found.section().count(f"\nNear its limit, so that other inputs may decide otherwise: {doubt}\n\n|") == 1
+    assert found.doubt() in found.table() and certificate().doubt() == ""
+    assert certificate(advantage=0.16).near == ["matter"] and certificate(margin=0.2).near == []
+    values = {"random": [0.1, 0.3], "gradient": [0.5, 0.5], "gradient x input": [0.9, 0.0]}
+    values = {f"comprehensiveness, {order}": of_inputs for order, of_inputs in values.items()}
+    assert margins(values | {"advantage": [0.4, 0.0]}) == pytest.approx([0.2, -0.1])  # the gradient is best of all
 
 
 def test_the_plain_line():

@@ -87,9 +87,11 @@ def _notes(study: Study) -> str:
     even = [value for row in rows for value in row.values("validation", "attention", "uniform_band")]
     single = " One seed does not show the variance: train several (`--seeds 1 2 3`) before you compare close results."
     several = any(len(row.results) > 1 for row in rows)
+    alone = [row.name for row in rows if len(row.results) == 1 and not row.published]
+    spread = " ± is half the 95 % interval of the mean over the seeds (Student's t)." if several else ""
     return NOTES.format(
         scored=study.task.scored(first),
-        spread=" ± is half the 95 % interval of the mean over the seeds (Student's t)." if several else single,
+        spread=spread + (single if alone or not several else ""),
         legend=study.task.legend.format(uniform=f"{statistics.fmean(even):.2f}" if even else NONE),
         speed=study.task.speed_note,
         clock=clock,
@@ -99,7 +101,10 @@ def _notes(study: Study) -> str:
 
 def _published(study: Study) -> str:
     names = ", ".join(f"`{row.name}`" for row in study.rows if row.published)
-    return f"Published results, not trained here: {names}.\n" if names else ""
+    told = f"Published results, not trained here: {names}.\n" if names else ""
+    without = ", ".join(sorted(f"`{folder.parent.name}`" for folder in study.results.left_out))
+    why = "they are of another base.yaml or another --epochs"
+    return told + (f"Not compared are published results of {without}: {why}.\n" if without else "")
 
 
 def text(study: Study) -> str:
@@ -117,6 +122,7 @@ def text(study: Study) -> str:
         f"![{study.score} against cost]({pictures.cost_name(study.task)})\n",
         sections.significance(study),
         sections.time(study),
+        sections.steps(study),
         sections.size(study),
         sections.search(study),
         sections.differences(study),
@@ -137,6 +143,8 @@ def draw(study: Study, folder: Path) -> None:
             (folder / name).unlink(missing_ok=True)
     if sections.time(study):
         pictures.plot_curves(study.timed, study.seconds, folder / pictures.CURVES)
+    if sections.steps(study):
+        pictures.plot_steps(study.rows, folder / pictures.STEPS)
     if study.results.sizes:
         pictures.plot_sizes(study.results.sizes, folder / pictures.SIZES)
 
@@ -144,7 +152,7 @@ def draw(study: Study, folder: Path) -> None:
 def check_page(folder: Path) -> None:
     """Raises ValueError if `write_page` would replace files that it did not write."""
     page = folder / PAGE
-    names = PAIRS, RANKS, pictures.PAIRS, pictures.CURVES, pictures.SIZES
+    names = PAIRS, RANKS, pictures.PAIRS, pictures.CURVES, pictures.STEPS, pictures.SIZES
     if not os.path.lexists(page) and (other := next((name for name in names if os.path.lexists(folder / name)), None)):
         raise ValueError(
             f"{folder / other} is not of a page of `zoo compare` and would be replaced; give another folder with --page"

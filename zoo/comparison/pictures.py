@@ -16,7 +16,7 @@ from zoo.comparison.tasks.base import ComparedTask, Score
 from zoo.plots.style import COLOURS, DPI, GRID, INK, MUTED, new_figure, text_on
 from zoo.utils.atomic import write_bytes
 
-CURVES, SIZES, PAIRS = "curves.png", "sizes.png", "significance.png"
+CURVES, STEPS, SIZES, PAIRS = "curves.png", "steps.png", "sizes.png", "significance.png"
 BETTER, WORSE, UNSURE = COLOURS[3], "#e0a37f", "#f3f5f7"
 LINES = ["#0a3a5f", "#b5541c", "#2e7d4f", "#7a3b8f", "#2f86ae", "#a8821a", "#8a1f3d", "#5d6a77", "#3d9c9c", "#6b4e2e"]
 STROKES = ["-", "--", "-."]  # with ten colours 30 mechanisms
@@ -173,18 +173,37 @@ def plot_curves(rows: Sequence[Row], seconds: float | None, path: Path) -> Path:
         row.name: [[(time / 60, best) for time, best in best_so_far(run)] for run in row.runs if run.curve]
         for row in rows
     }
+    figure, axes = _best_so_far(curves, rows[0].task.score)
+    axes.set_xlabel("minutes of training, without validation", color=INK)
+    if seconds:
+        axes.axvline(seconds / 60, color=MUTED, linestyle="--", linewidth=1, zorder=1)
+    return save(figure, path)
+
+
+def plot_steps(rows: Sequence[Row], path: Path) -> Path:
+    """Plots the best validation score so far against training steps, which no machine changes: a line for each seed.
+
+    Args:
+        rows: the results.
+        path: image file.
+    """
+    curves = {row.name: [line for run in row.runs if (line := run.curve_by_step)] for row in rows}
+    figure, axes = _best_so_far(curves, rows[0].task.score)
+    axes.set_xlabel("training steps", color=INK)
+    return save(figure, path)
+
+
+def _best_so_far(curves: Mapping[str, list[list[tuple[float, float]]]], score: Score) -> Any:
+    """A figure of validation curves; its axes show where they end."""
     figure, axes = _lines({name: lines for name, lines in curves.items() if lines})
     axes.set_xscale("log", subs=[])
     axes.xaxis.set_major_locator(_one_two_five())
     axes.xaxis.set_major_formatter("{x:g}")
-    score, ends = rows[0].task.score, [line[-1][1] for lines in curves.values() for line in lines]
+    ends = [line[-1][1] for lines in curves.values() for line in lines]
     margin = max(0.5 * (max(ends) - min(ends)), 0.05 * max(ends))
     axes.set_ylim(**{"top": max(ends) + margin} if score.falls else {"bottom": min(ends) - margin})  # where all end
-    axes.set_xlabel("minutes of training, without validation", color=INK)
     axes.set_ylabel(f"best validation {score.name} so far", color=INK)
-    if seconds:
-        axes.axvline(seconds / 60, color=MUTED, linestyle="--", linewidth=1, zorder=1)
-    return save(figure, path)
+    return figure, axes
 
 
 def plot_sizes(sizes: Mapping[int, Sequence[Row]], path: Path) -> Path:

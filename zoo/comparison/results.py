@@ -64,6 +64,17 @@ class Run:
         key, scores = self.task.score.key, self.result["training"]["validation"]
         return [(x["seconds"], x[key]) for x in scores if x.get(key) is not None and "seconds" in x]
 
+    @property
+    def curve_by_step(self) -> list[tuple[float, float]]:
+        """Training step and the best validation score so far, for each validation."""
+        score, scores = self.task.score, self.result["training"]["validation"]
+        known = [(x["step"], x[score.key]) for x in scores if x.get(score.key) is not None and "step" in x]
+        return [
+            (step, best)
+            for n, (step, _) in enumerate(known, 1)
+            if (best := score.best(value for _, value in known[:n])) is not None
+        ]
+
 
 @dataclass(frozen=True)
 class Row:

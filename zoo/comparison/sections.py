@@ -16,11 +16,11 @@ SIGNIFICANCE = """\
 ## How sure the differences are
 
 {samples:,} samples of a paired bootstrap over the {units:,} {unit}{seeds}. *Best*: share of the samples in which the mechanism has the
-{highest} {score}. *Ranks*: where it is in 95 % of them.
+{highest} {score}; of mechanisms that are all equal some one is ahead, too, so it is no probability of being best. *Ranks*: where it is in 95 % of them.
 
 {ranks}
 Each row against each column: the difference in {score}, coloured where p < 0.05 (two-sided), which holds for {low} of the {all_pairs} pairs. Corrected for the
-number of pairs (Holm 1979) it holds for {lower}{near}.{apart} All differences with interval and p: [`{pairs}`]({pairs}); the probability of each rank: [`{all_ranks}`]({all_ranks}).
+number of pairs (Holm 1979) it holds for {lower}{near}.{apart} All differences with interval and p: [`{pairs}`]({pairs}); the share of samples with each rank: [`{all_ranks}`]({all_ranks}).
 
 ![Differences between the mechanisms]({picture})
 """
@@ -32,6 +32,14 @@ The best validation {score}{while_training} that each mechanism has reached afte
 
 {table}
 ![Validation {score} against training time]({picture})
+"""
+
+STEPS = """\
+## By training steps
+
+Times of {names} are of another machine than those of the others, so they are not in the pictures of time; steps are alike everywhere.
+
+![Validation {score} against training steps]({picture})
 """
 
 SIZE = """\
@@ -84,7 +92,11 @@ def significance(study: Study) -> str:
     own, others = [row for row in there if not row.published], [row for row in there if row.published]
     if not (own and others):
         return text
-    return f"{text}\nTrained here, against the published ones:\n\n{tables.against(own, others, found)}"
+    count = len(own) * len(others)
+    return (
+        f"{text}\nTrained here, against the published ones (corrected for these {count} pairs):\n\n"
+        f"{tables.against(own, others, found)}"
+    )
 
 
 def _apart(found: Bootstrap) -> str:
@@ -118,6 +130,19 @@ def time(study: Study) -> str:
         table=tables.time_table(rows, study.names(rows), study.seconds),
         picture=pictures.CURVES,
     )
+
+
+def untimed(study: Study) -> list[str]:
+    """The mechanisms trained here whose times cannot be compared with the published ones."""
+    timed = {row.name for row in study.timed}
+    has_curve = any(run.curve_by_step for row in study.rows for run in row.runs)
+    return [row.name for row in study.rows if not row.published and row.name not in timed] if has_curve else []
+
+
+def steps(study: Study) -> str:
+    if not (names := untimed(study)):
+        return ""
+    return STEPS.format(names=", ".join(f"`{name}`" for name in names), score=study.score, picture=pictures.STEPS)
 
 
 def size(study: Study) -> str:
@@ -159,19 +184,23 @@ def differences(study: Study) -> str:
 
 
 def reproduction(study: Study) -> str:
-    rows, first = study.rows, study.rows[0].results[0]
+    rows = [row for row in study.rows if not row.published] or study.rows
+    first = rows[0].results[0]
     seeds = sorted({result["seed"] for row in rows for result in row.results})
     which, name = "", "comparison"
     if not study.recipes.are_shipped:
         shipped = {folder.resolve(): folder.name for folder in shipped_folders()}
         name = shipped.get(study.recipes.folder.resolve(), name)
         which = " --recipes FOLDER" if name == "comparison" else f" --recipes recipes/{name}"
-    search = " --search" if study.choices else ""
+    search = " --search" if any(row.name in study.choices for row in rows) else ""
     own = "".join(f" {word}" for word in imports())
     start, epochs = f"    zoo compare{own} --out runs/{name} --data.root DATA{which}", first["settings"]["epochs"]
     command = f"{start}{search} --epochs {epochs} --seeds {' '.join(map(str, seeds))}{_only(study.recipes, rows)}\n"
     if sizes := {
-        size: part for size, part in study.results.sizes.items() if part[0].results[0]["settings"].get("pairs")
+        size: there
+        for size, part in study.results.sizes.items()
+        if part[0].results[0]["settings"].get("pairs")
+        and (there := [row for row in part if row.published == rows[0].published])
     }:
         partly = list({row.name: row for part in sizes.values() for row in part}.values())
         several = sorted({result["seed"] for part in sizes.values() for row in part for result in row.results})

@@ -59,7 +59,7 @@ def main_table(rows: Sequence[Row], timed: Sequence[Row], first: Sequence[Column
     """
     task = rows[0].task
     parts = task.part_columns([result for row in rows for result in row.results])
-    best = {} if found is None else dict(zip(found.names, found.ranks()[:, 0]))
+    best = {} if found is None or len(found.names) < 2 else dict(zip(found.names, found.ranks()[:, 0]))
     means = {} if found is None else dict(zip(found.names, map(float, found.means)))  # not rounded before
     compared = {row.name: row for row in timed}
 
@@ -100,7 +100,7 @@ def percent(share: float | None) -> str:
 
 
 def rank_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap) -> str:
-    """The standard deviation of the seeds, the probability of being best, and the ranks that hold 95 % of it."""
+    """The standard deviation of the seeds, the share of samples where it is best, and the ranks of 95 % of them."""
     ranks, score = dict(zip(found.names, found.ranks())), rows[0].task.score
 
     def span(row: Row) -> str:
@@ -123,13 +123,13 @@ def rank_table(rows: Sequence[Row], first: Sequence[Column], found: Bootstrap) -
 
 
 def against(own: Sequence[Row], others: Sequence[Row], found: Bootstrap) -> str:
-    """The difference of each own mechanism to each published one, with its interval and both p."""
-    lines, digits, corrected = [], own[0].task.score.digits, found.corrected()
+    """The difference of each own mechanism to each published one, its interval, p, and p corrected for these pairs."""
+    lines, digits = [], own[0].task.score.digits
+    corrected = found.corrected(pairs=[(row.name, other.name) for row in own for other in others])
     for row in own:
         for other in others:
             difference, low, high = (f"{x:+.{digits}f}" for x in found.difference(row.name, other.name))
-            pair = _unordered(corrected, row.name, other.name)
-            p = [f"{found.p_value(*pair):.3f}", f"{corrected[pair]:.3f}"]
+            p = [f"{found.p_value(row.name, other.name):.3f}", f"{corrected[row.name, other.name]:.3f}"]
             lines.append([f"`{row.name}`", f"`{other.name}`", difference, f"{low} to {high}", *p])
     return markdown(["mechanism", "against", "difference", "95 %", "p", "p, corrected"], lines, left=2)
 
@@ -223,7 +223,7 @@ def write_pairs(found: Bootstrap, path: Path) -> Path:
 
 
 def write_ranks(found: Bootstrap, path: Path) -> Path:
-    """Writes a CSV file with the probability of each rank, a line for each mechanism."""
+    """Writes a CSV file with the share of the samples with each rank, a line for each mechanism."""
     lines = [",".join(["mechanism", *(str(rank + 1) for rank in range(len(found.names)))])]
     lines += [
         ",".join([name, *(f"{share:.3f}" for share in shares)]) for name, shares in zip(found.names, found.ranks())

@@ -3,16 +3,18 @@
 The rules, in terms of means over the inputs (docs/faithfulness.md explains each limit):
 
 1. *The attended words matter*: erasing them first lowers the probability of the answer more than erasing words at
-   random does (the interval of the difference is above 0), by at least half of what the better gradient order gains.
+   random does (the interval of the difference is above 0), by at least half of what the better gradient order gains
+   (the margin, what it is above that, is at least 0).
 2. *The order agrees*: Kendall's tau of attention and of leaving out each word is at least 0.3.
 3. *The weights are used*: permuting them changes the output by at least 0.1 (median total variation).
 4. *Other weights do not do*: weights with the same output (change at most 0.05) differ by at most half the largest
    possible divergence, 0.347 of 0.693 nats.
 
-"yes" if all hold, "no" if the first one does not, else "partly".
+"yes" if all hold, "no" if the first one does not, else "partly". A rule is near its limit if the interval of its
+measure holds it: other inputs may then decide otherwise.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any, Literal
@@ -28,11 +30,19 @@ FEW = 30  # inputs, with which a verdict says little
 DIFFERENT = log(2) / 2
 TEST_DATA = "the test data"  # of the weight's recipe
 
+RULES = {  # what is near its limit, in the words of a card
+    "matter": "whether the {units} matter",
+    "agrees": "whether their order agrees",
+    "used": "whether the weights are used",
+    "alone": "whether other weights do",
+}
+
 ROWS = {  # measure -> what a table calls it
     **{f"comprehensiveness, {order}": f"comprehensiveness, {order} order" for order in ORDERS},
     "comprehensiveness, rollout": "comprehensiveness, order of attention rollout",
     "comprehensiveness, flow": "comprehensiveness, order of attention flow",
     "advantage": "comprehensiveness, attention minus random",
+    "margin": "the same, minus half of what the better gradient order gains",
     **{f"sufficiency, {order}": f"sufficiency, {order} order" for order in ORDERS},
     "one region, attention": "probability lost, the most attended region grey",
     "one region, random": "probability lost, a random region grey",
@@ -90,6 +100,18 @@ class Certificate:
         }
 
     @property
+    def near(self) -> list[str]:
+        """The rules that other inputs may decide otherwise: the interval of the measure holds the limit."""
+        margin = ("margin", 0.0) if "margin" in self.figures else ("advantage", self.needed)  # an earlier version
+        limits = {"matter": margin, "agrees": ("tau, leaving out", TAU), "used": ("permutation", USED)}
+        limits["alone"] = ("adversary", DIFFERENT)
+        return [
+            rule
+            for rule, (measure, limit) in limits.items()
+            if self.figures[measure].low < limit < self.figures[measure].high
+        ]
+
+    @property
     def verdict(self) -> Literal["yes", "partly", "no"]:
         """Whether the attention may be read as an explanation."""
         checks = self.checks
@@ -142,6 +164,11 @@ class Certificate:
         why = _listed(first) + (f", {but} {_listed(second)}" if second else "")
         return f"may be read as an explanation: {self.verdict}, because {why}"
 
+    def doubt(self) -> str:
+        """What is near a limit; empty if nothing is."""
+        rules = _listed([RULES[rule].format(units=self.units) for rule in self.near]) if self.near else ""
+        return f"Near its limit, so that other inputs may decide otherwise: {rules}." if rules else ""
+
     def table(self) -> str:
         """The figures as aligned text, and the plain line."""
         width = max(len(label) for label in ROWS.values())
@@ -155,7 +182,7 @@ class Certificate:
             ),
         ]
         few = [f"rough: {self.inputs} inputs are few; give some hundred"] if self.inputs < FEW else []
-        return "\n".join([*lines, "", self.line(), *few])
+        return "\n".join([*lines, "", self.line(), *([self.doubt()] if self.near else []), *few])
 
     def _rows(self) -> list[tuple[str, Interval]]:
         return [(measure, self.figures[measure]) for measure in ROWS if measure in self.figures]
@@ -178,7 +205,9 @@ class Certificate:
         answers = f"{self.decisions:,} answer{'' if self.decisions == 1 else 's'}"
         data = self.data or "unknown data"
         return (
-            f"## Does the attention explain?\n\nIt {self.line()}.\n\n"
+            f"## Does the attention explain?\n\nIt {self.line()}.\n"
+            + (f"{self.doubt()}\n" if self.near else "")
+            + "\n"
             + "\n".join(["| measure | mean | 95 % interval |", "|---|---:|---:|", *rows])
             + f"\n\nMeasured on {self.inputs:,} inputs of {data} ({answers}){by}.\n"
             "docs/faithfulness.md says what the measures are, and the rules of the answer.\n"
@@ -208,6 +237,21 @@ class Certificate:
         figures = {measure: Interval(**figure) for measure, figure in values["figures"].items()}
         stated = {key: values[key] for key in ("name", "task", "drawn", "inputs", "decisions", "seed", "seconds")}
         return cls(**stated, figures=figures, data=values.get("data", ""))
+
+
+def margins(values: Mapping[str, Sequence[float]]) -> list[float]:
+    """For each input, by how much its advantage is above what the first rule needs.
+
+    Args:
+        values: measure -> one per input.
+    """
+    random = values["comprehensiveness, random"]
+    orders = [values[f"comprehensiveness, {order}"] for order in ("gradient", "gradient x input")]
+    best = max(orders, key=sum)
+    return [
+        advantage - SHARE * (gradient - drawn)
+        for advantage, gradient, drawn in zip(values["advantage"], best, random, strict=True)
+    ]
 
 
 def _beside(value: float, limit: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from zoo.explanations import captioners, classifiers, translators
-from zoo.explanations.certificate import DIFFERENT, ORDERS, ROWS, Certificate
+from zoo.explanations.certificate import DIFFERENT, ORDERS, ROWS, Certificate, margins
 from zoo.explanations.counterfactual import adversary, permutation_change
 from zoo.explanations.decision import Decision
 from zoo.explanations.erasure import erasure, random_orders, top_first
@@ -78,6 +78,7 @@ def faithfulness(
             values[measure].append(_mean([one[measure] for one in found]))
     if not counts:
         raise ValueError("a certificate needs inputs with at least two words each; got none")
+    values["margin"] = margins(values)
     figures = {}
     for measure, of_inputs in values.items():
         try:
