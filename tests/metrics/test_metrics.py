@@ -113,6 +113,17 @@ def test_tokenised_text_is_scored_as_it_is():
     assert {**score.signatures, "bleu": ""} == {**plain.signatures, "bleu": ""}
 
 
+@pytest.mark.parametrize("lang", ["ja", "zho"])
+def test_languages_without_spaces_are_scored_by_characters(lang):
+    """One wrong character of nine leaves most of the sentence right; as one word it would all be wrong."""
+    score = CorpusScore(lang)
+    score.update(["私は犬が好きです。"], ["私は猫が好きです。"])
+    values = score.compute()
+    assert 50 < values["bleu"] == values["sacrebleu"] < 90 and values["exact_match"] == 0
+    assert all("tok:char" in score.signatures[name] for name in ("bleu", "sacrebleu"))
+    assert score.signatures["bleu"].startswith("text:lc|") and "moses" not in score.signatures["bleu"]
+
+
 def test_signatures_name_everything():
     signatures = CorpusScore("deu").signatures
     assert set(signatures) == {"bleu", "sacrebleu", "chrf"}

@@ -409,6 +409,8 @@ def test_it_says_when_few_inputs_chose_the_first_checkpoint():
         "The weights hardly changed, so the model answers as before. Training went on to 12.00%, but val/cider_d on 1 "
         "held-out input found nothing better: give more data for validation, or judge last.ckpt yourself."
     )
+    (advice,) = _advice(same | {"val/cider_d": 112.5}, same | {"val/cider_d": 99.3}, **options, last_change=0.0001)
+    assert advice.startswith("val/cider_d did not improve"), "the answers are others"
     (advice,) = _advice(same, same, **options, last_change=0.0001)
     assert advice.endswith("train longer, or with a higher --optimizer.lr, or on more data.")
 

@@ -87,11 +87,11 @@ def _notes(study: Study) -> str:
     even = [value for row in rows for value in row.values("validation", "attention", "uniform_band")]
     single = " One seed does not show the variance: train several (`--seeds 1 2 3`) before you compare close results."
     several = any(len(row.results) > 1 for row in rows)
-    alone = [row.name for row in rows if len(row.results) == 1 and not row.published]
+    own = [row for row in rows if not row.published] if any(row.published for row in rows) else []
     spread = " ± is half the 95 % interval of the mean over the seeds (Student's t)." if several else ""
     return NOTES.format(
         scored=study.task.scored(first),
-        spread=spread + (single if alone or not several else ""),
+        spread=spread + (single if not several or any(len(row.results) == 1 for row in own) else ""),
         legend=study.task.legend.format(uniform=f"{statistics.fmean(even):.2f}" if even else NONE),
         speed=study.task.speed_note,
         clock=clock,

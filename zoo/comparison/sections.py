@@ -135,8 +135,8 @@ def time(study: Study) -> str:
 def untimed(study: Study) -> list[str]:
     """The mechanisms trained here whose times cannot be compared with the published ones."""
     timed = {row.name for row in study.timed}
-    has_curve = any(run.curve_by_step for row in study.rows for run in row.runs)
-    return [row.name for row in study.rows if not row.published and row.name not in timed] if has_curve else []
+    beside = any(row.published and run.curve_by_step for row in study.rows for run in row.runs)
+    return [row.name for row in study.rows if not row.published and row.name not in timed] if beside else []
 
 
 def steps(study: Study) -> str:

@@ -2,11 +2,14 @@
 
 `CorpusScore` gives, on a scale of 0 to 100,
 
-        bleu         BLEU of lowercased Moses tokens, as in most of the Multi30k literature; for text that is already
-                     tokenised, BLEU of the text as it is
+    bleu         BLEU of lowercased Moses tokens, as in most of the Multi30k literature; for text that is already
+                 tokenised, BLEU of the text as it is
     sacrebleu    cased BLEU of the plain text, sacrebleu's own tokenisation (13a)
     chrf         chrF2 of the plain text
     exact_match  share of the sentences that equal their reference
+
+In languages that are written without spaces (`UNSPACED`) both BLEU are of characters: there one error would make a
+whole sentence wrong.
 
 All but the last are computed by sacrebleu over the whole corpus; `CorpusScore.signatures` describes them. `ExactMatch`
 is the last one alone, and needs no extra.
@@ -22,6 +25,7 @@ from torchmetrics import Metric
 from zoo.metrics.gather import gathered
 from zoo.utils.extras import require
 
+UNSPACED = {"ja", "jpn", "zh", "zho", "cmn", "yue", "th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod"}
 _MOSES_CODES = {"eng": "en", "deu": "de", "fra": "fr", "ces": "cs"}
 
 
@@ -130,29 +134,44 @@ class CorpusScore(ExactMatch):
     def _scores(self, pairs: list[tuple[str, str]]) -> dict[str, float]:
         hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
         plain = hypotheses, references
-        tokens = plain if self.tokenized else [moses_lowercase(side, self.lang) for side in plain]
+        if self.tokenized:
+            tokens = plain
+        elif self._is_unspaced:
+            tokens = [[text.lower() for text in side] for side in plain]
+        else:
+            tokens = [moses_lowercase(side, self.lang) for side in plain]
         scores = {}
-        for name, metric in _sacrebleu_metrics().items():
+        for name, metric in _sacrebleu_metrics(self._is_unspaced).items():
             left, right = tokens if name == "bleu" else plain
             scores[name] = metric.corpus_score(left, [right]).score
         return scores | super()._scores(pairs)
 
     @property
+    def _is_unspaced(self) -> bool:
+        return self.lang in UNSPACED and not self.tokenized
+
+    @property
     def signatures(self) -> dict[str, str]:
         """How each score is computed: sacrebleu's signature, for `bleu` after the preprocessing."""
         out = {}
-        for name, metric in _sacrebleu_metrics().items():
+        for name, metric in _sacrebleu_metrics(self._is_unspaced).items():
             metric.corpus_score(["a"], [["a"]])  # there is no signature before a score
             out[name] = str(metric.get_signature())
         lang = _MOSES_CODES.get(self.lang, self.lang)
-        before = "text:as-given" if self.tokenized else f"moses:lc.norm.tok-{lang}|sacremoses:{version('sacremoses')}"
+        if self.tokenized:
+            before = "text:as-given"
+        elif self._is_unspaced:
+            before = "text:lc"
+        else:
+            before = f"moses:lc.norm.tok-{lang}|sacremoses:{version('sacremoses')}"
         out["bleu"] = f"{before}|{out['bleu']}"
         return out
 
 
-def _sacrebleu_metrics() -> dict[str, Any]:
+def _sacrebleu_metrics(characters: bool) -> dict[str, Any]:
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
     # force: no warning that the input of `bleu` looks tokenised.
-    return {"bleu": BLEU(tokenize="none", force=True), "sacrebleu": BLEU(tokenize="13a"), "chrf": CHRF()}
+    kinds = ("char", "char") if characters else ("none", "13a")
+    return {"bleu": BLEU(tokenize=kinds[0], force=True), "sacrebleu": BLEU(tokenize=kinds[1]), "chrf": CHRF()}

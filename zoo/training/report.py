@@ -184,7 +184,7 @@ class Report(Callback):
             measures: scores that are neither good nor bad.
         """
         longer = "train longer, or with a higher --optimizer.lr, or on more data"
-        if change is not None and change < HARDLY:
+        if change is not None and change < HARDLY and not self._scores_moved():
             said = "The weights hardly changed, so the model answers as before"
             if saving is None or last_change is None or last_change < HARDLY:
                 return [f"{said}: {longer}."]
@@ -222,6 +222,11 @@ class Report(Callback):
                 "frequent label: try a lower --optimizer.lr, more data, or another weight."
             )
         return lines
+
+    def _scores_moved(self) -> bool:
+        """Whether a score other than the loss is now more than 1 % of it higher or lower."""
+        names = self.best.keys() & self.before.keys() - {LOSS}
+        return any(abs(self.best[name] - self.before[name]) > 0.01 * abs(self.before[name]) for name in names)
 
     def _worse(self, measures: Sequence[str]) -> list[str]:
         """The scores that are worse after than before, as printed."""

@@ -2,7 +2,6 @@
 sharing.
 """
 
-import logging
 import pickle
 
 import lightning.pytorch as pl
@@ -285,7 +284,6 @@ def test_what_teaches_nothing_is_left_out_of_training(tmp_path, caplog):
     assert batch.answers.tolist() == [0, -1, -1, 0, 1] and batch.document_lengths.tolist() == [2, 2, 0, 1, 2]
     rows = [{"document": q.document[-1], "query": q.query, "answer": q.answer, "candidates": []} for q in questions]
     json_lines(tmp_path / "a.jsonl", rows)
-    caplog.set_level(logging.INFO)
     ready(Cloze("a.jsonl", val="a.jsonl", root=str(tmp_path)), "fit")
     assert "2 training questions; left out 1 whose answer is not in the document and 2 without words" in caplog.text
 

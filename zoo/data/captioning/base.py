@@ -227,7 +227,7 @@ class CaptionData(DataModule):
         """Endless, resumable, shuffled batches of images with captions of similar length."""
         arrays = self._arrays("train")
         if arrays.without_words:
-            log.info(f"{len(arrays):,} training images; left out {arrays.without_words:,} without words")
+            self._tell(f"{len(arrays):,} training images; left out {arrays.without_words:,} without words")
         ranks = self._rank_and_world_size()
         stream = CaptionStream(arrays, self.batch_size, None, self.pool_batches, self.seed, *ranks)
         return self._train_loader(stream)

@@ -1,7 +1,6 @@
 """What all data modules of labelled texts share: tokenizer, label names, hold-out, cache, loaders."""
 
 import json
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -23,8 +22,6 @@ from zoo.utils.labels import check_labels
 from zoo.utils.places import cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation, sentence splitting or the files change
-
-log = logging.getLogger(__name__)
 
 
 class LabeledOptions(TypedDict, total=False):
@@ -226,7 +223,7 @@ class LabeledData(SortedData[LabeledArrays]):
         if stage == "fit":
             self._train = self._arrays("train")
             if self._train.empty:
-                log.info(f"{len(self._train):,} training texts; left out {self._train.empty:,} without words")
+                self._tell(f"{len(self._train):,} training texts; left out {self._train.empty:,} without words")
         if stage in ("fit", "validate"):
             self._val = self._arrays("val")
         if stage == "test":

@@ -180,6 +180,11 @@ class DataModule(pl.LightningDataModule):
         self._resumed = None
         return loader
 
+    def _tell(self, message: str) -> None:
+        """Prints a line, once for all processes."""
+        if self._rank_and_world_size()[0] == 0:
+            log.warning(message)
+
     def _rank_and_world_size(self) -> tuple[int, int]:
         return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 

@@ -1,6 +1,5 @@
 """What all data sets of cloze-style reading comprehension share."""
 
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
@@ -17,8 +16,6 @@ from zoo.text import Tokenizer
 from zoo.utils.places import cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
-
-log = logging.getLogger(__name__)
 
 
 class ClozeOptionsWithoutTokenizer(TypedDict, total=False):
@@ -153,7 +150,7 @@ class ClozeData(SortedData[ClozeArrays]):
         if stage == "fit":
             self._train = self._arrays("train")
             if self._train.absent or self._train.empty:
-                log.info(
+                self._tell(
                     f"{len(self._train):,} training questions; left out {self._train.absent:,} whose answer is not "
                     "in the document "
                     f"and {self._train.empty:,} without words"

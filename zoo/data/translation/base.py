@@ -1,6 +1,5 @@
 """What all data modules of sentence pairs share: tokenizers, cache, loaders."""
 
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
@@ -19,8 +18,6 @@ from zoo.utils.places import cache_folder
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
 
 Tokens = tuple[list[int], list[int]]  # of one source and one target sentence
-
-log = logging.getLogger(__name__)
 
 
 class PairOptionsWithoutVocabulary(TypedDict, total=False):
@@ -181,7 +178,7 @@ class PairData(DataModule):
                 raise FileNotFoundError(f"there is no tokenised text in {folder}; call prepare_data() before setup()")
             self._train = PairArrays(folder)
             if self._train.too_long or self._train.empty:
-                log.info(
+                self._tell(
                     f"{len(self._train):,} training pairs; left out {self._train.too_long:,} longer than "
                     f"{self.max_length} tokens and {self._train.empty:,} with an empty side"
                 )
