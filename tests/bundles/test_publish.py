@@ -727,6 +727,15 @@ def test_patience_of_publishing_is_bounded(tmp_path, folder, fault):
         assert result.seconds < 20 and REPO in message and "Traceback" not in result.err, request
 
 
+def test_slow_transfer(remote, client, published):
+    """It takes longer than the limit for a standstill, but something arrives all the time."""
+    size = len(remote.repos[REPO].tree["model.safetensors"])
+    remote.fault("GET /storage/", drip=0.2, drop=size // 10)
+    loaded = client(lambda: state(published), HF_HUB_DOWNLOAD_TIMEOUT="1")
+    assert loaded.code == 0, loaded.err
+    assert loaded.seconds > 2 and same(loaded.value, zoo.load(NAME))
+
+
 def test_too_large_weights_are_not_fetched(remote, client, published):
     """By what config.json says, whatever the Hub says about their size."""
     repo = remote.repos[REPO]

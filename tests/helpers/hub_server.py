@@ -78,7 +78,8 @@ class Fault:
         retry_after: Sent with `status`: seconds that the client is asked to wait.
         portal: Answer with a web page to log in, as the network of a hotel does.
         more: Bytes that are sent beyond the content.
-        drip: Seconds between any two bytes of the answer's body.
+        drip: Seconds between any two drops of the answer's body.
+        drop: Bytes of a drop.
     """
 
     pattern: str
@@ -93,6 +94,7 @@ class Fault:
     portal: bool = False
     more: int = 0
     drip: float = 0.0
+    drop: int = 1
 
 
 class Cut(Exception):
@@ -252,8 +254,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         if self.current.drip and self.command != "HEAD":
-            for n in range(len(body)):
-                self.wfile.write(body[n : n + 1])
+            for n in range(0, len(body), self.current.drop):
+                self.wfile.write(body[n : n + self.current.drop])
                 self.wfile.flush()
                 time.sleep(self.current.drip)
         elif self.command != "HEAD":

@@ -18,6 +18,7 @@ from zoo.bundles.files import FetchError
 PATIENCE = 3.5  # seconds for a small request to the Hub
 STALL = 10.0  # seconds within which a transfer must make progress,
 LEAST = 10_000  # by so many bytes
+PIECE = 2**14  # bytes that the client reads at a time; its own 10 MiB take minutes on a slow connection
 _PASSING = (408, 429, 500, 502, 503, 504)  # temporary failures of the Hub itself
 
 T = TypeVar("T")
@@ -55,6 +56,10 @@ class Transfer:
         Raises:
             TimeoutError: It made no progress.
         """
+        from huggingface_hub import constants
+
+        # for good, because threads share it: the client counts, and writes, only what it has read as a whole
+        constants.DOWNLOAD_CHUNK_SIZE = min(getattr(constants, "DOWNLOAD_CHUNK_SIZE", PIECE), PIECE)
         answer, stall = _started(call), _seconds("HF_HUB_DOWNLOAD_TIMEOUT", STALL)
         while True:
             before = self.bytes
