@@ -736,6 +736,23 @@ def test_slow_transfer(remote, client, published):
     assert loaded.seconds > 2 and same(loaded.value, zoo.load(NAME))
 
 
+def test_two_processes_fetch_the_same(remote, client, published, tmp_path):
+    """The second one waits for the first one's file, longer than the limit for a standstill, and fetches nothing."""
+    second = Client(remote, tmp_path / "second")
+    settings = {"HF_HOME": str(client.home), "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
+    size = len(remote.repos[REPO].tree["model.safetensors"])
+    remote.fault("GET /storage/", drip=0.2, drop=size // 20)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(client, lambda: state(published), **settings)
+        while not sent(remote, "GET /storage/"):
+            assert not first.done(), first.result().err
+            time.sleep(0.01)
+        waited = pool.submit(second, lambda: state(published), **settings).result()
+        assert first.result().code == 0, first.result().err
+    assert waited.code == 0, waited.err
+    assert waited.seconds > 2 and same(waited.value, zoo.load(NAME)) and len(sent(remote, "GET /storage/")) == 1
+
+
 def test_too_large_weights_are_not_fetched(remote, client, published):
     """By what config.json says, whatever the Hub says about their size."""
     repo = remote.repos[REPO]

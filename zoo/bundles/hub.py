@@ -138,10 +138,12 @@ def _fetched(repo_id: str, name: str, revision: str, most: int, **options: Any) 
         most: Maximum number of bytes, whatever size the Hub states.
         options: Options of `hf_hub_download`.
     """
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import constants, hf_hub_download
+    from huggingface_hub.file_download import repo_folder_name
     from huggingface_hub.utils import tqdm
 
-    transfer = Transfer(most)
+    cache = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=repo_id, repo_type="model"))
+    transfer = Transfer(most, cache / "blobs")
 
     class Bar(tqdm):
         """Reports to the transfer how many bytes arrived."""

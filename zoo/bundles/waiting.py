@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -37,10 +38,15 @@ class Transfer:
 
     It runs in a thread, because the client of the Hub waits as long as a server asks for, and retries for minutes. Once
     given up, the thread ends at the next byte.
+
+    Args:
+        most: Maximum number of bytes.
+        folder: Where another process may be fetching the same file; the client waits for it, so what it writes is
+            progress too.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        self.most, self.bytes, self.given_up = most, 0, False
+    def __init__(self, most: int | None = None, folder: Path | None = None) -> None:
+        self.most, self.folder, self.bytes, self.given_up = most, folder, 0, False
 
     def moved(self, n: int) -> None:
         """Counts bytes; ends the transfer if there are too many, or nobody waits for it."""
@@ -62,17 +68,25 @@ class Transfer:
         constants.DOWNLOAD_CHUNK_SIZE = min(getattr(constants, "DOWNLOAD_CHUNK_SIZE", PIECE), PIECE)
         answer, stall = _started(call), _seconds("HF_HUB_DOWNLOAD_TIMEOUT", STALL)
         while True:
-            before = self.bytes
+            before, before_there = self.bytes, self._there()
             try:
                 return answer.result(stall)
             except FutureTimeout:
                 if answer.done():  # a timeout of the call itself
                     return answer.result()
-                if self.bytes < before + LEAST:
+                if self.bytes < before + LEAST and self._there() < before_there + LEAST:
                     self.given_up = True
                     raise TimeoutError(
                         f"no progress in {stall:g} s; on a slow connection set HF_HUB_DOWNLOAD_TIMEOUT to more seconds"
                     ) from None
+
+    def _there(self) -> int:
+        """Bytes of the unfinished files of all processes."""
+        total = 0
+        for path in self.folder.glob("*.incomplete") if self.folder else ():
+            with suppress(OSError):  # finished or given up by now
+                total += path.stat().st_size
+        return total
 
 
 class Watched(io.BytesIO):
