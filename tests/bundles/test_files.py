@@ -37,7 +37,6 @@ from model_cases import build
 from safetensors.torch import load, save
 
 import zoo
-from zoo.bundles.files import digest
 from zoo.bundles.skeleton import check_types, skeleton
 from zoo.cli import main
 from zoo.models.han import HAN
@@ -45,6 +44,7 @@ from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.text import Tokenizer
 from zoo.utils import strict_json
+from zoo.utils.strict_json import digest
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,6 @@ from model_cases import model_classes
 from safetensors.torch import load, save
 
 import zoo
-from zoo.bundles import files as bundle_files
 from zoo.models.attention_over_attention import AttentionOverAttentionReader
 from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
@@ -45,6 +44,7 @@ from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.text import Tokenizer
+from zoo.utils import strict_json
 from zoo.utils.memory import peak_memory
 
 CONFIG, WEIGHTS, TOKENIZER, LABELS, PIXELS = (
@@ -103,7 +103,7 @@ def seal(files: Files) -> Files:
         hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
         config["sha256"] = {name: hashes.get(name, said) for name, said in config["sha256"].items()}
         config.pop("digest", None)
-        files[CONFIG] = json.dumps({**config, "digest": bundle_files.digest(config)}).encode()
+        files[CONFIG] = json.dumps({**config, "digest": strict_json.digest(config)}).encode()
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         pass
     return files

@@ -401,6 +401,7 @@ def test_weights_in_8_bits(translator, tmp_path, monkeypatch):
     assert (facts.pop("weights"), others.pop("weights")) == ("int8", "float32")
     assert (facts.pop("session"), others.pop("session")) == (dict([EXACT_PRODUCTS]), {})
     assert facts.pop("sha256") == {name: digest for name, digest in file_hashes(small).items() if name != "onnx.json"}
+    assert facts.pop("digest") != others.pop("digest")
     del others["sha256"]
     assert facts.pop("one_at_a_time") == ["encoder.onnx"]
     assert facts == others
@@ -623,7 +624,10 @@ def test_other_numbers_than_torch_are_refused(translator, tmp_path, monkeypatch)
     export_onnx(model, tmp_path / "graphs", "again")
     assert (tmp_path / "graphs" / "README.md").read_text() == "# Mine"
     (tmp_path / "graphs" / "README.md").unlink()
-    assert about(tmp_path / "graphs") == {**about(folder), "source": "again"} and len(list(tmp_path.iterdir())) == 1
+    facts = about(tmp_path / "graphs")
+    assert (
+        facts == {**about(folder), "source": "again", "digest": facts["digest"]} and len(list(tmp_path.iterdir())) == 1
+    )
     assert file_hashes(tmp_path / "graphs")["step.onnx"] == file_hashes(folder)["step.onnx"]
 
 

@@ -31,6 +31,7 @@ from zoo.models.tutorial_attention import TutorialAttentionNMT
 from zoo.onnx_export import export_onnx
 from zoo.runtime import language_modelling
 from zoo.text import Tokenizer
+from zoo.utils import strict_json
 
 pytestmark = pytest.mark.integration  # of exports
 
@@ -320,9 +321,12 @@ def test_relatedness_is_within_its_limits(pair_classifier):
 # ---- other files of the same graphs ----
 
 
-def edit(folder, change):
+def edit(folder, change, digest=True):
+    """Changes onnx.json, as if it had been exported so; without `digest` as people do it."""
     facts = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     change(facts)
+    if digest:
+        facts["digest"] = strict_json.digest({key: value for key, value in facts.items() if key != "digest"})
     (folder / "onnx.json").write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -429,6 +433,9 @@ DAMAGES = {
     "list cut": (lambda folder: os.truncate(folder / "onnx.json", 500), r"onnx.json is damaged \(.*\); export the model again"),
     "list of another kind": (lambda folder: (folder / "onnx.json").write_text("[]"), "onnx.json is damaged"),
     "no hashes": (lambda folder: (folder / "onnx.json").write_text('{"sha256": 1}'), "onnx.json is damaged"),
+    "setting changed": (lambda folder: edit(folder, lambda facts: facts["search"].update(beam_size=4), digest=False), "onnx.json was changed or is damaged: its digest does not match; export the model again"),
+    "number cut": (lambda folder: (folder / "onnx.json").write_text((folder / "onnx.json").read_text().replace('"parameters": ', '"parameters": 1')), "onnx.json was changed or is damaged: its digest does not match; export the model again"),
+    "no digest": (lambda folder: edit(folder, lambda facts: facts.pop("digest"), digest=False), "onnx.json was changed, or exported by an earlier version of attention-zoo: it has no digest; export the model again"),
     "no state": (lambda folder: edit(folder, lambda facts: facts.pop("state")), "onnx.json is damaged .*state.*; export the model again"),
     "no search": (lambda folder: edit(folder, lambda facts: facts.update(search=[])), "onnx.json is damaged .*; export the model again"),
     "no size": (lambda folder: edit(folder, lambda facts: facts["config"].pop("src_vocab_size")), "onnx.json is damaged .*src_vocab_size"),

@@ -12,8 +12,9 @@ from fakes import Toy, ToyData
 from lightning.pytorch import Trainer
 from safetensors.torch import load_file, save_file
 
-from zoo.bundles.files import Bundle, BundleError, config_text, digest, file_hashes
+from zoo.bundles.files import Bundle, BundleError, config_text, file_hashes
 from zoo.tasks.base import ZooModule
+from zoo.utils import strict_json
 from zoo.utils.atomic import _exchanged
 
 
@@ -25,7 +26,7 @@ def _change(folder, tensors=None, **config):
     hashes = {k: v for k, v in file_hashes(folder).items() if k in old["sha256"]}
     config = {**old, "sha256": hashes, **config}
     del config["digest"]
-    (folder / "config.json").write_text(json.dumps({**config, "digest": digest(config)}))
+    (folder / "config.json").write_text(json.dumps({**config, "digest": strict_json.digest(config)}))
 
 
 def _trainer(tmp_path, **options):

@@ -16,8 +16,9 @@ from zoo.utils.regular import check_regular
 
 
 def write_manifest(folder: Path, manifest: str, about: Mapping[str, Any]) -> None:
-    """Writes what `about` says, and the sha256 of every other file."""
-    text = json.dumps({**about, "sha256": file_hashes(folder)}, indent=2, ensure_ascii=False, allow_nan=False)
+    """Writes what `about` says, the sha256 of every other file, and a digest of all that."""
+    content = json.loads(json.dumps({**about, "sha256": file_hashes(folder)}, allow_nan=False))  # as it is read
+    text = json.dumps({**content, "digest": strict_json.digest(content)}, indent=2, ensure_ascii=False)
     (folder / manifest).write_bytes(f"{text}\n".encode())
 
 

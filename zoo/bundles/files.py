@@ -299,7 +299,9 @@ def _config(content: bytes, path: Path) -> dict[str, Any]:
             "was saved"
         )
     try:
-        changed = said not in (None, "") and said != digest(config)  # an empty one is that of a file changed by hand
+        changed = said not in (None, "") and said != strict_json.digest(
+            config
+        )  # an empty one is that of a file changed by hand
     except RecursionError as error:
         raise DamagedError(f"{path} is not valid JSON: it is nested too deeply") from error
     if changed:
@@ -319,15 +321,10 @@ def _config(content: bytes, path: Path) -> dict[str, Any]:
     return config
 
 
-def digest(config: Mapping[str, Any]) -> str:
-    """sha256 of the values in config.json, whatever their layout, so that damage to a setting is detected too."""
-    return hashlib.sha256(json.dumps({**config}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
 def config_text(class_path: str, init_args: Mapping[str, Any], sha256: Mapping[str, str]) -> str:
     """The text of a config.json."""
     config = {"class_path": class_path, "init_args": init_args, "sha256": sha256}
-    return json.dumps({**config, "digest": digest(config)}, indent=2, allow_nan=False) + "\n"
+    return json.dumps({**config, "digest": strict_json.digest(config)}, indent=2, allow_nan=False) + "\n"
 
 
 def file_hashes(folder: Path) -> dict[str, str]:

@@ -43,16 +43,23 @@ class Exported:
                 f"{folder} is not a folder of exported graphs: it has no {MANIFEST}; "
                 "write one with: zoo export NAME FOLDER --format onnx"
             )
-        check_regular(self.folder / MANIFEST)
+        path = self.folder / MANIFEST
+        check_regular(path)
         try:
-            self.about: dict[str, Any] = strict_json.loads(
-                (self.folder / MANIFEST).read_text(encoding="utf-8"), MOST_ENTRIES
-            )
+            self.about: dict[str, Any] = strict_json.loads(path.read_text(encoding="utf-8"), MOST_ENTRIES)
             self._sha256 = dict(self.about["sha256"])
-        except (ValueError, LookupError, TypeError) as error:
-            raise ValueError(f"{self.folder / MANIFEST} is damaged ({error}); export the model again") from error
+            digest = strict_json.digest({key: value for key, value in self.about.items() if key != "digest"})
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            raise ValueError(f"{path} is damaged ({error}); export the model again") from error
         if self.about.get("format") != FORMAT:
             raise ValueError(f"{self.folder} was exported by another version of attention-zoo; export it again")
+        if "digest" not in self.about:
+            raise ValueError(
+                f"{path} was changed, or exported by an earlier version of attention-zoo: it has no digest; "
+                "export the model again"
+            )
+        if self.about["digest"] != digest:
+            raise ValueError(f"{path} was changed or is damaged: its digest does not match; export the model again")
         for name in self._sha256:
             if not name.endswith((".onnx", ".json")):  # these are verified when they are opened
                 self.path(name)

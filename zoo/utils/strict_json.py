@@ -1,8 +1,10 @@
 """Untrusted JSON: read without Python's extensions of the standard, and with bounded memory."""
 
+import hashlib
 import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 BYTES, BYTES_AN_ITEM = 2**16, 256  # generous file size: a base, and an amount per item
@@ -38,6 +40,15 @@ def loads(text: str, items: int) -> Any:
         except UnicodeEncodeError as error:
             raise ValueError("it has half of a surrogate pair, which is no character") from error
     return value
+
+
+def digest(content: Mapping[str, Any]) -> str:
+    """sha256 of the values of a JSON object, whatever their layout, so that damage to a setting is detected too.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+    """
+    return hashlib.sha256(json.dumps({**content}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
