@@ -1,5 +1,7 @@
 """`zoo cache` and the graphs that `--runtime onnx` exported."""
 
+import os
+
 import pytest
 
 from zoo.cli import main
@@ -26,3 +28,20 @@ def test_they_are_shown_and_removed(folder, capsys):
 def test_an_unknown_name_removes_nothing(folder, capsys):
     assert main(["cache", "clear", NAME, "luong_dot.date"]) == 2
     assert "unknown model 'luong_dot.date'" in capsys.readouterr().err and folder.is_dir()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("file", ["onnx.json", "step.onnx"])
+def test_damaged_ones_are_exported_again(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path))
+    command = ["predict", "luong_dot.dates", "3 May 1999", "--runtime", "onnx"]
+    assert main(command) == 0
+    first = capsys.readouterr()
+    (folder,) = (tmp_path / "graphs").iterdir()
+    assert first.err == f"zoo: exporting luong_dot.dates to {folder}, once\n"
+    os.truncate(folder / file, 0)
+    assert main(command) == 0
+    again = capsys.readouterr()
+    assert again.out == first.out
+    assert again.err == f"zoo: {folder} is damaged; exporting luong_dot.dates again\n"
+    assert main(command) == 0 and capsys.readouterr().err == ""

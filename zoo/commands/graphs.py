@@ -3,6 +3,7 @@
 import argparse
 import multiprocessing
 import os
+import shutil
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.bundles.files import HF_HUB, LOCAL_DIR
-from zoo.runtime.graphs import FORMAT, MANIFEST
+from zoo.runtime.graphs import FORMAT, MANIFEST, Exported
 from zoo.utils.cores import usable_cores
 from zoo.utils.extras import require
 from zoo.utils.places import cache_folder
@@ -70,9 +71,20 @@ def cached_graphs() -> dict[str, Path]:
 
 
 def exported_graphs(name: str, int8: bool) -> Path | None:
-    """The folder of a weight in the cache; None if it was not exported yet."""
+    """The folder of a weight in the cache; None if it was not exported yet, or is damaged."""
     folder = _place(name, int8)
-    return folder if (folder / MANIFEST).is_file() else None
+    return folder if _is_undamaged(folder) else None
+
+
+def _is_undamaged(folder: Path) -> bool:
+    if not folder.is_dir():
+        return False
+    require("runtime", "--runtime onnx")
+    try:
+        Exported(folder).verify()
+    except ValueError:
+        return False
+    return True
 
 
 def _place(name: str, int8: bool) -> Path:
@@ -82,18 +94,22 @@ def _place(name: str, int8: bool) -> Path:
 
 
 def graphs_of(name: str, int8: bool) -> Path:
-    """The folder of a weight in the cache; exports the weight if it is not there."""
+    """The folder of a weight in the cache; exports the weight if it is not there, or damaged there."""
     if not is_whole() and name.startswith(HF_HUB):
         raise _nowhere(name)
     folder = _place(name, int8)
-    if (folder / MANIFEST).is_file():
+    if _is_undamaged(folder):
         return folder
     if not is_whole():
         raise _nowhere(name)
     require("onnx", "--runtime onnx, which exports a weight on first use,")
-    print(f"zoo: exporting {name} to {folder}, once", file=sys.stderr)
     from zoo.onnx_export import export_onnx
 
+    if folder.is_dir():
+        print(f"zoo: {folder} is damaged; exporting {name} again", file=sys.stderr)
+        shutil.rmtree(folder)
+    else:
+        print(f"zoo: exporting {name} to {folder}, once", file=sys.stderr)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return export_onnx(registry.load(name), folder, name, int8)
 

@@ -64,6 +64,11 @@ class Exported:
             if not name.endswith((".onnx", ".json")):  # these are verified when they are opened
                 self.path(name)
 
+    def verify(self) -> None:
+        """Raises ValueError if a file is missing or damaged."""
+        for name in self._sha256:
+            self.path(name)
+
     def assets(self) -> dict[str, str]:
         """The text files of the model, by name."""
         return {name: self.path(name).read_text(encoding="utf-8") for name in self._sha256 if name.endswith(".json")}
