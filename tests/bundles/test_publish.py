@@ -1,5 +1,6 @@
 """Publishing to a Hub and loading from it: a real client against a server on the loopback device, with faults."""
 
+import errno
 import json
 import os
 import random
@@ -19,6 +20,7 @@ from zoo import cli, registry
 from zoo.bundles import hub, pins
 from zoo.bundles.card import is_marked, split_card
 from zoo.bundles.publish import publish
+from zoo.bundles.waiting import explained
 from zoo.commands import cards
 from zoo.commands.publish import package
 
@@ -827,6 +829,18 @@ def test_trouble_on_this_side_is_not_blamed_on_the_hub(remote, client, published
     client.cache.write_text("no folder")
     message = fails(client.zoo("predict", published, "x"))
     assert "cannot fetch me/dates" in message and "Not a directory" in message and "cannot be reached" not in message
+
+
+def test_full_disk(monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    says = f"cannot fetch it: no space is left in {tmp_path}; free some, or set HF_HOME to a folder on another disk"
+    with pytest.raises(hub.FetchError, match=re.escape(says)), explained("cannot fetch it", REPO, "main"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_token_with_an_impossible_character(remote, client, published):
+    message = fails(client.zoo("predict", published, "x", HF_TOKEN="hf_é"))
+    assert "the token has 'é', a character that no token has; log in with `hf auth login` or set HF_TOKEN" in message
 
 
 def test_oversize_text_is_not_fetched(remote, client, published, monkeypatch):

@@ -45,3 +45,18 @@ def test_damaged_ones_are_exported_again(file, tmp_path, monkeypatch, capsys):
     assert again.out == first.out
     assert again.err == f"zoo: {folder} is damaged; exporting luong_dot.dates again\n"
     assert main(command) == 0 and capsys.readouterr().err == ""
+
+
+def test_torch_cannot_run_graphs(folder, monkeypatch, capsys):
+    command = ["predict", f"local-dir:{folder}", "x", "--runtime", "torch"]
+    assert main(command) == 2
+    assert f"local-dir:{folder} holds exported graphs: leave out --runtime torch" in capsys.readouterr().err
+    monkeypatch.setattr("zoo.commands.graphs.is_whole", lambda: False)
+    assert main(command) == 2
+    assert "this is attention-zoo-runtime, without torch: leave out --runtime torch" in capsys.readouterr().err
+
+
+def test_the_runtime_alone_needs_a_folder_of_graphs(monkeypatch, capsys):
+    monkeypatch.setattr("zoo.commands.graphs.is_whole", lambda: False)
+    assert main(["predict", "local-dir:nothere", "x"]) == 2
+    assert "local-dir:nothere is not a folder of exported graphs: it has no onnx.json; on" in capsys.readouterr().err

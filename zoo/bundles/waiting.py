@@ -3,6 +3,7 @@
 A small request is bounded by PATIENCE in all, a transfer by STALL without progress.
 """
 
+import errno
 import io
 import os
 import time
@@ -146,7 +147,7 @@ def _settle(answer: Future, call: Callable[[], Any]) -> None:
     try:
         answer.set_result(call())
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
-        if isinstance(error, (OSError, HFValidationError)):  # some are ValueErrors too
+        if isinstance(error, (OSError, HFValidationError, UnicodeEncodeError)):  # some are ValueErrors too
             answer.set_exception(error)
         else:  # the answer was not JSON, or malformed
             answer.set_exception(
@@ -169,7 +170,7 @@ def explained(doing: str, repo_id: str, revision: str | None = None) -> Iterator
 
     # RuntimeError: from an upload; the base classes: from its HTTP library (httpx or httpx2, by version)
     bases = [base for base in errors.HfHubHTTPError.__bases__ if issubclass(base, Exception)]
-    kinds = (OSError, RuntimeError, errors.HFValidationError, *bases)
+    kinds = (OSError, RuntimeError, UnicodeEncodeError, errors.HFValidationError, *bases)
     try:
         yield
     except kinds as raised:
@@ -179,7 +180,7 @@ def explained(doing: str, repo_id: str, revision: str | None = None) -> Iterator
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         message = getattr(error, "server_message", None)
         said = f" ({message})" if message else ""
-        lasting = isinstance(error, (errors.HFValidationError, errors.LocalTokenNotFoundError))
+        lasting = isinstance(error, (errors.HFValidationError, errors.LocalTokenNotFoundError, UnicodeEncodeError))
         if isinstance(error, OSError) and error.errno and not isinstance(error, (ConnectionError, TimeoutError)):
             lasting = True  # a local problem, e.g. a full disk
         passing = status in _PASSING if status else not lasting
@@ -192,6 +193,10 @@ def explained(doing: str, repo_id: str, revision: str | None = None) -> Iterator
             why = f"{unseen}; check the name, and {login}"
         elif isinstance(error, errors.LocalTokenNotFoundError) or status == 401:
             why = f"the token is missing or not valid; {login}"
+        elif isinstance(error, UnicodeEncodeError):  # of a header
+            why = f"the token has {error.object[error.start]!r}, a character that no token has; {login}"
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            why = f"no space is left in {constants.HF_HUB_CACHE}; free some, or set HF_HOME to a folder on another disk"
         elif status == 403:
             why = f"the token does not allow it{said}; use one that may write to {repo_id.split('/')[0]}"
         elif status == 412:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.bundles.files import HF_HUB, LOCAL_DIR
+from zoo.bundles.files import CONFIG, HF_HUB, LOCAL_DIR
 from zoo.runtime.graphs import FORMAT, MANIFEST, Exported
 from zoo.utils.cores import usable_cores
 from zoo.utils.extras import require
@@ -20,12 +20,25 @@ from zoo.utils.whole import is_whole
 
 def is_exported(name: str) -> bool:
     """Whether a name is a folder of exported graphs."""
-    return name.startswith(LOCAL_DIR) and (Path(name.removeprefix(LOCAL_DIR)).expanduser() / MANIFEST).is_file()
+    return name.startswith(LOCAL_DIR) and _holds(name, MANIFEST)
+
+
+def _holds(name: str, file: str) -> bool:
+    """Whether the folder of a local-dir:FOLDER has a file."""
+    return (Path(name.removeprefix(LOCAL_DIR)).expanduser() / file).is_file()
 
 
 def uses_graphs(options: argparse.Namespace) -> bool:
-    """Whether graphs answer: they were asked for, or given, or torch does not belong to this installation."""
-    return options.runtime == "onnx" or is_exported(options.name) or not is_whole()
+    """Whether graphs answer: they were asked for, or given, or torch does not belong to this installation.
+
+    Raises:
+        ValueError: torch was asked for, which cannot answer.
+    """
+    only_graphs = is_exported(options.name) or not is_whole()
+    if options.runtime == "torch" and only_graphs:
+        why = f"{options.name} holds exported graphs" if is_whole() else "this is attention-zoo-runtime, without torch"
+        raise ValueError(f"{why}: leave out --runtime torch")
+    return options.runtime == "onnx" or only_graphs
 
 
 def load_graphs(name: str, int8: bool = False, threads: int = 1) -> Any:
@@ -97,6 +110,11 @@ def graphs_of(name: str, int8: bool) -> Path:
     """The folder of a weight in the cache; exports the weight if it is not there, or damaged there."""
     if not is_whole() and name.startswith(HF_HUB):
         raise _nowhere(name)
+    if not is_whole() and name.startswith(LOCAL_DIR) and not _holds(name, CONFIG):
+        raise ValueError(
+            f"{name} is not a folder of exported graphs: it has no {MANIFEST}; on a machine with attention-zoo write "
+            "one with: zoo export NAME FOLDER --format onnx"
+        )
     folder = _place(name, int8)
     if _is_undamaged(folder):
         return folder

@@ -8,9 +8,8 @@ def add_runtime(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--runtime",
         choices=("torch", "onnx"),
-        default="torch",
         help="onnx: exported graphs, which start and answer faster on a CPU; those of a name are exported on first use (default: "
-        "%(default)s, except for a folder of exported graphs)",
+        "torch, except for a folder of exported graphs)",
     )
     command.add_argument("--int8", action="store_true", help="with --runtime onnx: weights in 8 bits")
 
