@@ -299,9 +299,8 @@ def _config(content: bytes, path: Path) -> dict[str, Any]:
             "was saved"
         )
     try:
-        changed = said not in (None, "") and said != strict_json.digest(
-            config
-        )  # an empty one is that of a file changed by hand
+        # an empty one is that of a file changed by hand
+        changed = said not in (None, "") and said != strict_json.digest(config)
     except RecursionError as error:
         raise DamagedError(f"{path} is not valid JSON: it is nested too deeply") from error
     if changed:
