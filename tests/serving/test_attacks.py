@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import PIL.Image
 import pytest
@@ -381,6 +382,29 @@ def test_many_idle_connections_keep_nobody_out(translator, monkeypatch):
     assert translator.ask(text="a") and len(translator.connections) <= 21
     assert is_closed(idle[0])
     for connection in idle:
+        connection.close()
+
+
+def test_answers_that_nobody_reads_keep_nobody_out(translator, monkeypatch):
+    """Of many requests on each connection, one of which then waits for the client to read the earlier answers."""
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 2)
+    deaf = []
+    for _ in range(3):
+        deaf.append(socket.socket())
+        deaf[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        deaf[-1].connect(("127.0.0.1", translator.port))
+        deaf[-1].settimeout(0.5)
+        with suppress(OSError):  # until its answers, and then its requests, fill all buffers
+            while True:
+                deaf[-1].sendall(b"GET /info HTTP/1.1\r\nHost: localhost\r\n\r\n" * 500)
+        blocked = any(
+            all(each.flow.write_paused for each in [*translator.connections]) or time.sleep(0.1) for _ in range(100)
+        )
+        assert blocked
+    assert translator.ask(text="a") and len(translator.connections) <= 3
+    monkeypatch.setattr(connections, "READING_SECONDS", 0.1)  # now they are closed even if there are few
+    assert any(not translator.connections or time.sleep(0.1) for _ in range(100))
+    for connection in deaf:
         connection.close()
 
 

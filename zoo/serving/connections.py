@@ -27,8 +27,8 @@ def protocol() -> type:
             super().on_response_complete()
 
         def is_idle(self) -> bool:
-            """Whether it is waiting for headers, or for its client to read."""
-            return self.cycle is None or self.cycle.response_complete
+            """Whether it is waiting for headers, or for its client to read, even where another request has begun."""
+            return self.cycle is None or self.cycle.response_complete or self.flow.write_paused
 
         def is_late(self) -> bool:
             """Whether it has waited too long; a client that is still reading an answer gets more time."""
