@@ -88,6 +88,7 @@ class Pool:
         self._running: dict[Child, dict[int, Batch]] = {child: {} for child in children}  # by lane
         self._replacing = {child: asyncio.Lock() for child in children}
         self._tasks: list[asyncio.Task] = []
+        self._left = list(children)  # without those that failed to start again
 
     async def start(self) -> Any:
         """Starts the processes and their scheduling; returns the facts of the first one."""
@@ -118,6 +119,7 @@ class Pool:
         """
         order = Order(method, options, items, works, wait, asyncio.get_running_loop().create_future())
         self.orders.append(order)
+        self._give_up()
         self._tell()
         try:
             found = await order.done
@@ -131,6 +133,14 @@ class Pool:
     def _tell(self) -> None:
         self._news.set_result(None)
         self._news = asyncio.get_running_loop().create_future()
+
+    def _give_up(self) -> None:
+        """Refuses the orders that no remaining process can take."""
+        for order in self.orders:
+            if not any(child.most is None or order.work <= child.most for child in self._left):
+                order.finish(
+                    0, Refused(503, "the server ends: its processes cannot be started again; its log says why")
+                )
 
     def _tidy(self) -> None:
         self.orders = [order for order in self.orders if order.waiting]
@@ -254,6 +264,8 @@ class Pool:
                     log.error("a process could not be started: %s", str(error) or "it died")
                     reason = str(error) or dies
                 await asyncio.sleep(attempt)
+            self._left.remove(child)
+            self._give_up()
             if not self.failed.done():
                 self.failed.set_result(ValueError(reason))
             await asyncio.Event().wait()  # the server ends
