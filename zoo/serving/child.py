@@ -33,8 +33,7 @@ class Child:
     """One child process.
 
     Args:
-        make: creates, in the process, the object whose methods are called; with a method `facts`. A ValueError or
-            FileNotFoundError explains in one line why that failed.
+        make: creates, in the process, the object whose methods are called; with a method `facts`.
         arguments: arguments of `make`.
         most: maximum work at a time; None: unlimited.
         lanes: threads of the process, each of which does one task at a time.
@@ -147,14 +146,18 @@ def _run(sockets: Sequence[socket.socket], beat: Any, make: Callable[..., Any], 
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_live, args=(beat,), daemon=True).start()
     lines = [line.makefile("rwb") for line in sockets]
+    target = None
     try:
-        try:
-            target = make(*arguments)
-            _send(lines[0], (True, target.facts()))
-        except (ValueError, FileNotFoundError) as error:
-            _send(lines[0], (False, " ".join(str(error).split())))
-            return
+        target = make(*arguments)
+        reply = True, target.facts()
+    except Exception as error:
+        kind = "" if isinstance(error, (ValueError, FileNotFoundError)) else f"{type(error).__name__}: "
+        reply = False, " ".join(f"{kind}{error}".split())
+    try:
+        _send(lines[0], reply)
     except OSError:
+        return
+    if not reply[0]:
         return
     for line in lines[1:]:
         threading.Thread(target=_answer, args=(line, target), daemon=True).start()
