@@ -35,7 +35,7 @@ class Form:
     default_bytes: ClassVar[int] = 2**20
     lower: ClassVar[str] = "shorten it"  # how to make an item cheaper
     one: str = "text"  # the field of one item; "texts" is the field of several
-    nothing: Any = ""  # an item that takes no time
+    probe: Any = "a"  # an item that every model can answer
 
     def __init__(self, model: Any, max_tokens: int) -> None:
         self.model, self.max_tokens = model, max_tokens

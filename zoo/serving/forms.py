@@ -111,7 +111,7 @@ class Classifying(Form):
     def __init__(self, model: Any, max_tokens: int) -> None:
         super().__init__(model, max_tokens)
         if model.task.input == "pair":
-            self.one, self.nothing = "pair", ("", "")
+            self.one, self.probe = "pair", ("a", "a")
 
     def item(self, value: Any, name: str) -> str | tuple[str, str]:
         if self.one == "text":
@@ -135,7 +135,7 @@ class Captioning(Searching):
 
     def __init__(self, model: Any, max_tokens: int) -> None:
         super().__init__(model, max_tokens)
-        self.one, self.nothing = "image", bytes(3 * model.transform.size**2)
+        self.one, self.probe = "image", bytes(3 * model.transform.size**2)
 
     def item(self, value: Any, name: str) -> Attached:
         if not isinstance(value, Attached):
@@ -151,9 +151,14 @@ class Captioning(Searching):
         return self.model.caption([PIL.Image.frombytes("RGB", size, pixels) for pixels in items], **options)
 
     def limits(self) -> dict[str, float]:
-        from zoo.vision.images import MAX_PIXELS, MAX_SCANS
+        from zoo.vision.images import MAX_PIXELS, MAX_SCANS, SLOWNESS_OF_OTHERS
 
-        return {"pixels": MAX_PIXELS, "jpeg_scans": MAX_SCANS, "beam_size": super().limits()["beam_size"]}
+        return {
+            "pixels": MAX_PIXELS,  # of JPEG, BMP and GIF
+            "pixels_of_other_formats": MAX_PIXELS // SLOWNESS_OF_OTHERS,
+            "jpeg_scans": MAX_SCANS,
+            "beam_size": super().limits()["beam_size"],
+        }
 
 
 class Answering(Form):
@@ -162,7 +167,7 @@ class Answering(Form):
     name, default_tokens, one = "reading", 2_000, "question"
     parts = ("document", "query", "candidates")
     about_attention = ("document", "weights", "query", "query_weights")
-    nothing = ("a", "XXXXX", None)
+    probe = ("a", "XXXXX", None)
 
     def __init__(self, model: Any, max_tokens: int) -> None:
         super().__init__(model, max_tokens)

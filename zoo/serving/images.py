@@ -44,14 +44,20 @@ def detach(fields: dict[str, Any]) -> tuple[dict[str, Any], list[Content]]:
     return fields, images
 
 
-def check_total(works: list[int]) -> None:
-    """Rejects images that together take too long to decode, given their `Decoder.measure`."""
+def check_total(works: list[int], names: list[str]) -> None:
+    """Rejects an image, or images together, that take too long to decode, given their `Decoder.measure`."""
+    for work, name in zip(works, names, strict=True):
+        if work > MAX_PIXELS:
+            raise Refused(
+                422,
+                f"{name} takes as long to decode as {work:,} pixels of a plain JPEG; at most {MAX_PIXELS:,} are "
+                "allowed; make it smaller, or save it as a plain JPEG",
+            )
     if (total := sum(works)) > MAX_PIXELS:
         raise Refused(
             413,
             f"the images take as long to decode as {total:,} pixels of a plain JPEG; at most {MAX_PIXELS:,} are "
-            "allowed in one request; "
-            "send fewer or smaller ones",
+            "allowed in one request; send fewer or smaller ones",
         )
 
 

@@ -67,7 +67,7 @@ class Worker:
             raise ValueError(f"--max-tokens is for texts; {source} is for {form.name}")
         tokens = max_tokens or form.default_tokens
         self.form: Form = form(model, min(tokens, getattr(model, "max_source_tokens", tokens)))
-        self.form.run([self.form.nothing])  # a model without a tokenizer fails now
+        self.form.run([self.form.probe])  # a model without a tokenizer, or with a broken search, fails now
 
     def facts(self) -> dict[str, Any]:
         """Facts for the first process: `model` for `/info`, and the `transform` of images as JSON, or None."""

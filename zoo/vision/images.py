@@ -29,7 +29,7 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", 
 _RESIZES = ("squash", "crop")
 _DETAIL = 1280  # minimum side in pixels of a large JPEG that is decoded at reduced size
 # Approximate maximum time per pixel, relative to a plain JPEG (20 ns).
-_FAST, _SLOWNESS_OF_OTHERS, _SLOWNESS_OF_PLAIN_TEXT = ("BMP", "GIF"), 3, 60
+_FAST, SLOWNESS_OF_OTHERS, _SLOWNESS_OF_PLAIN_TEXT = ("BMP", "GIF"), 3, 60
 _FREE_SCANS = 10  # scans of a progressive JPEG that take about as long as a plain one
 # Of a JPEG: a marker with content. 0xFF also precedes 0 (a byte of the pixels), itself, and markers without content.
 _JPEG_MARKER = re.compile(rb"\xff([^\x00\x01\xd0-\xd8\xff])", re.DOTALL)
@@ -94,7 +94,7 @@ def decoding_work(content: bytes, name: str) -> int:
         elif image.format == "PPM" and image.tile and image.tile[0][0] == "ppm_plain":
             slowness = _SLOWNESS_OF_PLAIN_TEXT
         else:
-            slowness = 1 if image.format in _FAST else _SLOWNESS_OF_OTHERS
+            slowness = 1 if image.format in _FAST else SLOWNESS_OF_OTHERS
         return round(width * height * slowness)
 
 
