@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from zoo.serving.base import Job
 from zoo.serving.checks import Refused, short
 from zoo.serving.images import check_total, detach
-from zoo.serving.limits import MAX_JSON_PARTS, MAX_WAITING, MAX_WAITING_BYTES, READ_ON
+from zoo.serving.limits import MAX_HEADER_BYTES, MAX_JSON_PARTS, MAX_WAITING, MAX_WAITING_BYTES, READ_ON
 from zoo.serving.pool import Pool
 from zoo.serving.senders import PREFLIGHT, Senders, shared_with
 from zoo.utils import strict_json
@@ -73,12 +74,16 @@ class Endpoint:
         given = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         shared: dict[str, str] = {}
         try:
+            if sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+                raise Refused(431, f"the headers are larger than the limit of {MAX_HEADER_BYTES:,} bytes")
             self.senders.check(given)
             shared = shared_with(given.get("origin"))
             answer = await self._answer(scope, given, receive)
         except Refused as error:
-            retry = {"Retry-After": "1"} if error.status == 503 else {}
-            answer = Answer(error.status, json.dumps({"detail": error.detail}).encode(), retry)
+            more = {"Retry-After": "1"} if error.status == 503 else {}
+            if "expect" in given:  # the client may leave out the body; the next request would be taken for it
+                more["Connection"] = "close"
+            answer = Answer(error.status, json.dumps({"detail": error.detail}).encode(), more)
         except Exception:
             log.exception("a request failed")
             answer = Answer(500, b'{"detail": "the server failed on this request; its log says why"}', {})
@@ -88,7 +93,7 @@ class Endpoint:
         await send({"type": "http.response.body", "body": answer.content})
 
     async def _answer(self, scope: dict[str, Any], headers: dict[str, str], receive: Receive) -> Answer:
-        method, path = scope["method"], scope["path"]
+        method, path = scope["method"], re.sub("(?i)^https?://[^/]*", "", scope["path"])  # of a whole address, too
         if method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers:
             return Answer(200, b"", PREFLIGHT, "text/plain")  # a browser asks it without the key
         self.senders.check_key(headers)
@@ -119,6 +124,8 @@ class Endpoint:
                 else ", or the bytes of an image file with the header Content-Type: image/jpeg"
             )
             raise Refused(415, f"send JSON with the header Content-Type: application/json{or_image}; got {short(kind)}")
+        if "expect" in headers and int(headers.get("content-length", 0)) > self.max_bytes:  # it asks before it sends
+            raise self._too_large()
         request = object()
         self.held[request] = 0
         try:
@@ -149,8 +156,11 @@ class Endpoint:
                 parts.append(part)
                 self._hold(request, size)
         if size > self.max_bytes:
-            raise Refused(413, f"the request is larger than the limit of {self.max_bytes:,} bytes; send less at once")
+            raise self._too_large()
         return b"".join(parts)
+
+    def _too_large(self) -> Refused:
+        return Refused(413, f"the request is larger than the limit of {self.max_bytes:,} bytes; send less at once")
 
     def _hold(self, request: object, size: int) -> None:
         self.held[request] = size
@@ -192,7 +202,7 @@ class Endpoint:
         assert self.decoders is not None
         named = [(images[item.number], item.name) for item in job.items]
         works, _ = await self.decoders.run("measure", named, [1] * len(named))
-        check_total(works)
+        check_total(works, [item.name for item in job.items])
         return (await self.decoders.run("pixels", named, works))[0]
 
 

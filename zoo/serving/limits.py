@@ -31,7 +31,7 @@ READ_ON = 4  # a body is read up to this many times the limit before rejection, 
 MAX_CONNECTIONS = 500  # one more closes the one that has waited longest for its client
 IDLE_SECONDS = 10.0  # from the start of a connection, or from an answer, to the end of the next headers
 READING_SECONDS = 30.0  # from an answer until the client has read it
-MAX_HEADER_BYTES = 2**14
+MAX_HEADER_BYTES = 2**14  # more is rejected with status 431, or 400 if it arrives in parts
 
 # ---- processes ----
 
