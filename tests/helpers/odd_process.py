@@ -4,6 +4,28 @@ import os
 import time
 
 
+class Broken:
+    """A process that cannot start."""
+
+    def __init__(self, error):
+        raise error
+
+
+class Whilst:
+    """A process that starts as long as a file exists."""
+
+    def __init__(self, path):
+        if not os.path.exists(path):
+            raise ValueError(f"{path} is gone")
+
+    def facts(self):
+        return "there"
+
+    def sleep(self, items):
+        time.sleep(max(items))
+        return items
+
+
 class Odd:
     """What goes wrong in a process."""
 

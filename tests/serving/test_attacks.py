@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import PIL.Image
 import pytest
-from odd_process import Odd
+from odd_process import Broken, Odd, Whilst
 from serving_fakes import IMAGES, TEXTS, SlowDecoder, Thread, in_base64, loaded, serving
 
 from zoo.serving import connections, endpoint
@@ -255,16 +255,60 @@ def test_a_dead_process_is_replaced_once_by_all_its_lanes():
     asyncio.run(run())
 
 
-def test_a_process_that_cannot_start_says_why():
-    async def start(*arguments):
-        child = Child(Decoder, *arguments)
+def test_what_no_process_is_left_for_is_refused_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("zoo.serving.pool.STARTS", 1)
+    small, large = tmp_path / "small", tmp_path / "large"
+    for file in (small, large):
+        file.touch()
+
+    async def refused(pool, item, work):
+        with pytest.raises(Refused) as found:
+            await pool.run("sleep", [item], [work])
+        assert found.value.status == 503 and found.value.detail.startswith("the server ends: its processes cannot")
+
+    async def run():
+        pool = Pool([Child(Whilst, str(large)), Child(Whilst, str(small), most=10)], 1, 100, 3600.0)
+        await pool.start()
         try:
-            return await child.start()
+            waiting = [asyncio.create_task(refused(pool, 3600, 50)) for _ in range(2)]
+            await asyncio.sleep(0.2)
+            large.unlink()
+            pool.children[0]._process.kill()
+            await asyncio.wait_for(asyncio.gather(*waiting), 60)
+            assert "large is gone" in str(await pool.failed)
+            assert await pool.run("sleep", [0], [1]) == ([0], 1)  # by the other process
+            small.unlink()
+            last = asyncio.create_task(refused(pool, 3600, 1))
+            await asyncio.sleep(0.2)
+            pool.children[1]._process.kill()
+            await asyncio.wait_for(last, 60)
+            await refused(pool, 0, 1)
+        finally:
+            pool.stop()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("make", "argument", "message"),
+    [
+        (Decoder, "{", "not an image transform in JSON form: .*"),
+        (Broken, FileNotFoundError("no such\nfile"), "no such file"),
+        (Broken, RuntimeError("wrong\n\tshapes"), "RuntimeError: wrong shapes"),
+        (Broken, PermissionError(13, "denied"), r"PermissionError: \[Errno 13\] denied"),
+        (Broken, MemoryError(), "MemoryError:"),
+    ],
+)
+def test_a_process_that_cannot_start_says_why(make, argument, message):
+    async def start():
+        child = Child(make, argument)
+        try:
+            await child.start()
         finally:
             child.kill()
 
-    with pytest.raises(ValueError, match="not an image transform in JSON form"):
-        asyncio.run(start("{"))
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        asyncio.run(start())
 
 
 # ---- images ----
@@ -317,6 +361,14 @@ def test_the_images_of_a_request_have_a_limit_together(captioner, monkeypatch):
     assert captioner.send(json.dumps({"images": images[:2]})).status == 200
     answer = captioner.send(json.dumps({"images": images + images[:1]}))
     assert answer.status == 413 and answer.body["detail"].startswith("the images take as long to decode as ")
+    monkeypatch.setattr("zoo.serving.images.MAX_PIXELS", 1000)
+    for fields, name in (({"image": images[1]}, "image"), ({"images": images[1:]}, "image 1")):
+        answer = captioner.send(json.dumps(fields))
+        assert (answer.status, answer.body["detail"]) == (
+            422,
+            f"{name} takes as long to decode as 1,008 pixels of a plain JPEG; at most 1,000 are allowed; make it "
+            "smaller, or save it as a plain JPEG",
+        )
 
 
 @pytest.mark.parametrize(
@@ -420,6 +472,12 @@ def test_headers_have_a_limit(translator):
         pass
     assert sent < 2**24
     assert translator.ask(text="a")
+
+
+def test_headers_that_arrive_at_once_have_the_same_limit(translator):
+    assert translator.send('{"text": "a"}', X="x" * 16_000).status == 200
+    answer = translator.send('{"text": "a"}', X="x" * 8_000, Y="y" * 8_384)
+    assert (answer.status, answer.body["detail"]) == (431, "the headers are larger than the limit of 16,384 bytes")
 
 
 def test_a_request_that_breaks_off_is_given_up(folders, monkeypatch):

@@ -50,6 +50,7 @@ def test_info_and_health(translator, captioner):
     assert info["server"]["max_payload_size"] == 20_000 and info["server"]["devices"] == ["cpu"]
     found = captioner.get("/info").body["model"]
     assert found["task"] == "captioning" and found["limits"]["pixels"] == 64_000_000 and "tokens" not in found["limits"]
+    assert found["limits"]["pixels_of_other_formats"] == 21_333_333
     assert translator.get("/health").status == 200
 
 
@@ -84,6 +85,14 @@ def test_a_model_that_was_not_trained_is_not_served(tmp_path):
         model = kind(**kind.tiny)
         with pytest.raises(ValueError, match="has no tokenizer yet"):
             loaded(f"local-dir:{model.save_pretrained(tmp_path / type(model).__name__)}", max_tokens=None)
+
+
+@pytest.mark.parametrize("kind", ["translator", "documents", "texts", "pairs", "captioner", "language_model", "reader"])
+def test_a_model_that_fails_on_any_input_is_not_served(folders, monkeypatch, kind):
+    """Its trial at start computes something, so that this is seen before the first request."""
+    monkeypatch.setattr(torch.nn.Embedding, "forward", None)
+    with pytest.raises(TypeError, match="NoneType"):
+        loaded(folders[kind])
 
 
 def test_a_model_that_answers_nothing_is_not_served(toy_registry, monkeypatch):

@@ -166,6 +166,31 @@ def test_a_body_without_a_stated_length_has_the_same_limit(translator):
     assert translator.send(iter((b'{"text"', b': "a"}'))).status == 200
 
 
+def test_a_client_that_asks_before_it_sends_is_told_at_once(translator):
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+    for size, status in ((20_001, b"413"), (13, b"100")):
+        with socket.create_connection(("127.0.0.1", translator.port), timeout=20) as connection:
+            connection.sendall(head % size)
+            answer = connection.recv(10_000)
+            assert answer.startswith(b"HTTP/1.1 %s " % status)
+            if status == b"413":
+                assert b"connection: close" in answer.lower()
+                while connection.recv(10_000):  # until the server closes it
+                    pass
+            else:
+                connection.sendall(b'{"text": "a"}')
+                assert connection.recv(10_000).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_path_may_be_a_whole_address(translator):
+    for path, status in (
+        ("http://localhost/health", 200),
+        ("HTTP://localhost:80/info", 200),
+        ("http://localhost/x", 404),
+    ):
+        assert translator.send(None, "GET", path).status == status
+
+
 def test_too_late_or_too_many(folders, monkeypatch):
     with serving(folders["translator"], timeout=0.5) as client:
         with socket.create_connection(("127.0.0.1", client.port)) as slow:
