@@ -37,8 +37,10 @@ def test_a_file_of_inputs(questions, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith(f"{TREC}: 2 inputs of {questions}, 2 answers, seed 0")
     drawn = random.Random(0).sample(QUESTIONS, 2)
-    assert printed[-2:] == [
-        zoo.faithfulness(zoo.load(TREC), drawn).line(),
+    found = zoo.faithfulness(zoo.load(TREC), drawn)
+    assert printed[-3:] == [
+        found.line(),
+        found.doubt(),
         "rough: 2 inputs are few; give some hundred",
     ]
 

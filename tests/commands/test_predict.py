@@ -552,6 +552,10 @@ def test_mistakes_with_queries(reader, zoo_of, capsys, tmp_path):
     assert fails(capsys, "predict", "reader", "--document", "-").startswith(
         "--document - reads the document from standard input: give the queries"
     )
+    loose = "XXXXX", "bad", "--document", STORY, "--candidates", "film"
+    assert "got 'bad'; several candidates are joined by a bar, in quotes: --candidates 'Ann|Tom'" in fails(
+        capsys, "predict", "reader", *loose
+    )
     assert "none of the candidates is in the document" in fails(
         capsys, "predict", "reader", "XXXXX", "--document", STORY, "--candidates", "x|y"
     )

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from zoo.text.words import BLANK
 from zoo.vision.images import SUFFIXES
 
 LINES_AT_ONCE = 64  # lines of standard input per call
@@ -88,6 +89,11 @@ def _questions(options: argparse.Namespace) -> Iterator[list[dict[str, Any] | Va
     if options.text:
         if "document" not in common:
             raise ValueError(f"{options.name} answers queries about a document: give --document FILE")
+        if "candidates" in common and (stray := next((text for text in options.text if BLANK not in text), None)):
+            raise ValueError(
+                f"a query must have {BLANK} in place of the missing word; got {stray!r:.100}; several candidates are "
+                "joined by a bar, in quotes: --candidates 'Ann|Tom'"
+            )
         yield [{**common, "query": query} for query in options.text]
         return
     for group in _lines(sys.stdin):

@@ -207,7 +207,9 @@ def test_some_images_are_held_out(root):
 def test_two_images_are_too_few(root):
     _photos(root, 2)
     _table(root, ["0.png\ta dog .", "1.png\ta cat ."])
-    with pytest.raises(ValueError, match="all 2 images are held out for validation and test; add images, or set test_"):
+    with pytest.raises(
+        ValueError, match="all images \\(2\\) are held out for validation and test; add images, or set test_"
+    ):
         list(ImageCaptions(**OWN).records("train"))
     assert len(list(ImageCaptions(**OWN, test_fraction=0).records("train"))) == 1
 

@@ -406,6 +406,7 @@ def test_bad_json_lines(tmp_path):
     fails("a.jsonl, line 2 has no field 'label'; it has 'text', 'topic'", '{"text": "a", "topic": 1}')
     fails("a.jsonl, line 2: 'label' must be a list of strings; got 'b'", '{"text": "a", "label": "b"}')
     fails("a.jsonl, line 2: 'text' must be a string; got None", '{"text": null, "label": []}')
+    fails("a.jsonl, line 2: 'text' must be a string; got True", '{"text": true, "label": []}')
     fails("a.jsonl, line 2: 'text' is not valid text: surrogates not allowed", '{"text": "\\ud83d", "label": []}')
 
 

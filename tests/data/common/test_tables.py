@@ -31,6 +31,7 @@ def test_a_csv_has_quoted_texts(tmp_path):
             "mine.csv, line 2: expected 2 semicolon-separated columns as in the first line; got 3",
         ),
         ("label,words\ngood,a\n", "mine.csv has no column 'text'; its first line names 'label', 'words'"),
+        ("Label,Text\ngood,a\n", "its first line names 'Label', 'Text'; write 'text' for 'Text'"),
         ("a,b,c,d,e,f,g,h,i,j,k\n", "names 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', ...$"),
         (
             '[{"text": "a", "label": "b"}]',

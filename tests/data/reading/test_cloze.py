@@ -178,6 +178,10 @@ def test_own_questions_as_json_and_as_table(tmp_path):
     assert batches[0] == batches[1]
     words = data.tokenizer.tokens(batches[0][0][0])
     assert words[:6] == ["Ann0", "met", "Bob", ".", "They", "ran"]  # plain text is cut at its punctuation marks
+    with pytest.raises(
+        ValueError, match=r"a query must have XXXXX in .*; another mark is named by blank= \(--data.blank\)"
+    ):
+        list(Cloze("a.jsonl", test="a.jsonl", root=str(tmp_path)).examples("test"))
     free = Cloze("a.jsonl", test="a.jsonl", blank="____", candidates_column=None, root=str(tmp_path), min_frequency=1)
     assert ready(free)._test.batch(np.arange(2)).candidate_counts.tolist() == [6, 6]  # the words of the document
 

@@ -275,7 +275,8 @@ class CaptionData(DataModule):
             else:
                 usable += 1
         if not usable:
-            first = "".join(f"; for example {fault}" for fault in list(damaged.values())[:1])
+            faults = [*damaged.values(), *(f"there is no file {name}" for name in missing)]
+            first = "".join(f"; for example {fault}" for fault in faults[:1])
             raise ValueError(
                 f"{self.source(split)}: no image of the {split} split can be used: {len(missing):,} are missing, "
                 f"{len(damaged):,} damaged, {len(uncaptioned):,} without caption{first}"

@@ -261,7 +261,7 @@ class ImageCaptions(CaptionData):
             if split == "train" and not has_column(self._table, "split", self.encoding):
                 count = sum(map(len, self._records.values()))
                 raise ValueError(
-                    f"{self._table}: all {count} images are held out for validation and test; add images, or set "
+                    f"{self._table}: all images ({count}) are held out for validation and test; add images, or set "
                     "test_fraction to 0"
                 )
             raise ValueError(

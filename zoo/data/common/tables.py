@@ -79,7 +79,10 @@ def _separator(path: Path, header: str) -> str:
 def _advice(header: Sequence[str], column: str) -> str:
     """What may be wrong with a header that lacks a column."""
     mark = next((mark for mark in ",;" if len(header) == 1 and column in header[0].split(mark)), None)
-    return f"; it looks separated by {mark!r}: name the file .csv, or separate by tabs" if mark else ""
+    if mark:
+        return f"; it looks separated by {mark!r}: name the file .csv, or separate by tabs"
+    same = next((name for name in header if name.strip().lower() == column.lower()), None)
+    return "" if same is None else f"; write {column!r} for {same!r}"
 
 
 def _number(value: Any, column: str, bounds: tuple[float, float], where: str) -> float:
@@ -179,7 +182,7 @@ def _json_rows(
 def _value(value: Any, column: str, is_list: bool, where: str) -> Any:
     if is_list and isinstance(value, list):
         return [_value(item, column, False, where) for item in value]
-    if is_list or not isinstance(value, (str, int)):
+    if is_list or isinstance(value, bool) or not isinstance(value, (str, int)):
         expected = "a list of strings" if is_list else "a string"
         raise ValueError(f"{where}: {column!r} must be {expected}; got {value!r:.50}")
     text = str(value)

@@ -79,6 +79,11 @@ class Cloze(ClozeData):
         for document, query, answer, *rest in read_table(
             self._path(split), self.columns, self.encoding, self.columns[3:]
         ):
+            if query.strip() and self.blank not in query:
+                raise ValueError(
+                    f"{self._path(split)}: a query must have {self.blank} in place of the missing word; got "
+                    f"{query!r:.100}; another mark is named by blank= (--data.blank)"
+                )
             if wanted is None or (draw(document, self.split_seed) < limit) == wanted:
                 yield Question(
                     document.split("\n"), query.replace(self.blank, f" {BLANK} "), answer, list(chain(*rest))
