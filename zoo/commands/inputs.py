@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from zoo.text.words import BLANK
+from zoo.verbs.reading import BLANK
 from zoo.vision.images import SUFFIXES
 
 LINES_AT_ONCE = 64  # lines of standard input per call
