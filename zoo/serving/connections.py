@@ -17,7 +17,8 @@ def protocol() -> type:
             self.idle_since = self.loop.time()
             if len(self.connections) > MAX_CONNECTIONS:
                 own = cast("set[Connection]", self.connections)  # which uvicorn declares for any protocol
-                waiting = [each for each in own if each.is_idle() or each.cycle.more_body]
+                # reading is paused where a client has sent another request before it has its answer
+                waiting = [each for each in own if each.is_idle() or each.cycle.more_body or each.flow.read_paused]
                 oldest = min(waiting, key=lambda each: each.idle_since)
                 self.connections.discard(oldest)  # immediately: more may arrive before it is closed
                 oldest.transport.abort()
