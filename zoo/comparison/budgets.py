@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
 from zoo.comparison.results import Row, Run
 
@@ -31,6 +32,8 @@ def best_by(run: Run, seconds: float) -> float | None:
     return run.task.score.best(value for time, value in run.curve if time <= seconds)
 
 
-def best_so_far(run: Run) -> list[tuple[float, float]]:
-    """The validation curve of a run, with the best score so far."""
-    return [(time, best) for time, _ in run.curve if (best := best_by(run, time)) is not None]
+def best_so_far(run: Run, place: str = "seconds") -> list[tuple[float, float]]:
+    """The validation curve of a run, with the best score so far; see `Run.validations` for the place."""
+    found = run.validations(place)
+    best = accumulate((score for _, score in found), lambda *two: min(two, key=run.task.score.order))
+    return [(where, score) for (where, _), score in zip(found, best, strict=True)]

@@ -187,7 +187,7 @@ def plot_steps(rows: Sequence[Row], path: Path) -> Path:
         rows: the results.
         path: image file.
     """
-    curves = {row.name: [line for run in row.runs if (line := run.curve_by_step)] for row in rows}
+    curves = {row.name: [line for run in row.runs if (line := best_so_far(run, "step"))] for row in rows}
     figure, axes = _best_so_far(curves, rows[0].task.score)
     axes.set_xlabel("training steps", color=INK)
     return save(figure, path)

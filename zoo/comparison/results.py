@@ -61,19 +61,12 @@ class Run:
     @property
     def curve(self) -> list[tuple[float, float]]:
         """Seconds of training and validation score, for each validation."""
-        key, scores = self.task.score.key, self.result["training"]["validation"]
-        return [(x["seconds"], x[key]) for x in scores if x.get(key) is not None and "seconds" in x]
+        return self.validations("seconds")
 
-    @property
-    def curve_by_step(self) -> list[tuple[float, float]]:
-        """Training step and the best validation score so far, for each validation."""
-        score, scores = self.task.score, self.result["training"]["validation"]
-        known = [(x["step"], x[score.key]) for x in scores if x.get(score.key) is not None and "step" in x]
-        return [
-            (step, best)
-            for n, (step, _) in enumerate(known, 1)
-            if (best := score.best(value for _, value in known[:n])) is not None
-        ]
+    def validations(self, place: str) -> list[tuple[float, float]]:
+        """Place, "seconds" or "step" of the training, and validation score, for each validation that has both."""
+        key, scores = self.task.score.key, self.result["training"]["validation"]
+        return [(x[place], x[key]) for x in scores if x.get(key) is not None and place in x]
 
 
 @dataclass(frozen=True)

@@ -132,17 +132,12 @@ def time(study: Study) -> str:
     )
 
 
-def untimed(study: Study) -> list[str]:
-    """The mechanisms trained here whose times cannot be compared with the published ones."""
-    timed = {row.name for row in study.timed}
-    beside = any(row.published and run.curve_by_step for row in study.rows for run in row.runs)
-    return [row.name for row in study.rows if not row.published and row.name not in timed] if beside else []
-
-
 def steps(study: Study) -> str:
-    if not (names := untimed(study)):
-        return ""
-    return STEPS.format(names=", ".join(f"`{name}`" for name in names), score=study.score, picture=pictures.STEPS)
+    """For mechanisms trained here whose times cannot be compared with the published ones."""
+    timed = {row.name for row in study.timed}
+    names = ", ".join(f"`{row.name}`" for row in study.rows if not row.published and row.name not in timed)
+    beside = any(row.published and run.validations("step") for row in study.rows for run in row.runs)
+    return STEPS.format(names=names, score=study.score, picture=pictures.STEPS) if names and beside else ""
 
 
 def size(study: Study) -> str:

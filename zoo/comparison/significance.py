@@ -90,9 +90,8 @@ class Bootstrap:
         samples = self.apart if apart and self.apart is not None else self.samples
         a, b = self.names.index(first), self.names.index(second)
         chance = samples[:, a] - samples[:, b]
-        middle = (
-            np.median(chance) if apart else chance.mean()
-        )  # of two seeds a few draws are so far off that they move a mean
+        # a few draws of a variance that two seeds tell are so far off that they move a mean
+        middle = np.median(chance) if apart else chance.mean()
         larger = np.abs(chance - middle) >= abs(self.means[a] - self.means[b])
         return (int(larger.sum()) + 1) / (len(chance) + 1)
 

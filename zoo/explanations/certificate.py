@@ -166,8 +166,10 @@ class Certificate:
 
     def doubt(self) -> str:
         """What is near a limit; empty if nothing is."""
-        rules = _listed([RULES[rule].format(units=self.units) for rule in self.near]) if self.near else ""
-        return f"Near its limit, so that other inputs may decide otherwise: {rules}." if rules else ""
+        if not self.near:
+            return ""
+        rules = _listed([RULES[rule].format(units=self.units) for rule in self.near])
+        return f"Near its limit, so that other inputs may decide otherwise: {rules}."
 
     def table(self) -> str:
         """The figures as aligned text, and the plain line."""
