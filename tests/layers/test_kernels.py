@@ -422,13 +422,27 @@ def test_keys_that_change_in_place_and_keys_that_are_gone():
         torch.testing.assert_close(additive.fast_additive_score(query, keys, v), want, rtol=0, atol=1e-13)
     with torch.inference_mode():
         there = keys * 1.5
-        torch.testing.assert_close(
-            additive.fast_additive_score(query, there, v), naive_additive_score(query, there, v), rtol=0, atol=1e-13
-        )
+        for _ in range(2):  # an inference tensor counts no versions
+            there.mul_(0.5)
+            want = naive_additive_score(query, there, v)
+            torch.testing.assert_close(additive.fast_additive_score(query, there, v), want, rtol=0, atol=1e-13)
     count = len(additive._met)
     assert count >= 2
     del keys, there
     assert len(additive._met) == count - 2  # nothing is kept longer than the keys
+
+
+def test_keys_that_an_optimizer_moves():
+    """A fused step changes parameters without a new version; `.data` has a counter of its own."""
+    query, keys, v = additive_case(4, torch.float32)
+    keys = nn.Parameter(keys)
+    optimizer = torch.optim.Adam([keys], lr=0.1, fused=True)
+    for change in (lambda: None, optimizer.step, lambda: keys.data.mul_(0.5)):
+        keys.grad = torch.ones_like(keys)
+        change()
+        with torch.no_grad():
+            found, want = additive.fast_additive_score(query, keys, v), _plain_additive_score(query, keys, v)
+        torch.testing.assert_close(found, want, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("value", [30.0, -25.0, float("inf"), float("nan")])

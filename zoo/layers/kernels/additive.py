@@ -12,6 +12,7 @@ Shapes: B batch, T queries, S memory positions, K attention size.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,13 +27,23 @@ _MANY = 4  # queries from which E(k) pays for itself at once
 _ELEMENTS = 2**19  # pairs of query and key, times K, in the cache at one time
 _LARGEST = 20.0  # of |q| and |k|: E(q) E(k) of larger ones could overflow
 
-# Keys that were met -> their version then, and E(k), or None if they were met once or are too large.
+
+
+class _Met(NamedTuple):
+    """Keys as they were, and E(k), None if they are too large; no keys if they were met once by few queries."""
+
+    keys: Tensor | None = None
+    powers: Tensor | None = None
+
+
+# By the tensor of the keys. It may change without a word: inference tensors, and parameters in the step of a fused
+# optimizer, count no versions.
 _met: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def fast_additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor | None:
     """`zoo.layers.scores.additive_score`; None where plain torch is better."""
-    if not usable("additive", query, keys, v):
+    if not usable("additive", query, keys, v) or len(query) != len(keys):
         return None
     train = wants_gradient(query, keys, v)
     if query.numel() * keys.size(1) < _SMALLEST[train]:
@@ -54,13 +65,19 @@ def _powers(x: Tensor) -> Tensor | None:
 
 def _powers_of_keys(keys: Tensor, pays: bool) -> Tensor | None:
     """E of the keys; None if they are too large, or are met for the first time by too few queries to pay for it."""
-    version = 0 if keys.is_inference() else keys._version
-    then, powers = _met.get(keys) or (None, None)
-    if then == version and powers is not None:
-        return powers
-    powers = _powers(keys) if pays or then == version else None
-    _met[keys] = version, powers
-    return powers
+    met, now = _met.get(keys), keys.detach()
+    if met is not None and met.keys is not None and _is_same(met.keys, now):
+        return met.powers
+    met = _Met(now.clone(), _powers(now)) if pays or met is not None else _Met()
+    _met[keys] = met
+    return met.powers
+
+
+def _is_same(a: Tensor, b: Tensor) -> bool:
+    """Whether all numbers are the same; NumPy compares them several times faster than torch."""
+    if a.dtype == torch.bfloat16 or a.dtype != b.dtype or a.shape != b.shape:  # the first: unknown to NumPy
+        return False
+    return bool((a.numpy() == b.numpy()).all())
 
 
 def _parts(of_query: Tensor, of_keys: Tensor) -> Iterator[tuple[slice, Tensor]]:
