@@ -1,5 +1,6 @@
 """Search against plain per-sentence Python: one hypothesis is one list, one step is one call of the toy decoder."""
 
+import collections
 import dataclasses
 import itertools
 import math
@@ -407,6 +408,110 @@ def test_no_end_at_all():
         assert (found.lengths == 5).all() and not (found.tokens == EOS).any()
 
 
+METHODS = {
+    "greedy": greedy_search,
+    "beam": partial(beam_search, beam_size=3, n_best=2),
+    "sample": lambda *arguments, **options: sample(
+        *arguments, num_samples=3, generator=torch.Generator().manual_seed(0), **options
+    ),
+}
+every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+
+
+def assert_same(found, expected):
+    for field in dataclasses.fields(expected):
+        torch.testing.assert_close(getattr(found, field.name), getattr(expected, field.name), rtol=0, atol=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    hidden: Tensor
+    steps: int = 7
+
+
+FORMS = {
+    "list": (lambda x: [x, None], lambda x: x[0]),
+    "dict": (lambda x: {"name": "layer", "hidden": [x]}, lambda x: x["hidden"][0]),
+    "ordered": (lambda x: collections.OrderedDict(hidden=x), lambda x: x["hidden"]),
+    "default": (lambda x: collections.defaultdict(list, hidden=x), lambda x: x["hidden"]),
+    "dataclass": (Kept, lambda x: x.hidden),
+}
+
+
+@every_method
+@pytest.mark.parametrize("pack, unpack", FORMS.values(), ids=FORMS)
+def test_state_and_memory_in_lists_dicts_and_dataclasses(method, pack, unpack):
+    toy = Toy(eos_bias=1.0)
+
+    def step(tokens, state, memory, t):
+        inner = State(unpack(state), (unpack(state)[..., 0] * 0 + t + 1, None))
+        logits, after, attn = toy.step(tokens, inner, Memory(unpack(memory), memory_lengths(memory)), t)
+        return logits, pack(after.hidden), attn
+
+    def memory_lengths(memory):
+        return torch.full((len(unpack(memory)),), 4)
+
+    state, memory = toy.start(4)
+    expected = method(toy.step, state, memory._replace(lengths=torch.full((4,), 4)), max_length=6)
+    assert_same(method(step, pack(state.hidden), pack(memory.keys), max_length=6), expected)
+
+
+@every_method
+@pytest.mark.parametrize("no_repeat", [0, 2])
+@pytest.mark.parametrize("bos", [BOS, EOS])
+def test_eos_may_be_the_padding_or_bos_too(method, no_repeat, bos):
+    """As in many pretrained models. All else equal, only what stands after the end differs."""
+    toy = Toy(eos_bias=1.0)
+    options = dict(max_length=6, no_repeat_ngram=no_repeat)
+    if bos == EOS:
+        toy.embedding[EOS] = toy.embedding[BOS]
+    expected = method(toy.step, *toy.start(4), **options)
+    found = method(toy.step, *toy.start(4), **options, pad=EOS, bos=bos, forbid=(PAD, BOS))
+    assert (expected.lengths < 6).any()
+    inside = torch.arange(expected.tokens.size(-1)) < expected.lengths[..., None]
+    assert_same(found, dataclasses.replace(expected, tokens=expected.tokens.where(inside, EOS)))
+
+
+@every_method
+def test_no_sentence_gives_no_result(method):
+    toy = Toy()
+    for limit in (5, torch.zeros(0, dtype=torch.int64)):
+        found = method(toy.step, *toy.start(0), max_length=limit)
+        count = found.lengths.size(1)
+        assert found.tokens.shape == (0, count, 0) and found.scores.shape == found.log_probs.shape == (0, count)
+        assert found.tokens.dtype == found.lengths.dtype == torch.int64 and not toy.calls
+
+
+@every_method
+def test_special_tokens_that_a_decoder_does_not_produce(method):
+    """A decoder's output layer may lack BOS and PAD."""
+    toy = Toy(eos_bias=1.0)
+    toy.embedding = torch.cat((toy.embedding, toy.embedding[[PAD, BOS]]))  # tokens 9 and 10
+    expected = method(toy.step, *toy.start(4), max_length=6)
+    found = method(toy.step, *toy.start(4), max_length=6, pad=9, bos=10, forbid=(PAD, BOS))
+    assert found.log_probs.equal(expected.log_probs) and found.lengths.equal(expected.lengths)
+
+
+class Holder:
+    def __init__(self, hidden):
+        self.hidden = hidden
+
+
+@pytest.mark.parametrize(
+    "state, memory, error, message",
+    [
+        (None, None, ValueError, r"the first state must have a tensor \(B, 1, \.\.\.\).*; got None"),
+        (torch.zeros(2, 4), None, ValueError, r"must be \(B, 1, \.\.\.\), here \(2, 1, \.\.\.\); got \(2, 4\)"),
+        ([torch.zeros(2, 1), torch.zeros(3, 1)], None, ValueError, r"here \(2, 1, \.\.\.\); got \(3, 1\)"),
+        (torch.zeros(2, 1), {"keys": torch.zeros(3, 5)}, ValueError, r"here \(2, \.\.\.\); got \(3, 5\)"),
+        (Holder(torch.zeros(2, 1)), None, TypeError, "got tensors in a Holder: give these in a dict"),
+    ],
+)
+def test_bad_states_and_memories(state, memory, error, message):
+    with pytest.raises(error, match=message):
+        greedy_search(lambda *_: None, state, memory, max_length=3)
+
+
 def test_half_precision_logits():
     toy = Toy(eos_bias=1.0)
 
@@ -429,6 +534,8 @@ def test_half_precision_logits():
         (greedy_search, {"max_length": torch.ones(3, dtype=torch.long)}, r"one for each of 2 sentences; got \(3,\)"),
         (greedy_search, {"min_length": 9}, r"min_length must be between 0 and max_length \+ 1 = 6; got 9"),
         (greedy_search, {"forbid": (UNK, EOS)}, r"forbid must not hold eos = 3.*got \[1, 3\]"),
+        (greedy_search, {"forbid": (UNK, 9)}, r"token ids from 0 to 8, of the 9 that step gives.*; got \[9\]"),
+        (beam_search, {"beam_size": 2, "forbid": (-1,)}, r"token ids from 0 to 8.*; got \[-1\]"),
         (greedy_search, {"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 1, or 0 for no rule; got -1"),
         (sample, {"temperature": 0.0}, "temperature must be greater than 0 and finite; got 0.0"),
         (sample, {"temperature": float("inf")}, "temperature must be greater than 0 and finite; got inf"),
@@ -442,3 +549,9 @@ def test_bad_arguments(function, options, message):
     toy = Toy()
     with pytest.raises(ValueError, match=message):
         function(toy.step, *toy.start(2), **{"max_length": 5} | options)
+
+
+def test_forbidden_tokens_are_integers():
+    toy = Toy()
+    with pytest.raises(TypeError, match="each token id of forbid must be an integer; got 1.5"):
+        greedy_search(toy.step, *toy.start(2), max_length=5, forbid=(1.5,))

@@ -107,6 +107,9 @@ def assert_equal(found, expected):
         {"beam_size": 1, "return_attention": False},
         {"beam_size": 3, "n_best": 3, "pad": 4, "bos": 7, "eos": 8},
         {"beam_size": 1, "pad": 4, "bos": 7, "eos": 8},
+        {"beam_size": 3, "n_best": 2, "pad": EOS, "no_repeat_ngram": 2},
+        {"beam_size": 1, "pad": EOS, "bos": EOS, "no_repeat_ngram": 2},
+        {"beam_size": 1, "pad": EOS, "min_length": 4},
     ],
     ids=str,
 )
@@ -287,6 +290,15 @@ def test_arrays_that_cannot_be_written_are_copied(form):
     assert all((array == copy).all() for array, copy in given)
 
 
+@pytest.mark.parametrize(
+    "name, options", [("greedy_search", {}), ("beam_search", {"beam_size": 3, "n_best": 2}), ("sample", {})]
+)
+def test_no_sentence_gives_no_result(name, options):
+    for limit in (5, torch.zeros(0, dtype=torch.int64)):
+        found, expected = both(Decoder(), batch=0, name=name, max_length=limit, **options)
+        assert_equal(found, expected)
+
+
 def test_no_output_is_possible():
     decoder = Decoder(vocab=5)
     options = {"max_length": 3, "forbid": (UNK, 4), "min_length": 4}
@@ -307,6 +319,8 @@ def test_no_output_is_possible():
         ("greedy_search", {"max_length": torch.ones(3, dtype=torch.long)}),
         ("greedy_search", {"min_length": 9}),
         ("greedy_search", {"forbid": (UNK, EOS)}),
+        ("greedy_search", {"forbid": (UNK, 11)}),
+        ("beam_search", {"beam_size": 2, "forbid": (-1,)}),
         ("greedy_search", {"no_repeat_ngram": -1}),
         ("sample", {"temperature": 0.0}),
         ("sample", {"temperature": math.inf}),

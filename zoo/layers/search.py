@@ -6,8 +6,9 @@ The three functions drive any autoregressive decoder through one callable:
 
 `memory` is what all hypotheses of a sentence share (leading dimension B, never repeated per hypothesis); `state` is
 what each hypothesis owns (leading dimensions B, K; the first one is given as B, 1). Both are tensors or arbitrarily
-nested (named) tuples of tensors; other entries are passed on unchanged. B shrinks when finished sentences are dropped
-from the batch, and beam search first calls `step` with one hypothesis per sentence, then with up to K.
+nested (named) tuples, lists, dicts and dataclasses of tensors; other entries are passed on unchanged. B shrinks when
+finished sentences are dropped from the batch, and beam search first calls `step` with one hypothesis per sentence, then
+with up to K. Without any sentence (B = 0) it is never called.
 
 Scores are length-normalised log-probabilities, Wu et al. 2016 (arXiv:1609.08144), Eq. 14 without its coverage term:
 
@@ -21,7 +22,8 @@ length.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +32,15 @@ from torch import Tensor
 
 from zoo.layers.kernels.products import constant_weights
 from zoo.layers.selection import first_largest, largest
-from zoo.utils.search_options import NOT_A_NUMBER, check_beam, check_rules, check_sampling, check_search, length_norm
+from zoo.utils.search_options import (
+    NOT_A_NUMBER,
+    check_beam,
+    check_rules,
+    check_sampling,
+    check_search,
+    length_norm,
+    never_produced,
+)
 
 Step = Callable[[Tensor, Any, Any, int], tuple[Tensor, Any, Tensor | None]]
 
@@ -93,7 +103,7 @@ def greedy_search(
         min_length: minimum number of tokens, including EOS; a smaller `max_length` of a sentence takes precedence.
             With `max_length` + 1 no output ends by itself.
         length_penalty: alpha of lp; it cannot change the greedy choice, only the reported score.
-        forbid: token ids never produced, such as UNK. BOS and PAD are never produced.
+        forbid: token ids never produced, such as UNK. BOS and PAD are never produced, unless they are EOS too.
         no_repeat_ngram: n > 0 forbids repeating an n-gram of the output.
         bos: id that starts the decoder.
         eos: id that ends an output.
@@ -106,7 +116,7 @@ def greedy_search(
     Raises:
         ValueError: for arguments outside their range.
     """
-    rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
+    rules = _Rules(state, memory, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
     return _roll_out(step, state, memory, first_largest, 1, length_penalty, rules, return_attention)
 
 
@@ -162,7 +172,7 @@ def sample(
         drawn = torch.searchsorted(cumulated, drawn, right=True).clamp(max=log_probs.shape[1] - 1)  # (B K, 1)
         return (drawn if tokens is None else tokens.gather(1, drawn)).view(-1, num_samples)
 
-    rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
+    rules = _Rules(state, memory, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
     return _roll_out(step, state, memory, choose, num_samples, length_penalty, rules, return_attention)
 
 
@@ -214,7 +224,9 @@ def beam_search(
         ValueError: for arguments outside their range.
     """
     check_beam(beam_size, n_best)
-    rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
+    rules = _Rules(state, memory, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
+    if not rules.batch:
+        return rules.no_result(n_best)
     batch, device, limits = rules.batch, rules.device, rules.max_length
 
     tokens = torch.full((batch, 1), bos, device=device)  # live hypotheses (b, k), best first; k grows from 1 to K
@@ -307,6 +319,7 @@ class _Rules:
     def __init__(
         self,
         state: Any,
+        memory: Any,
         max_length: int | Tensor,
         min_length: int,
         forbid: Sequence[int],
@@ -315,17 +328,19 @@ class _Rules:
         eos: int,
         pad: int,
     ) -> None:
-        while not isinstance(state, Tensor):
-            state = state[0]
-        self.batch, self.device = len(state), state.device
+        self.batch, self.device = _check_shapes(state, memory)
         lengths = torch.as_tensor(max_length)
         self.horizon = check_rules(self.batch, lengths, min_length, forbid, no_repeat_ngram, eos)
         self.max_length = lengths.to(self.device).expand(self.batch)  # (B,)
         self.min_length, self.no_repeat_ngram = min_length, no_repeat_ngram
-        self.bos, self.eos, self.pad = bos, eos, pad
-        self._never = torch.tensor([bos, pad, *forbid], device=self.device)
-        self._never_early = torch.tensor([bos, pad, eos, *forbid], device=self.device)
+        self.bos, self.eos, self.pad, self.forbid = bos, eos, pad, forbid
+        self._never = self._never_early = torch.empty(0, dtype=torch.int64, device=self.device)
         self._buffer = torch.empty(0, dtype=torch.float32, device=self.device)
+
+    def no_result(self, count: int) -> SearchResult:
+        """The result for no sentences, with `count` hypotheses each."""
+        numbers = torch.zeros(0, count, device=self.device)
+        return SearchResult(numbers.long().unsqueeze(-1)[..., :0], numbers.long(), numbers, numbers.clone(), None)
 
     def log_probs(self, logits: Tensor, t: int, history: Tensor | None) -> Tensor:
         """The model's log-probabilities (b, k, V) in fp32, with -inf for tokens forbidden after `history` (b, k, t).
@@ -333,6 +348,9 @@ class _Rules:
         They are valid until the next call: allocating a tensor of this size at each step would cost more in page faults
         than the computation itself.
         """
+        if t == 0:
+            never = never_produced(logits.size(-1), self.bos, self.eos, self.pad, self.forbid)
+            self._never, self._never_early = (torch.tensor(x, dtype=torch.int64, device=self.device) for x in never)
         if self._buffer.numel() < logits.numel():
             self._buffer = self._buffer.new_empty(logits.numel())
         out = self._buffer[: logits.numel()].view(logits.shape)
@@ -345,7 +363,8 @@ class _Rules:
         seen = torch.ones_like(history[..., :ngrams], dtype=torch.bool)
         for j in range(self.no_repeat_ngram - 1):
             seen &= history[..., j : j + ngrams] == history[..., ngrams + j, None]
-        return out.scatter_(-1, history[..., self.no_repeat_ngram - 1 :].where(seen, self.pad), -_INF)
+        limit = out.new_full(seen.shape, _INF).masked_fill(seen, -_INF)
+        return out.scatter_reduce_(-1, history[..., self.no_repeat_ngram - 1 :], limit, "amin")
 
     def is_check(self, t: int) -> bool:
         """Whether to check after step t which sentences are done; the check waits for the device."""
@@ -363,11 +382,13 @@ def _roll_out(
     return_attention: bool,
 ) -> SearchResult:
     """Extends `width` independent hypotheses per sentence by choose(log_probs (b, K, V)) -> (b, K) until all ended."""
+    if not rules.batch:
+        return rules.no_result(width)
     batch, device, max_length = rules.batch, rules.device, rules.max_length
     log_probs = torch.zeros(batch, width, device=device)
     tokens = torch.full((batch, width), rules.bos, device=device)
     history = tokens.new_empty(batch, width, 0) if rules.no_repeat_ngram else None
-    alive = torch.ones_like(tokens, dtype=torch.bool)
+    alive, lengths = torch.ones_like(tokens, dtype=torch.bool), torch.zeros_like(tokens)
     rows = torch.arange(batch, device=device)  # sentence of each row still in the batch
     if width > 1:
         state = _map(lambda x: x.expand(-1, width, *x.shape[2:]), state)
@@ -379,6 +400,7 @@ def _roll_out(
         tokens = choose(gains)
         gains = gains.gather(-1, tokens[..., None])[..., 0]
         log_probs.index_add_(0, rows, gains.where(alive, 0))
+        lengths.index_add_(0, rows, alive.long())
         tokens = tokens.where(alive, rules.pad)
         steps.append((rows, tokens, attn if return_attention else None))
         alive = alive & (tokens != rules.eos) & (t + 1 < max_length)[:, None]
@@ -397,8 +419,8 @@ def _roll_out(
         out[rows, :, t] = tokens
     if log_probs.isnan().any():
         raise ValueError(NOT_A_NUMBER)
-    out = out.where((log_probs > -_INF)[..., None], rules.pad)
-    lengths = (out != rules.pad).sum(-1)
+    is_possible = log_probs > -_INF
+    out, lengths = out.where(is_possible[..., None], rules.pad), lengths.where(is_possible, 0)
     attn_weights = None
     for t, (rows, _, attn) in enumerate(steps):
         if attn is not None:
@@ -465,10 +487,51 @@ def _take(tree: Any, index: Tensor) -> Any:
 
 
 def _map(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """Applies a function to every tensor of nested (named) tuples."""
+    """Applies a function to every tensor of nested (named) tuples, lists, dicts and dataclasses.
+
+    Raises:
+        TypeError: an object of another class has tensors, which would stay as they are.
+    """
     if isinstance(tree, Tensor):
         return function(tree)
-    if isinstance(tree, tuple):
+    if isinstance(tree, (tuple, list)):
         items = [_map(function, item) for item in tree]
         return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+    if isinstance(tree, dict):
+        found = copy(tree)
+        found.update((name, _map(function, item)) for name, item in tree.items())
+        return found
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return replace(tree, **{x.name: _map(function, getattr(tree, x.name)) for x in fields(tree)})
+    if any(isinstance(x, Tensor) for x in getattr(tree, "__dict__", {}).values()):
+        raise TypeError(
+            "state and memory of a search are tensors in tuples, lists, dicts and dataclasses; got tensors in a "
+            f"{type(tree).__name__}: give these in a dict"
+        )
     return tree
+
+
+def _check_shapes(state: Any, memory: Any) -> tuple[int, torch.device]:
+    """The number of sentences and the device.
+
+    Raises:
+        ValueError: the first state has no tensor, or a leading dimension of a tensor is another one.
+    """
+    first = _tensors(state)
+    if not first:
+        raise ValueError(f"the first state must have a tensor (B, 1, ...), B the number of sentences; got {state!r}")
+    batch = first[0].shape[0] if first[0].dim() else 0
+    for x in first:
+        if x.shape[:2] != (batch, 1):
+            shape = tuple(x.shape)
+            raise ValueError(f"tensors of the first state must be (B, 1, ...), here ({batch}, 1, ...); got {shape}")
+    for x in _tensors(memory):
+        if x.shape[:1] != (batch,):
+            raise ValueError(f"tensors of the memory must be (B, ...), here ({batch}, ...); got {tuple(x.shape)}")
+    return batch, first[0].device
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    found = []
+    _map(lambda x: found.append(x) or x, tree)
+    return found

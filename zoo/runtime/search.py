@@ -6,7 +6,8 @@ Options, rules, results and messages are those of zoo/layers/search.py, which sa
 
 `memory` and `state` are dicts of arrays: what all hypotheses of a sentence share (leading dimension B) and what each
 hypothesis owns (leading dimensions B, K; the first one is given as B, 1). B shrinks when finished sentences are
-dropped, and beam search first calls `step` with one hypothesis per sentence, then with up to K.
+dropped, and beam search first calls `step` with one hypothesis per sentence, then with up to K. Without any sentence
+(B = 0) it is never called.
 
 `step` gives its arrays away: the search writes -inf into `log_probs`, and keeps `attn_weights` until it ends.
 
@@ -24,7 +25,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
-from zoo.utils.search_options import NOT_A_NUMBER, check_beam, check_rules, check_sampling, check_search, length_norm
+from zoo.utils.search_options import (
+    NOT_A_NUMBER,
+    check_beam,
+    check_rules,
+    check_sampling,
+    check_search,
+    length_norm,
+    never_produced,
+)
 
 Arrays = dict[str, ndarray]
 Step = Callable[[ndarray, Arrays, Arrays, int], tuple[ndarray, Arrays, ndarray | None]]
@@ -80,7 +89,7 @@ def greedy_search(
         min_length: minimum number of tokens, including EOS; a smaller `max_length` of a sentence takes precedence.
             With `max_length` + 1 no output ends by itself.
         length_penalty: alpha of lp; it cannot change the greedy choice, only the reported score.
-        forbid: token ids never produced, such as UNK. BOS and PAD are never produced.
+        forbid: token ids never produced, such as UNK. BOS and PAD are never produced, unless they are EOS too.
         no_repeat_ngram: n > 0 forbids repeating an n-gram of the output.
         bos: id that starts the decoder.
         eos: id that ends an output.
@@ -197,6 +206,8 @@ def beam_search(
     """
     check_beam(beam_size, n_best)
     rules = _Rules(state, max_length, min_length, forbid, no_repeat_ngram, bos, eos, pad)
+    if not rules.batch:
+        return rules.no_result(n_best)
     batch, limits = rules.batch, rules.max_length
     limit_norms = length_norm(limits, length_penalty).astype(np.float32)
     tokens = np.full((batch, 1), bos)  # live hypotheses (b, k), best first; k grows from 1 to K
@@ -305,8 +316,13 @@ class _Rules:
         self.horizon = check_rules(self.batch, lengths, min_length, forbid, no_repeat_ngram, eos)
         self.max_length = np.broadcast_to(lengths, self.batch)  # (B,)
         self.min_length, self.no_repeat_ngram = min_length, no_repeat_ngram
-        self.bos, self.eos, self.pad = bos, eos, pad
-        self._never = [bos, pad, *forbid]
+        self.bos, self.eos, self.pad, self.forbid = bos, eos, pad, forbid
+        self._never, self._never_early = [], []
+
+    def no_result(self, count: int) -> SearchResult:
+        """The result for no sentences, with `count` hypotheses each."""
+        tokens, numbers = np.zeros((0, count, 0), np.int64), np.zeros((0, count), np.float32)
+        return SearchResult(tokens, numbers.astype(np.int64), numbers, numbers.copy(), None)
 
     def restrict(self, log_probs: ndarray, t: int, history: ndarray) -> ndarray:
         """The log-probabilities (b, k, V) with -inf for tokens forbidden after `history` (b, k, t).
@@ -316,10 +332,12 @@ class _Rules:
         if log_probs.dtype != np.float32 or not log_probs.flags.carray:
             log_probs = np.array(log_probs, np.float32, order="C")
         rows = log_probs.reshape(-1, log_probs.shape[-1]).T
-        for token in self._never:  # several times faster than an array of a few tokens
+        if t == 0:
+            never = never_produced(log_probs.shape[-1], self.bos, self.eos, self.pad, self.forbid)
+            self._never, self._never_early = never
+        # several times faster than an array of a few tokens
+        for token in self._never_early if t + 1 < self.min_length else self._never:
             rows[token] = -_INF
-        if t + 1 < self.min_length:
-            rows[self.eos] = -_INF
         ngrams = t + 1 - self.no_repeat_ngram
         if not self.no_repeat_ngram or ngrams < 1:
             return log_probs
@@ -343,9 +361,11 @@ def _roll_out(
     return_attention: bool,
 ) -> SearchResult:
     """Extends `width` independent hypotheses per sentence by choose(log_probs (b, K, V)) -> (b, K) until all ended."""
+    if not rules.batch:
+        return rules.no_result(width)
     batch, limits = rules.batch, rules.max_length
     log_probs = np.zeros((batch, width), np.float32)
-    out = np.full((batch, width, rules.horizon), rules.pad)
+    out, lengths = np.full((batch, width, rules.horizon), rules.pad), np.zeros((batch, width), np.int64)
     tokens = np.full((batch, width), rules.bos)
     alive = np.ones((batch, width), bool)
     rows = np.arange(batch)  # sentence of each row still in the batch
@@ -361,6 +381,7 @@ def _roll_out(
         tokens = choose(gains)
         starts = np.arange(tokens.size).reshape(tokens.shape) * gains.shape[-1]
         log_probs[rows] += np.where(alive, gains.reshape(-1).take(starts + tokens), np.float32(0))
+        lengths[rows] += alive
         tokens = np.where(alive, tokens, rules.pad)
         out[rows, :, t] = tokens
         if return_attention and attn is not None:
@@ -376,14 +397,14 @@ def _roll_out(
 
     if np.isnan(log_probs).any():
         raise ValueError(NOT_A_NUMBER)
-    out = np.where((log_probs > -_INF)[..., None], out[..., :length], rules.pad)
-    lengths = (out != rules.pad).sum(-1)
+    is_possible = log_probs > -_INF
+    out, lengths = np.where(is_possible[..., None], out[..., :length], rules.pad), lengths * is_possible
     attn_weights = None
     if attention:
         attn_weights = np.zeros((*out.shape, attention[0][1].shape[-1]), attention[0][1].dtype)
         for t, (rows, attn) in enumerate(attention):
             attn_weights[rows, :, t] = attn
-        attn_weights *= (out != rules.pad)[..., None]
+        attn_weights *= (np.arange(length) < lengths[..., None])[..., None]
     scores = log_probs / length_norm(lengths, length_penalty).astype(np.float32)
     return SearchResult(out, lengths, scores, log_probs, attn_weights)
 

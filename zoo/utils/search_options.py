@@ -91,6 +91,10 @@ def check_rules(
         raise ValueError(f"max_length must be one number or one for each of {batch} sentences; got {shape}")
     check_integer("min_length", min_length)
     check_integer("no_repeat_ngram", no_repeat_ngram)
+    for token in forbid:
+        check_integer("each token id of forbid", token)
+    if not batch and max_length.ndim:  # of no sentence
+        return 0
     shortest, longest = int(max_length.min()), int(max_length.max())
     if shortest < 1:
         raise ValueError(f"max_length must be at least 1; got {shortest}")
@@ -101,6 +105,22 @@ def check_rules(
     if no_repeat_ngram < 0:
         raise ValueError(f"no_repeat_ngram must be at least 1, or 0 for no rule; got {no_repeat_ngram}")
     return longest
+
+
+def never_produced(vocab: int, bos: int, eos: int, pad: int, forbid: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The token ids, from 0 to V - 1, that are never produced, and those that are not before the shortest length.
+
+    EOS may be BOS or PAD too, and these need not be among the tokens that are produced.
+
+    Raises:
+        ValueError: a forbidden id that does not exist.
+    """
+    if unknown := [int(token) for token in forbid if not 0 <= token < vocab]:
+        raise ValueError(
+            f"forbid must hold token ids from 0 to {vocab - 1}, of the {vocab} that step gives logits for; got {unknown}"
+        )
+    never = {token for token in (bos, pad, *forbid) if 0 <= token < vocab and token != eos}
+    return sorted(never), sorted(never | {token for token in (eos,) if 0 <= token < vocab})
 
 
 def length_norm(length: Any, alpha: float) -> Any:

@@ -28,7 +28,6 @@ _ELEMENTS = 2**19  # pairs of query and key, times K, in the cache at one time
 _LARGEST = 20.0  # of |q| and |k|: E(q) E(k) of larger ones could overflow
 
 
-
 class _Met(NamedTuple):
     """Keys as they were, and E(k), None if they are too large; no keys if they were met once by few queries."""
 
