@@ -113,6 +113,35 @@ def test_given_weights_replace_those_of_their_rows_only(kind, name):
             torch.testing.assert_close(context[b, t], sum(w * h for w, h in zip(want, memory[b])))
 
 
+@pytest.mark.parametrize("kind", ATTENTIONS)
+@torch.no_grad()
+def test_without_a_position_query_t_stands_at_t(kind):
+    attention, query, memory, lengths = make(kind, "general")
+    projected = attention.project(memory, lengths_to_mask(lengths, S))
+    _, weights = attention(query, projected)
+    assert weights.equal(attention(query, projected, torch.arange(T))[1])
+    if kind == "local_m":  # an int: all queries stand there, as the hypotheses of a search
+        steps = [attention(query[:, [t]], projected, t)[1] for t in range(T)]
+        torch.testing.assert_close(weights, torch.cat(steps, 1))
+        assert not weights.allclose(attention(query, projected, 0)[1])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_shown_weights_have_the_same_dropout(causal):
+    torch.manual_seed(0)
+    attention = MultiHeadAttention(H, 2, key_size=3, output_projection=False, dropout=0.5)
+    x = torch.randn(B, T, H)
+    keys, values = attention.project(x)
+    exact, plain = attention.eval()(x, keys, values, causal=causal, show=True)
+    attention.train()
+    for show in (False, True):
+        found = torch.stack([attention(x, keys, values, causal=causal, show=show)[0] for _ in range(3000)])
+        assert found.std(0).amin() > 0.01, f"no dropout with show={show}"
+        torch.testing.assert_close(found.mean(0), exact, rtol=0, atol=0.1)
+    _, weights = attention(x, keys, values, causal=causal, show=True)
+    torch.testing.assert_close(weights, plain)  # shown as they are before dropout
+
+
 @torch.no_grad()
 def test_all_heads_use_given_weights():
     """Each head averages its part of the values with them; a row of zeros is softmax(q k / sqrt(d_k))."""

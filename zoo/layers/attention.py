@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from zoo.layers.checks import check_given, check_mask, check_scores_mask, check_shape
 from zoo.layers.kernels import wide
 from zoo.layers.masking import masked_softmax, masked_sparsemax
 from zoo.layers.scores import SCORES
@@ -73,31 +74,55 @@ class GlobalAttention(nn.Module):
         if window < 1:
             raise ValueError(f"window must be at least 1; got {window}")
         self.score = SCORES[score](query_size, memory_size, attention_size, max_length)
+        self.query_size, self.memory_size = query_size, memory_size
         self.window, self.renormalize = window, renormalize
         self.normalize = NORMALIZATIONS[normalize]
 
     def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
-        """memory (B, S, M), mask (B, S) bool, True = real."""
+        """memory (B, S, M), mask (B, S) bool, True = real.
+
+        Raises:
+            ValueError: another shape or type.
+        """
+        check_shape("memory", memory, "B, S, M", None, None, self.memory_size)
+        check_mask("mask", mask, "B, S", *memory.shape[:2])
         return AttentionMemory(self.score.project(memory), memory, mask, mask.to(wide(memory[:0]).dtype), mask.sum(-1))
 
     def forward(
-        self, query: Tensor, memory: AttentionMemory, position: Tensor | int = 0, given: Tensor | None = None
+        self,
+        query: Tensor,
+        memory: AttentionMemory,
+        position: Tensor | int | None = None,
+        given: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attend with all queries at once.
 
         Args:
             query: (B, T, H).
             memory: from `project`.
-            position: target position of each query, an int or (T,) int; read by local_m only.
+            position: target position of the queries: (T,) int, an int that all have, or None for 0 ... T - 1, a whole
+                target; read by local_m only. A decoder that calls with one query a step must say at which it is.
             given: (B, T, S) weights to use instead of the computed ones, see `replaced`.
 
         Returns:
             context (B, T, M) and weights (B, T, S), fp32 at least.
+
+        Raises:
+            ValueError: another shape, or numbers given that are no attention weights.
         """
-        weights = replaced(self.weights(self.score(query, memory.keys), query, memory, position), given)
+        check_shape("query", query, "B, T, H", memory.mask.size(0), None, self.query_size)
+        if isinstance(position, Tensor) and position.dim():
+            check_shape("position", position, "T", query.size(1))
+        weights = self.weights(self.score(query, memory.keys), query, memory, position)
+        weights = replaced(weights, given, self.is_whole)
         return torch.matmul(weights.to(memory.values.dtype), memory.values), weights
 
-    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
+    @property
+    def is_whole(self) -> bool:
+        """Whether the weights of a query sum to 1."""
+        return True
+
+    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int | None) -> Tensor:
         """Scores (B, T, S) -> weights (B, T, S)."""
         return self.normalize(scores, memory.mask.unsqueeze(1))
 
@@ -108,8 +133,10 @@ class LocalMonotonicAttention(GlobalAttention):
     A target longer than the source keeps looking at the last source position, as in the authors' code.
     """
 
-    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
+    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int | None) -> Tensor:
         last = (memory.lengths - 1).clamp(min=0).reshape(-1, 1, 1)
+        if position is None:
+            position = torch.arange(scores.size(1), device=scores.device)
         if isinstance(position, Tensor):
             centre = torch.minimum(position.reshape(1, -1, 1), last)  # (B, T, 1)
         else:
@@ -133,11 +160,15 @@ class LocalPredictiveAttention(LocalMonotonicAttention):
         self.w_p = nn.Linear(query_size, query_size, bias=False)
         self.v_p = nn.Linear(query_size, 1, bias=False)
 
+    @property
+    def is_whole(self) -> bool:
+        return self.renormalize
+
     def aligned_position(self, query: Tensor, memory: AttentionMemory) -> Tensor:
         """p_t for each query: (B, T, H) -> (B, T), real numbers in (0, length)."""
         return torch.sigmoid(wide(self.v_p(torch.tanh(self.w_p(query))).squeeze(-1))) * memory.lengths.unsqueeze(-1)
 
-    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
+    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int | None) -> Tensor:
         p = self.aligned_position(query, memory).unsqueeze(-1)  # (B, T, 1)
         align = self.normalize(scores, self._window(p.detach().floor(), scores) & memory.mask.unsqueeze(1))
         s = torch.arange(scores.size(-1), device=scores.device)
@@ -168,13 +199,19 @@ class LocalPredictiveStarAttention(GlobalAttention):
         self.w_p = nn.Linear(memory_size, memory_size, bias=False)
         self.v_p = nn.Linear(memory_size, 1, bias=False)
 
+    @property
+    def is_whole(self) -> bool:
+        return self.renormalize
+
     def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        check_shape("memory", memory, "B, S, M", None, None, self.memory_size)
+        check_mask("mask", mask, "B, S", *memory.shape[:2])
         gate = torch.sigmoid(wide(self.v_p(torch.tanh(self.w_p(memory))).squeeze(-1))) * mask  # (B, S)
         best = gate.topk(min(self.window, gate.size(-1)), dim=-1).indices
         mask = torch.zeros_like(mask).scatter(-1, best, True) & mask
         return super().project(memory, mask)._replace(gate=gate)
 
-    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int) -> Tensor:
+    def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int | None) -> Tensor:
         weights = self.normalize(scores, memory.mask.unsqueeze(1)) * memory.gate.unsqueeze(1)
         return _normalized(weights) if self.renormalize else weights
 
@@ -186,8 +223,13 @@ class NoAttention(nn.Module):
         return AttentionMemory(memory, memory[..., :0], mask, mask.to(wide(memory[:0]).dtype), mask.sum(-1))
 
     def forward(
-        self, query: Tensor, memory: AttentionMemory, position: Tensor | int = 0, given: Tensor | None = None
+        self,
+        query: Tensor,
+        memory: AttentionMemory,
+        position: Tensor | int | None = None,
+        given: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
+        check_shape("query", query, "B, T, H", memory.mask.size(0), None, None)
         weights = memory.gate.new_zeros(query.size(0), query.size(1), memory.mask.size(1))
         return query[..., :0], weights
 
@@ -222,16 +264,31 @@ def make_attention(
     return ATTENTIONS[attention](query_size, memory_size, **options)
 
 
-def replaced(weights: Tensor, given: Tensor | None) -> Tensor:
+def replaced(weights: Tensor, given: Tensor | None, is_whole: bool = True) -> Tensor:
     """Attention weights, some of them chosen from outside: an intervention ("what if it had looked there?").
 
     Args:
         weights: (..., S) as computed.
-        given: broadcastable to them, at least 0; a row of zeros leaves the computed weights. None: no row is given.
+        given: of their shape, or 1 in place of any dimension but the last. Rows are at least 0 and sum to 1; a row of
+            zeros leaves the computed weights. None: no row is given.
+        is_whole: a row must not sum to less than 1, as those of some local attentions do.
+
+    Raises:
+        ValueError: weights that these cannot be; numbers are looked at on a CPU only.
     """
     if given is None:
         return weights
+    check_given(given, weights, is_whole)
     return torch.where(given.sum(-1, keepdim=True) > 0, given.to(weights.dtype), weights)
+
+
+def check_heads_mask(mask: Tensor | None, queries: Tensor, keys: Tensor, causal: bool) -> None:
+    """Raises ValueError for a mask that multi-head attention cannot use: arguments as in `dot_product_attention`."""
+    if mask is None:
+        return
+    if causal:
+        raise ValueError("causal attention has its own mask: give None, or a mask that is also causal without `causal`")
+    check_scores_mask(mask, (*queries.shape[:3], keys.size(2)))
 
 
 def dot_product_attention(
@@ -251,7 +308,11 @@ def dot_product_attention(
 
     Returns:
         (B, H, N, d).
+
+    Raises:
+        ValueError: a mask of another type or shape, or beside `causal`.
     """
+    check_heads_mask(mask, queries, keys, causal)
     if queries.is_cuda:
         return scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)
     with torch.autocast(queries.device.type, enabled=False):

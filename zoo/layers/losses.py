@@ -17,6 +17,8 @@ from zoo.layers.kernels.cross_entropy import (
 )
 from zoo.layers.kernels.products import linear
 
+_LINEAR = kernels.methods_of(nn.Linear, "forward")
+
 
 def output_logits(layer: nn.Module, x: Tensor) -> Tensor:
     """layer(x): (..., D) -> (..., V). A search packs the weight (zoo/layers/kernels/products.py)."""
@@ -107,4 +109,4 @@ def soft_output_loss(layer: nn.Module, x: Tensor, words: Tensor, probabilities: 
 
 def _is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether using its weight directly is the same as calling the layer."""
-    return type(layer) is nn.Linear and layer.bias is not None and not kernels.is_hooked(layer)
+    return kernels.is_as_written(layer, nn.Linear, _LINEAR) and layer.bias is not None

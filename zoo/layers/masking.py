@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from zoo.layers.checks import check_mask, check_scores_mask
 from zoo.layers.kernels import wide
 
 
@@ -26,11 +27,15 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
     Args:
         scores: (..., S) float.
-        mask: bool, broadcastable to `scores`, True where attention may go.
+        mask: bool, the shape of `scores` or 1 in place of any dimension, True where attention may go.
 
     Returns:
         (..., S) weights; a row without any True gives zeros and zero gradient.
+
+    Raises:
+        ValueError: a mask of another type or shape.
     """
+    check_scores_mask(mask, scores.shape)
     scores = wide(scores)
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     return torch.softmax(scores, dim=-1) * mask
@@ -43,7 +48,11 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
 
     Returns:
         (..., S) weights; a row without any True gives zeros and zero gradient.
+
+    Raises:
+        ValueError: a mask of another type or shape.
     """
+    check_scores_mask(mask, scores.shape)
     scores = wide(scores)
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     z = scores - scores.detach().amax(-1, keepdim=True)  # changes no weight, but loses fewer digits in the sums
@@ -55,7 +64,8 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """Mean over real positions: x (B, S, D), mask (B, S) -> (B, D); zeros for an empty row."""
+    """Mean over real positions: x (B, S, D), mask (B, S) bool -> (B, D); zeros for an empty row."""
+    check_mask("mask", mask, "B, S", *x.shape[:2])
     weights = mask.to(x.dtype)
     total = torch.einsum("bsd,bs->bd", x, weights)
     return total / weights.sum(-1, keepdim=True).clamp(min=1)

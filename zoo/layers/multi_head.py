@@ -6,8 +6,10 @@ Shapes: B batch, N queries, M keys, D model, H heads, d_k size of a key.
 import torch
 from torch import Tensor, nn
 
-from zoo.layers.attention import dot_product_attention, replaced
+from zoo.layers.attention import check_heads_mask, dot_product_attention, replaced
+from zoo.layers.checks import check_shape
 from zoo.layers.dropout import Dropout
+from zoo.layers.kernels import is_as_written, methods_of
 from zoo.layers.masking import masked_softmax
 
 
@@ -43,6 +45,11 @@ class MultiHeadAttention(nn.Module):
         """Q K^T / sqrt(d_k) of Eq. 1: (B, H, N, d_k), (B, H, M, d_k) -> (B, H, N, M)."""
         return queries @ keys.transpose(-1, -2) * keys.size(-1) ** -0.5
 
+    def _is_fusible(self) -> bool:
+        """Whether torch's fused kernel computes the same: nobody has replaced the scores or the dropout."""
+        own = type(self).scores is _SCORES and "scores" not in vars(self)
+        return own and is_as_written(self.dropout, Dropout, _DROPOUT)
+
     def forward(
         self,
         x: Tensor,
@@ -56,23 +63,38 @@ class MultiHeadAttention(nn.Module):
         """Attends from x (B, N, D) to keys (B, H, M, d_k) and values (B, H, M, D / H).
 
         Args:
-            mask: bool, broadcastable to (B, H, N, M), True where attention may go; None: everywhere.
+            mask: bool (B, H, N, M), or 1 in place of any of these, True where attention may go; None: everywhere.
             causal: position n attends only to positions up to n; requires mask None.
             show: return the weights as well.
             given: weights (B, N, M) that all heads use instead of their own, see `replaced`.
 
         Returns:
-            (B, N, D), and the weights (B, H, N, M) if `show` or `given`, else None.
+            (B, N, D), and the weights (B, H, N, M) if `show` or `given`, else None. In training dropout acts on them
+            after they are returned, as where they are not.
+
+        Raises:
+            ValueError: another shape, or numbers given that are no attention weights.
         """
+        batch, heads, size = keys.size(0), self.num_heads, self.sizes[1]
+        check_shape("x", x, "B, N, D", batch, None, size)
+        check_shape("keys", keys, "B, H, M, d_k", batch, heads, None, self.sizes[0] // heads)
+        check_shape("values", values, "B, H, M, D / H", batch, heads, keys.size(2), size // heads)
         queries, weights = self.split(self.query(x)), None
-        if show or given is not None:
+        check_heads_mask(mask, queries, keys, causal)
+        shown = show or given is not None
+        if shown or not self._is_fusible():
             if causal:
-                mask = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()
+                mask = torch.ones(1, 1, x.size(1), keys.size(2), dtype=torch.bool, device=x.device).tril()
             elif mask is None:
                 mask = torch.ones((), dtype=torch.bool, device=x.device)
             weights = masked_softmax(self.scores(queries, keys), mask)
             weights = replaced(weights, None if given is None else given.unsqueeze(1))
-            found = weights.to(values.dtype) @ values
+            found = self.dropout(weights).to(values.dtype) @ values
         else:
-            found = dot_product_attention(queries, keys, values, mask, self.dropout.p if self.training else 0.0, causal)
-        return self.output(found.transpose(1, 2).flatten(2)), weights
+            dropout = self.dropout.p if self.dropout.training else 0.0
+            found = dot_product_attention(queries, keys, values, mask, dropout, causal)
+        return self.output(found.transpose(1, 2).flatten(2)), weights if shown else None
+
+
+_SCORES = MultiHeadAttention.scores
+_DROPOUT = methods_of(Dropout, "forward")

@@ -92,6 +92,7 @@ class GRUCell(LSTMCell):
 
 
 CELLS = {"lstm": LSTMCell, "gru": GRUCell}
+_METHODS = {kind: kernels.methods_of(kind, "forward", "update") for kind in CELLS.values()}
 
 
 def _cell_class(cell: str) -> type[LSTMCell]:
@@ -136,7 +137,7 @@ def run_layer(
         final = _call(cells[0], inputs if rows is None else inputs[rows], start, hidden_weight)
         return final[0], final
     first = tuple(x.unflatten(-1, (directions, size)).transpose(0, 1)[:, packing.ranks] for x in start)  # (D, N, H)
-    if kernels.is_transformed() or any(type(cell) is not kind or kernels.is_hooked(cell) for cell in cells):
+    if kernels.is_transformed() or not all(kernels.is_as_written(cell, kind, _METHODS[kind]) for cell in cells):
         outputs, finals = _by_steps(cells, inputs if rows is None else inputs[rows], packing, first, hidden_weights)
     else:
         weights = [cell.weight_hidden for cell in cells] if hidden_weights is None else hidden_weights

@@ -11,6 +11,7 @@ size.
 import torch
 from torch import Tensor, nn
 
+from zoo.layers.checks import check_shape
 from zoo.layers.kernels import wide
 from zoo.layers.kernels.additive import fast_additive_score
 
@@ -33,7 +34,12 @@ class DotScore(nn.Module):
         return memory
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Scores of queries (B, T, H) against keys (B, S, H) -> (B, T, S)."""
+        """Scores of queries (B, T, H) against keys (B, S, H) -> (B, T, S).
+
+        Raises:
+            ValueError: another shape.
+        """
+        _check_pair(query, keys)
         return torch.matmul(query.to(keys.dtype), keys.transpose(1, 2))
 
 
@@ -57,11 +63,23 @@ class GeneralScore(nn.Module):
         return wide(self.w_a(memory))  # (B, S, H)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        _check_pair(query, keys)
         return torch.matmul(query.to(keys.dtype), keys.transpose(1, 2))  # (B, T, S)
 
 
+def _check_pair(query: Tensor, keys: Tensor, compared: bool = True) -> None:
+    """Raises ValueError unless query (B, T, K) and keys (B, S, K) have one B, and one K if they are `compared`."""
+    check_shape("keys", keys, "B, S, K", None, None, None)
+    check_shape("query", query, "B, T, K", keys.size(0), None, keys.size(2) if compared else None)
+
+
 def additive_score(query: Tensor, keys: Tensor, v: Tensor) -> Tensor:
-    """v^T tanh(query + key), in fp32 at least: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S)."""
+    """v^T tanh(query + key), in fp32 at least: query (B, T, K), keys (B, S, K), v (K,) -> (B, T, S).
+
+    Raises:
+        ValueError: another shape.
+    """
+    _check_pair(query, keys)
     if (found := fast_additive_score(query, keys, v)) is not None:  # the same without tanh, where it is faster
         return found
     hidden = torch.tanh(wide(query).unsqueeze(2) + wide(keys).unsqueeze(1))  # (B, T, S, K)
@@ -108,6 +126,7 @@ class LocationScore(nn.Module):
         return memory  # only its length is used
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        _check_pair(query, keys, compared=False)
         scores = self.w_a(query)  # (B, T, L_max)
         missing = keys.size(1) - scores.size(-1)
         if missing > 0:
@@ -127,6 +146,7 @@ class UniformScore(nn.Module):
         return memory  # only its length is used
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
+        _check_pair(query, keys, compared=False)
         return wide(query.new_zeros(query.size(0), query.size(1), keys.size(1)))  # (B, T, S)
 
 

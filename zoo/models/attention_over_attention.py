@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.batches.reading import ClozeBatch
+from zoo.layers.checks import check_mask
 from zoo.layers.contexts import ContextModel
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import wide
@@ -62,6 +63,8 @@ def attend_both_ways(
     scores: Tensor, document_mask: Tensor, query_mask: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """`attend_over_attention`, and also alpha and beta (B, D, L), which mean nothing on padding."""
+    check_mask("document_mask", document_mask, "B, D", *scores.shape[:2])
+    check_mask("query_mask", query_mask, "B, L", scores.size(0), scores.size(2))
     scores = wide(scores)
     lowest = torch.finfo(scores.dtype).min
     # (B, D, L), alpha: per query word, over the document

@@ -117,7 +117,8 @@ def never_produced(vocab: int, bos: int, eos: int, pad: int, forbid: Sequence[in
     """
     if unknown := [int(token) for token in forbid if not 0 <= token < vocab]:
         raise ValueError(
-            f"forbid must hold token ids from 0 to {vocab - 1}, of the {vocab} that step gives logits for; got {unknown}"
+            f"forbid must hold token ids from 0 to {vocab - 1}, of the {vocab} that step gives logits for; "
+            f"got {unknown}"
         )
     never = {token for token in (bos, pad, *forbid) if 0 <= token < vocab and token != eos}
     return sorted(never), sorted(never | {token for token in (eos,) if 0 <= token < vocab})

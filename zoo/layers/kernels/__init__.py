@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +68,20 @@ def is_hooked(module: nn.Module) -> bool:
     everywhere = (global_hooks._global_forward_hooks, global_hooks._global_forward_pre_hooks)
     backward = (global_hooks._global_backward_hooks, global_hooks._global_backward_pre_hooks)
     return any(own) or any(everywhere) or any(backward)
+
+
+def methods_of(kind: type[nn.Module], *names: str) -> dict[str, Any]:
+    """The methods of a class that a kernel stands in for, for `is_as_written`; ask when the class has been written."""
+    return {name: getattr(kind, name) for name in names}
+
+
+def is_as_written(module: nn.Module, kind: type[nn.Module], methods: dict[str, Any]) -> bool:
+    """Whether a module has no hooks, is of exactly this class, and nobody has replaced one of these methods.
+
+    Else it must really be called.
+    """
+    replaced = any(name in vars(module) or getattr(kind, name) is not method for name, method in methods.items())
+    return type(module) is kind and not replaced and not is_hooked(module)
 
 
 def wide(x: Tensor) -> Tensor:

@@ -1,0 +1,94 @@
+"""Checks of what attention layers are called with. Without them broadcasting mixes sentences and says nothing.
+
+Shapes and types are known without waiting for a device, also while a graph is compiled or exported. Numbers are looked
+at on a CPU only. While torch.jit traces nothing is checked: there even sizes are tensors.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from zoo.layers.kernels import is_transformed
+
+_ROUNDING = 0.01  # of a sum of weights, also of bf16
+
+
+def check_shape(name: str, x: Tensor, dimensions: str, *sizes: int | None) -> None:
+    """Raises ValueError unless a tensor has these sizes.
+
+    Args:
+        name: of the tensor, in messages.
+        x: any tensor.
+        dimensions: names of its dimensions, such as "B, T, H".
+        sizes: of each dimension; None: any.
+    """
+    if _is_traced():
+        return
+    if x.dim() != len(sizes) or any(want not in (None, have) for have, want in zip(x.shape, sizes, strict=True)):
+        raise ValueError(f"{name} must be ({dimensions}){_here(dimensions, sizes)}; got {tuple(x.shape)}")
+
+
+def check_mask(name: str, mask: Tensor, dimensions: str, *sizes: int | None) -> None:
+    """Raises ValueError unless a mask is bool and has these sizes, as in `check_shape`."""
+    _check_bool(mask, name)
+    check_shape(name, mask, dimensions, *sizes)
+
+
+def check_scores_mask(mask: Tensor, shape: Sequence[int]) -> None:
+    """Raises ValueError unless a mask is bool and has the shape of the scores, or 1 in place of any dimension."""
+    _check_bool(mask)
+    if not _is_traced() and mask.dim() and not _fits(mask.shape, shape):
+        raise ValueError(
+            f"mask must have the shape of the scores, {tuple(shape)}, or 1 in place of any dimension; "
+            f"got {tuple(mask.shape)}"
+        )
+
+
+def check_given(given: Tensor, weights: Tensor, is_whole: bool) -> None:
+    """Raises ValueError unless these can be attention weights in place of the computed ones.
+
+    Args:
+        given: the shape of `weights`, or 1 in place of any dimension but the last; rows that sum to 1, or to 0.
+        weights: (..., S).
+        is_whole: sums between 0 and 1 are refused; the weights of some local attentions sum to less than 1.
+    """
+    if _is_traced():
+        return
+    if given.shape[-1:] != weights.shape[-1:] or not _fits(given.shape, weights.shape):
+        shape = tuple(weights.shape)
+        raise ValueError(f"given weights must have the shape of the computed ones, {shape}; got {tuple(given.shape)}")
+    if type(given) is not Tensor or given.device.type != "cpu" or torch.compiler.is_compiling() or is_transformed():
+        return
+    totals = given.detach().sum(-1)
+    is_right = (given >= 0).all(-1) & (totals <= 1 + _ROUNDING)  # NaN is neither
+    if is_whole:
+        is_right &= (totals == 0) | (totals >= 1 - _ROUNDING)
+    if not bool(is_right.all()):
+        row = given[~is_right][0]
+        raise ValueError(
+            "given weights must be at least 0 everywhere and sum to 1 in each row, or to 0 where the model decides; "
+            f"got a row with the sum {row.sum().item():.4g} and the smallest {row.min().item():.4g}"
+        )
+
+
+def _check_bool(mask: Tensor, name: str = "mask") -> None:
+    if mask.dtype != torch.bool:
+        raise ValueError(f"{name} must be bool, True where attention may go; got {mask.dtype}: use mask != 0")
+
+
+def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
+    """Whether a shape is the whole one, or has 1 in place of some dimensions; their number is the same."""
+    return len(shape) == len(whole) and all(have in (1, want) for have, want in zip(shape, whole, strict=True))
+
+
+def _is_traced() -> bool:
+    return torch.jit.is_tracing()  # pyright: ignore[reportPrivateImportUsage]  # public, but torch does not list it
+
+
+def _here(dimensions: str, sizes: tuple[int | None, ...]) -> str:
+    """The dimensions with the sizes that are known, for a message."""
+    if all(size is None for size in sizes):
+        return ""
+    names = dimensions.split(", ")
+    return f", here ({', '.join(name if size is None else str(size) for name, size in zip(names, sizes, strict=True))})"
