@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from zoo.layers.checks import check_given, check_mask, check_scores_mask, check_shape
-from zoo.layers.kernels import wide
+from zoo.layers.kernels import as_weight, wide
 from zoo.layers.masking import masked_softmax, masked_sparsemax
 from zoo.layers.scores import SCORES
 from zoo.utils.unpack import Unpack
@@ -113,6 +113,7 @@ class GlobalAttention(nn.Module):
         check_shape("query", query, "B, T, H", memory.mask.size(0), None, self.query_size)
         if isinstance(position, Tensor) and position.dim():
             check_shape("position", position, "T", query.size(1))
+        query = as_weight(query, memory.values)
         weights = self.weights(self.score(query, memory.keys), query, memory, position)
         weights = replaced(weights, given, self.is_whole)
         return torch.matmul(weights.to(memory.values.dtype), memory.values), weights

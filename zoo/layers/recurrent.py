@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from zoo.layers import kernels
 from zoo.layers.dropout import Dropout
-from zoo.layers.kernels import recurrence, wide
+from zoo.layers.kernels import as_weight, recurrence, wide
 from zoo.layers.kernels.function import wants_gradient
 from zoo.layers.kernels.products import linear
 from zoo.layers.masking import lengths_to_mask
@@ -59,6 +59,7 @@ class LSTMCell(nn.Module):
 
     def forward(self, inputs: Tensor, state: State) -> State:
         """inputs (..., I), state (..., H) -> new state."""
+        inputs = as_weight(inputs, self.weight_input)
         gates = linear(inputs, self.weight_input, self.bias)
         hidden_gates = linear(state[0].to(inputs.dtype), self.weight_hidden)
         return self.update(gates, hidden_gates, state)
@@ -126,6 +127,7 @@ def run_layer(
         Outputs (P, D * H), and h (and c) at the end of each sequence, (N, D * H) each, `start` for an empty one.
     """
     kind, size, directions = CELLS[cells[0].kind], cells[0].hidden_size, len(cells)
+    inputs = as_weight(inputs, cells[0].weight_input)
     if start is None:
         zeros = wide(inputs[:0]).new_zeros(len(packing.last), directions * size)
         start = tuple(zeros for _ in range(kind.state_size))
@@ -304,6 +306,7 @@ class RecurrentEncoder(nn.Module):
         x, finals = inputs, []
         for n, layer in enumerate(self.layers):
             x, final = run_layer(layer, self.dropout(x) if n else x, packing, None if n else rows)
+            x = as_weight(x, layer[0].weight_hidden)
             finals.append(final)
         return x, finals
 
@@ -347,6 +350,7 @@ class RecurrentDecoder(nn.Module):
         for n, cell in enumerate(self.cells):
             x, final = run_layer([cell], self.dropout(x) if n else x, packing, start=state[n * width : (n + 1) * width])
             finals += final
+        x = as_weight(x, self.cells[-1].weight_hidden)
         return x.unflatten(0, (steps, batch)).transpose(0, 1), finals
 
     def step(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
@@ -355,4 +359,4 @@ class RecurrentDecoder(nn.Module):
         for n, cell in enumerate(self.cells):
             layer = cell(self.dropout(x) if n else x, state[n * width : (n + 1) * width])
             x, new = layer[0], new + layer
-        return x, new
+        return as_weight(x, self.cells[-1].weight_hidden), new

@@ -89,6 +89,11 @@ def wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
+def as_weight(x: Tensor, weight: Tensor) -> Tensor:
+    """x in the precision of the weight that it meets: states are wide where weights are half. Autocast does it itself."""
+    return x if torch.is_autocast_enabled(x.device.type) else x.to(weight.dtype)
+
+
 def product_dtype(weight: Tensor) -> torch.dtype:
     """Precision of products with this weight: that of autocast if it is on, else the weight's own."""
     device = weight.device.type
