@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
-from zoo.layers.attention import ATTENTIONS, NORMALIZATIONS, make_attention
+from zoo.layers.attention import ATTENTIONS, NORMALIZATIONS, NoAttention, make_attention
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.multi_head import MultiHeadAttention
 from zoo.layers.scores import SCORES
@@ -140,6 +141,51 @@ def test_shown_weights_have_the_same_dropout(causal):
         torch.testing.assert_close(found.mean(0), exact, rtol=0, atol=0.1)
     _, weights = attention(x, keys, values, causal=causal, show=True)
     torch.testing.assert_close(weights, plain)  # shown as they are before dropout
+
+
+class Attended(nn.Module):
+    def __init__(self, attention):
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, query, memory, lengths):
+        return self.attention(query, self.attention.project(memory, lengths_to_mask(lengths, memory.size(1))))
+
+
+class AttendedByHeads(nn.Module):
+    def __init__(self, show=False, is_masked=False):
+        super().__init__()
+        self.attention = MultiHeadAttention(H, 2, 3, output_projection=True, dropout=0.1)
+        self.show, self.is_masked = show, is_masked
+
+    def forward(self, query, memory, lengths):
+        mask = lengths_to_mask(lengths, memory.size(1))[:, None, None] if self.is_masked else None
+        found, weights = self.attention(query, *self.attention.project(memory), mask, show=self.show)
+        return (found,) if weights is None else (found, weights)
+
+
+TRACED = {
+    **{"-".join(case): lambda normalize, case=case: Attended(make(*case, normalize=normalize)[0]) for case in CASES},
+    "none": lambda normalize: Attended(NoAttention()),
+    "heads": lambda normalize: AttendedByHeads(),
+    "shown_heads": lambda normalize: AttendedByHeads(show=True),
+    "masked_heads": lambda normalize: AttendedByHeads(is_masked=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated")
+@pytest.mark.filterwarnings("error::torch.jit.TracerWarning")
+@pytest.mark.parametrize("normalize", NORMALIZATIONS)
+@pytest.mark.parametrize("make_module", TRACED.values(), ids=TRACED)
+@torch.no_grad()
+def test_traces_are_right_for_other_sizes(make_module, normalize):
+    module = make_module(normalize).eval()
+    memory = torch.randn(2, 4, H)
+    traced = torch.jit.trace(module, (torch.randn(2, 3, H), memory, torch.tensor([4, 2])))
+    for queries, positions in ((3, 4), (1, 1), (5, 12)):
+        given = torch.randn(3, queries, H), torch.randn(3, positions, H), torch.tensor([positions, 1, 1])
+        for found, expected in zip(traced(*given), module(*given), strict=True):
+            torch.testing.assert_close(found, expected)
 
 
 @torch.no_grad()

@@ -208,9 +208,8 @@ class LocalPredictiveStarAttention(GlobalAttention):
         check_shape("memory", memory, "B, S, M", None, None, self.memory_size)
         check_mask("mask", mask, "B, S", *memory.shape[:2])
         gate = torch.sigmoid(wide(self.v_p(torch.tanh(self.w_p(memory))).squeeze(-1))) * mask  # (B, S)
-        best = gate.topk(min(self.window, gate.size(-1)), dim=-1).indices
-        mask = torch.zeros_like(mask).scatter(-1, best, True) & mask
-        return super().project(memory, mask)._replace(gate=gate)
+        rank = gate.argsort(dim=-1, descending=True, stable=True).argsort(-1)  # of each position, the best first
+        return super().project(memory, mask & (rank < self.window))._replace(gate=gate)
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int | None) -> Tensor:
         weights = self.normalize(scores, memory.mask.unsqueeze(1)) * memory.gate.unsqueeze(1)

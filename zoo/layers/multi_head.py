@@ -86,7 +86,7 @@ class MultiHeadAttention(nn.Module):
             if causal:
                 mask = torch.ones(1, 1, x.size(1), keys.size(2), dtype=torch.bool, device=x.device).tril()
             elif mask is None:
-                mask = torch.ones((), dtype=torch.bool, device=x.device)
+                mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=x.device)
             weights = masked_softmax(self.scores(queries, keys), mask)
             weights = replaced(weights, None if given is None else given.unsqueeze(1))
             found = self.dropout(weights).to(values.dtype) @ values

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zoo.layers import recurrent, scores
+from zoo.layers import recurrent
 from zoo.layers.attention import AttentionMemory, LocalPredictiveStarAttention, replaced
 from zoo.layers.masking import masked_softmax
 from zoo.layers.multi_head import MultiHeadAttention
@@ -106,14 +106,6 @@ class _LSTMStep(nn.Module):
         return o * torch.tanh(cell), cell
 
 
-class _LocationScore(scores.LocationScore):
-    """Without a test of the length, whose result the trace would fix."""
-
-    def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        length, known = keys.size(1), self.w_a(query)
-        return nn.functional.pad(known, (0, length), value=torch.finfo(known.dtype).min)[..., :length]
-
-
 class _LocalPredictiveStarAttention(LocalPredictiveStarAttention):
     """The D best of S positions and D that are never chosen: D is then constant, however short the text."""
 
@@ -179,7 +171,6 @@ class _WindowAttention(language_models.WindowAttention):
 
 
 _TRACEABLE = {
-    scores.LocationScore: _LocationScore,
     MultiHeadAttention: _MultiHeadAttention,
     LocalPredictiveStarAttention: _LocalPredictiveStarAttention,
     language_models._NGram: _NGram,

@@ -90,7 +90,7 @@ def wide(x: Tensor) -> Tensor:
 
 
 def as_weight(x: Tensor, weight: Tensor) -> Tensor:
-    """x in the precision of the weight that it meets: states are wide where weights are half. Autocast does it itself."""
+    """x in the precision of the weight that it meets: states are wide, weights may be half. Autocast does it itself."""
     return x if torch.is_autocast_enabled(x.device.type) else x.to(weight.dtype)
 
 
