@@ -17,11 +17,12 @@ from zoo.layers.dropout import Dropout
 from zoo.layers.losses import output_loss, sampled_output_loss
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.recurrent import RecurrentEncoder
+from zoo.layers.tied import TiedOutput
 
 _PIECE = 96  # words of a text that are read together in training
 
 
-class ContextModel(nn.Module):
+class ContextModel(TiedOutput):
     """Vectors of the contexts of words, in the space of word vectors.
 
     Args:

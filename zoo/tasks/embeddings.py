@@ -6,11 +6,12 @@ Shapes: E embedding, D readout, V target vocabulary.
 from torch import Tensor, nn
 
 from zoo.layers.losses import output_logits, output_loss
+from zoo.layers.tied import TiedOutput
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import PAD
 
 
-class Embeddings(nn.Module):
+class Embeddings(TiedOutput):
     """Source and target embeddings and the output layer, optionally shared or tied (Press and Wolf 2017).
 
     A tied matrix needs small entries as output layer and unit variance as input, so its rows are scaled by
@@ -22,6 +23,8 @@ class Embeddings(nn.Module):
         tie_output: the output layer is the target embedding matrix; readouts are first projected to its size.
         readout_size: D, size of the readouts.
     """
+
+    tied_to = "tgt_table"
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Embeddings(nn.Module):
         if self.source is not self.tgt_table:
             extend_embedding(self.source, known[0], sizes[0], pieces[0])
         extend_embedding(self.tgt_table, known[1], sizes[1], pieces[1])
-        extend_output(self.output, known[1], sizes[1], tied=self.output.weight is self.tgt_table.weight)
+        extend_output(self.output, known[1], sizes[1], tied=self.is_tied)
 
     def src(self, ids: Tensor) -> Tensor:
         """Source ids (...) -> (..., E)."""

@@ -6,11 +6,12 @@ from torch import Tensor, nn
 
 from zoo.layers.dropout import Dropout
 from zoo.layers.losses import output_logits, output_loss, output_losses, sampled_output_loss, soft_output_loss
+from zoo.layers.tied import TiedOutput
 from zoo.tasks.vocabulary import extend_embedding, extend_output
 from zoo.text import PAD
 
 
-class Words(nn.Module):
+class Words(TiedOutput):
     """Word embeddings and output layer, as one matrix or two (Press and Wolf 2017).
 
     A tied matrix needs small entries as output layer and unit variance as input, so its rows are scaled by
@@ -63,7 +64,7 @@ class Words(nn.Module):
     def extend(self, known: int, size: int) -> None:
         """Adds rows for the words known .. size-1, see zoo/tasks/vocabulary.py; tied matrices stay so."""
         extend_embedding(self.table, known, size)
-        extend_output(self.output, known, size, tied=self.output.weight is self.table.weight)
+        extend_output(self.output, known, size, tied=self.is_tied)
 
     def expect(self, counts: Tensor) -> None:
         """Initialises the output bias with the log frequencies of counts (at most V,); a count of 0 is taken as 1."""
