@@ -14,8 +14,8 @@ import lightning.pytorch as pl
 import pytest
 import torch
 from forks import torchrun
-from model_cases import MAIN
-from modes import Found, distributed, drawn, gradients, half, make, parameters, reference, rounding, same, trained
+from model_cases import MAIN, build
+from modes import Found, Loss, distributed, drawn, gradients, half, make, parameters, reference, rounding, same, trained
 from torch import nn
 from torch.nn.utils import parametrize
 from torch.utils._pytree import tree_map_only
@@ -581,3 +581,22 @@ def test_autocast(cls, options):
     assert found.loss.item() == pytest.approx(expected.loss.item(), rel=0.03)
     flat, true = (torch.cat([g.double().flatten() for g in f.gradients.values()]) for f in (found, expected))
     assert (flat - true).norm() <= 0.1 * true.norm()
+
+
+# ---- construction without memory ----
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@every_case
+def test_construction_on_the_device_meta(cls, options, assign):
+    """As in frameworks that shard large models: memory, and then values, come when all sizes are known."""
+    module, batch = make(cls, options)
+    expected = trained(module, batch)
+    with torch.device("meta"):
+        found = Loss(build(cls, **options).double().train())
+    assert all(x.is_meta for x in found.parameters())
+    if not assign:
+        found.to_empty(device="cpu")
+    found.load_state_dict(make(cls, options)[0].state_dict(), assign=assign)
+    assert parameters(found).keys() == parameters(module).keys()  # tied ones are still one
+    same(trained(found, batch), expected)
