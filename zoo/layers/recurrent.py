@@ -124,7 +124,8 @@ def run_layer(
         hidden_weights: Replace the cells' `weight_hidden`, e.g. after dropout.
 
     Returns:
-        Outputs (P, D * H), and h (and c) at the end of each sequence, (N, D * H) each, `start` for an empty one.
+        Outputs (P, D * H), and h (and c) at the end of each sequence, (N, D * H) each, in fp32 at least, `start` for
+        an empty one.
     """
     kind, size, directions = CELLS[cells[0].kind], cells[0].hidden_size, len(cells)
     inputs = as_weight(inputs, cells[0].weight_input)
@@ -132,12 +133,12 @@ def run_layer(
         zeros = wide(inputs[:0]).new_zeros(len(packing.last), directions * size)
         start = tuple(zeros for _ in range(kind.state_size))
     if not packing.counts:  # only empty sequences
-        return start[0].new_zeros(0, directions * size), start
+        return as_weight(start[0].new_zeros(0, directions * size), cells[0].weight_input), start
     if len(packing.counts) == 1 and packing.order is None and inputs.device.type == "cpu":
         # one step of all sequences: the cell alone is the fastest way
         hidden_weight = None if hidden_weights is None else hidden_weights[0]
         final = _call(cells[0], inputs if rows is None else inputs[rows], start, hidden_weight)
-        return final[0], final
+        return as_weight(final[0], cells[0].weight_input), final
     first = tuple(x.unflatten(-1, (directions, size)).transpose(0, 1)[:, packing.ranks] for x in start)  # (D, N, H)
     if kernels.is_transformed() or not all(kernels.is_as_written(cell, kind, _METHODS[kind]) for cell in cells):
         outputs, finals = _by_steps(cells, inputs if rows is None else inputs[rows], packing, first, hidden_weights)
@@ -148,7 +149,7 @@ def run_layer(
         else:
             outputs, finals = _fused(cells, inputs if rows is None else inputs[rows], packing, first, weights)
     back = packing.ranks.argsort()
-    return outputs, tuple(x.transpose(0, 1).flatten(1)[back] for x in finals)
+    return as_weight(outputs, cells[0].weight_input), tuple(x.transpose(0, 1).flatten(1)[back] for x in finals)
 
 
 def _is_torch_faster(kind: type[LSTMCell], packing: Packing, inputs: Tensor) -> bool:
@@ -306,7 +307,6 @@ class RecurrentEncoder(nn.Module):
         x, finals = inputs, []
         for n, layer in enumerate(self.layers):
             x, final = run_layer(layer, self.dropout(x) if n else x, packing, None if n else rows)
-            x = as_weight(x, layer[0].weight_hidden)
             finals.append(final)
         return x, finals
 
@@ -350,7 +350,6 @@ class RecurrentDecoder(nn.Module):
         for n, cell in enumerate(self.cells):
             x, final = run_layer([cell], self.dropout(x) if n else x, packing, start=state[n * width : (n + 1) * width])
             finals += final
-        x = as_weight(x, self.cells[-1].weight_hidden)
         return x.unflatten(0, (steps, batch)).transpose(0, 1), finals
 
     def step(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:

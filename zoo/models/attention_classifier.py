@@ -112,7 +112,7 @@ class AttentionClassifier(TextClassifier):
         embedded, rows = self.embed_words(batch.tokens[mask])
         states, finals = self.encoder.flat(self.dropout(embedded), batch.lengths, rows)  # (P, H)
         memory = self.attention.project(to_padded(self.dropout(states), mask), mask)
-        query = self.dropout(finals[-1][0]).unsqueeze(1)  # (B, 1, H)
+        query = self.dropout(finals[-1][0].to(states.dtype)).unsqueeze(1)  # (B, 1, H)
         context, weights = self.attention(query, memory, mask.size(1))  # local-m: clamped to the last word
         # h~ = tanh(W_c [c; h])  Eq. 5
         hidden = torch.tanh(self.w_c(torch.cat([context.to(query.dtype), query], dim=-1))).squeeze(1)

@@ -172,7 +172,7 @@ class AttentionOverAttentionReader(ReadingModule):
         lengths, query_lengths = batch.document_lengths, batch.query_lengths
         mask = lengths_to_mask(lengths)
         if self.config["attention"] == "sum":
-            scores = torch.einsum("ph,ph->p", documents, last[segment_ids(lengths)])
+            scores = torch.einsum("ph,ph->p", documents, last.to(documents.dtype)[segment_ids(lengths)])
             weights, query_weights = segment_softmax(scores, lengths) * (query_lengths > 0)[segment_ids(lengths)], None
         else:
             query_mask = lengths_to_mask(query_lengths)

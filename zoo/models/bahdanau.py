@@ -60,7 +60,7 @@ class GRUDecoder(nn.Module):
 
     def read(self, s: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
         """Readouts (..., R), for any number of steps at once."""
-        return maxout(self.readout(torch.cat([s, embedded.to(s.dtype), context.to(s.dtype)], dim=-1)))
+        return maxout(self.readout(torch.cat([s.to(embedded.dtype), embedded, context.to(embedded.dtype)], dim=-1)))
 
     def forward(
         self, embedded: Tensor, s: Tensor, attention: GlobalAttention, memory: AttentionMemory
@@ -105,7 +105,7 @@ class ConditionalDecoder(GRUDecoder):
         return new, context, new, weights
 
     def read(self, s: Tensor, embedded: Tensor, context: Tensor) -> Tensor:
-        return torch.tanh(self.readout(torch.cat([s, embedded.to(s.dtype), context.to(s.dtype)], dim=-1)))
+        return torch.tanh(self.readout(torch.cat([s.to(embedded.dtype), embedded, context.to(embedded.dtype)], dim=-1)))
 
 
 DECODERS = {"gru": GRUDecoder, "conditional_gru": ConditionalDecoder}

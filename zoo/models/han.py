@@ -111,4 +111,4 @@ class HAN(DocumentClassifier):
         sentences, word_weights = self.word_attention(words, batch.sentence_lengths)  # s_i (N, 2H)
         states, _ = self.sentence_encoder.flat(self.dropout(sentences), batch.document_lengths)  # h_i (N, 2H)
         documents, sentence_weights = self.sentence_attention(states, batch.document_lengths)  # v (B, 2H)
-        return self.classifier(self.dropout(documents)), (word_weights, sentence_weights)  # Eq. 11
+        return self.classifier(self.dropout(documents.to(states.dtype))), (word_weights, sentence_weights)  # Eq. 11

@@ -83,7 +83,7 @@ class WindowAttention(nn.Module):
         now = self.length
         scores = self.scores(key[now:], key[:-1])
         weights = masked_softmax(scores, window_mask(known, len(scores), self.length))  # a_t
-        context = window_sum(weights, value[:-1])  # r_t = sum_i a_ti v_i
+        context = window_sum(weights, value[:-1]).to(value.dtype)  # r_t = sum_i a_ti v_i
         return torch.tanh(self.w_r(context) + self.w_x(predict[now:])), weights  # h*_t = tanh(W_r r_t + W_x p_t)
 
     def scores(self, key: Tensor, before: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.layers.dropout import LockedDropout
+from zoo.layers.kernels import wide
 from zoo.layers.masking import masked_softmax
 from zoo.layers.module_list import ModuleList
 from zoo.layers.recurrent import LSTMCell
@@ -54,7 +55,7 @@ class IntraAttentionLSTM(nn.Module):
         self.v = nn.Parameter(torch.empty(attention_size).uniform_(-(attention_size**-0.5), attention_size**-0.5))
 
     def start(self, batch_size: int) -> State:
-        tape = self.cell.bias.detach().new_zeros(batch_size, self.window, self.cell.hidden_size)
+        tape = wide(self.cell.bias.detach()).new_zeros(batch_size, self.window, self.cell.hidden_size)
         return tape, tape, tape[:, 0]
 
     def forward(self, inputs: Tensor, state: State, mask: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, State]:
@@ -70,22 +71,22 @@ class IntraAttentionLSTM(nn.Module):
             h_t (B, T, H), weights s_t (B, T, L), the nearest step first, and the state after the real steps.
         """
         hidden, cells, summaries = [*state[0].unbind(1)], [*state[1].unbind(1)], [state[2]]
-        keys = [*self.w_h(state[0]).unbind(1)]  # W_h h_i
+        keys = [*self.w_h(state[0].to(inputs.dtype)).unbind(1)]  # W_h h_i
         of_inputs, shown, recent = self.w_x(inputs), [], slice(None, -self.window - 1, -1)
         for x, of_x, known in zip(inputs.unbind(1), of_inputs.unbind(1), mask, strict=True):
             key, h, c = (torch.stack(tape[recent], dim=1) for tape in (keys, hidden, cells))  # (B, L, ...) each
-            query = (of_x + self.w_summary(summaries[-1])).unsqueeze(1)  # (B, 1, A)
+            query = (of_x + self.w_summary(summaries[-1].to(inputs.dtype))).unsqueeze(1)  # (B, 1, A)
             weights = masked_softmax(additive_score(query, key, self.v), known.unsqueeze(1))  # s_t (B, 1, L)
             summary, cell = (torch.matmul(weights.to(part.dtype), part).squeeze(1) for part in (h, c))  # h~_t, c~_t
             h, c = self.cell(x, (summary, cell))
             hidden.append(h)
             cells.append(c)
-            keys.append(self.w_h(h))
+            keys.append(self.w_h(h.to(inputs.dtype)))
             summaries.append(summary)
             shown.append(weights)
         rows = torch.arange(len(inputs), device=inputs.device)
         tapes = (last_steps(torch.stack(tape, dim=1), self.window, lengths) for tape in (hidden, cells))
-        outputs = torch.stack(hidden[self.window :], dim=1)
+        outputs = torch.stack(hidden[self.window :], dim=1).to(inputs.dtype)
         return outputs, torch.cat(shown, dim=1), (*tapes, torch.stack(summaries, dim=1)[rows, lengths])
 
 

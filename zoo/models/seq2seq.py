@@ -92,10 +92,10 @@ class Seq2SeqNMT(TranslationModule[Summary]):
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Summary, tuple[Tensor, ...]]:
         if self.reverse_source:
             src = reverse_rows(src, src_lengths)
-        _, finals = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)
+        memory, finals = self.encoder(self.dropout(self.embeddings.src(src)), src_lengths)
         if not self.cho:
             return Summary(finals[-1][0]), tuple(x for final in finals for x in final)
-        summary = torch.tanh(self.summary(finals[-1][0]))  # c = tanh(V h_S)
+        summary = torch.tanh(self.summary(finals[-1][0].to(memory.dtype)))  # c = tanh(V h_S)
         return Summary(summary), (wide(torch.tanh(self.initial(summary))),) * len(finals)
 
     def decode(self, tgt: Tensor, memory: Summary, state: tuple[Tensor, ...]) -> tuple[Tensor, None]:

@@ -100,7 +100,7 @@ class AttendingLSTM(nn.Module):
 
     def context(self, chosen: Tensor, hidden: Tensor, values: Tensor) -> Tensor:
         """beta_t sum_i s_ti a_i; the selector beta_t is one number a caption: (N, K, L), (N, K, H) -> (N, K, D)."""
-        beta = torch.sigmoid(wide(self.gate(hidden)))
+        beta = torch.sigmoid(wide(self.gate(hidden.to(values.dtype))))
         return beta * torch.matmul(chosen.to(values.dtype), values)
 
     def advance(self, embedded: Tensor, context: Tensor, state: State) -> State:
@@ -119,7 +119,7 @@ class AttendingLSTM(nn.Module):
 
         Weights that are `given` (N, K, L) replace the computed ones, and make the context as they are: see `replaced`.
         """
-        weights = replaced(self.attend(state[0], memory.keys), given)
+        weights = replaced(self.attend(state[0].to(embedded.dtype), memory.keys), given)
         chosen = weights if choose is None else replaced(choose(weights), given)
         context = self.context(chosen, state[0], memory.values)
         hidden, cell = self.advance(embedded, context, state)

@@ -117,13 +117,14 @@ class TutorialAttentionNMT(TranslationModule[AttentionMemory | Summary]):
             s, weights = self.decoder_step(y, s, memory)
             found.append((s, weights))
         states, weights = zip(*found, strict=True)
-        return self.dropout(torch.cat(states, dim=1)), torch.cat(weights, dim=1) if self.attends else None
+        return self.dropout(torch.cat(states, dim=1).to(embedded.dtype)), torch.cat(weights, dim=1) if self.attends else None
 
     def step(
         self, tokens: Tensor, state: tuple, memory: AttentionMemory | Summary, t: int, given: Tensor | None = None
     ) -> tuple[Tensor, tuple, Tensor | None]:
-        s, weights = self.decoder_step(self.dropout(self.embeddings.tgt(tokens)), state[0], memory, given)
-        return self.dropout(s), (s,), weights
+        embedded = self.dropout(self.embeddings.tgt(tokens))  # (B, K, E)
+        s, weights = self.decoder_step(embedded, state[0], memory, given)
+        return self.dropout(s.to(embedded.dtype)), (s,), weights
 
     def decoder_step(
         self, embedded: Tensor, s: Tensor, memory: AttentionMemory | Summary, given: Tensor | None = None
