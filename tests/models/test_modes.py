@@ -600,3 +600,30 @@ def test_construction_on_the_device_meta(cls, options, assign):
     found.load_state_dict(make(cls, options)[0].state_dict(), assign=assign)
     assert parameters(found).keys() == parameters(module).keys()  # tied ones are still one
     same(trained(found, batch), expected)
+
+
+# ---- half precision ----
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@every_case
+def test_weights_in_half_precision(cls, options, dtype):
+    """Of a model in somebody's own code, after `half()` or `bfloat16()`."""
+    found, expected = trained(*make(cls, options, dtype)), reference(cls, options)
+    assert found.loss.item() == pytest.approx(expected.loss.item(), rel=0.03)
+    assert all(gradient.isfinite().all() for gradient in found.gradients.values())
+    model = make(cls, options, dtype)[0].model.eval()
+    assert all(torch.is_tensor(x) for x in model.golden().values())  # searches too
+
+
+@pytest.mark.parametrize("cls, options", CLASSES)
+@pytest.mark.parametrize("precision", ["16-true", "bf16-true"])
+def test_a_trainer_trains_no_weights_in_half_precision(cls, options, precision, tmp_path):
+    model = make(cls, options, torch.float32)[0].model
+    loader = DataLoader([model.example_batch(3)], batch_size=None)
+    trainer = pl.Trainer(
+        max_steps=1, precision=precision, accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=f"^precision must not be {precision}: .*; use (bf)?16-mixed, .* or 32-true$"):
+        trainer.fit(model, loader)

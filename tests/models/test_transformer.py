@@ -8,6 +8,7 @@ import torch
 from model_cases import build
 
 from zoo.layers.attention import dot_product_attention
+from zoo.layers.positions import positions
 from zoo.models.transformer import TransformerNMT
 from zoo.text import EOS, Tokenizer
 
@@ -258,3 +259,17 @@ def test_look_takes_one_sentence(translator, pair, kind):
         TypeError, match=f"look takes a sentence and, optionally, its translation, as strings; got {kind}"
     ):
         translator.look(*pair)
+
+
+@pytest.mark.parametrize("default, used", [(torch.bfloat16, torch.float32), (torch.float64, torch.float64)])
+def test_positions_are_exact_whatever_the_default_precision(default, used):
+    """A trainer sets it to that of the weights; bf16 knows every second number above 256."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        found = positions(600, 4)
+    finally:
+        torch.set_default_dtype(before)
+    assert found.dtype == used
+    want = [[math.sin(n), math.cos(n), math.sin(n / 100), math.cos(n / 100)] for n in range(600)]
+    torch.testing.assert_close(found.double(), torch.tensor(want, dtype=torch.float64), rtol=0, atol=1e-4)

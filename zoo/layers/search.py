@@ -168,7 +168,8 @@ def sample(
         # Inverse transform sampling with one uniform number per row; torch.multinomial would draw V of them.
         below = log_probs - log_probs.amax(-1, keepdim=True)  # else tiny temperatures would make all of them -inf
         cumulated = (below / max(temperature, torch.finfo(below.dtype).tiny)).softmax(-1).cumsum(-1)
-        drawn = torch.rand(len(log_probs), 1, device=log_probs.device, generator=generator) * cumulated[:, -1:]
+        drawn = torch.rand(len(log_probs), 1, dtype=log_probs.dtype, device=log_probs.device, generator=generator)
+        drawn = drawn * cumulated[:, -1:]
         drawn = torch.searchsorted(cumulated, drawn, right=True).clamp(max=log_probs.shape[1] - 1)  # (B K, 1)
         return (drawn if tokens is None else tokens.gather(1, drawn)).view(-1, num_samples)
 
@@ -230,12 +231,12 @@ def beam_search(
     batch, device, limits = rules.batch, rules.device, rules.max_length
 
     tokens = torch.full((batch, 1), bos, device=device)  # live hypotheses (b, k), best first; k grows from 1 to K
-    log_probs = torch.zeros(batch, 1, device=device)
+    log_probs = torch.zeros(batch, 1, dtype=torch.float32, device=device)
     history = tokens.new_empty(batch, 1, 0) if no_repeat_ngram else None  # (b, k, t), else only back-pointers are kept
     # Finished hypotheses (b, N), best first. A trace is (step, slot of the parent before that step, last token).
     pool = (
-        torch.full((batch, n_best), -_INF, device=device),  # scores
-        torch.full((batch, n_best), -_INF, device=device),  # log-probabilities
+        torch.full((batch, n_best), -_INF, dtype=torch.float32, device=device),  # scores
+        torch.full((batch, n_best), -_INF, dtype=torch.float32, device=device),  # log-probabilities
         tokens.new_zeros(batch, n_best, 3),
     )
     result = tuple(x.clone() for x in pool)
@@ -339,7 +340,7 @@ class _Rules:
 
     def no_result(self, count: int) -> SearchResult:
         """The result for no sentences, with `count` hypotheses each."""
-        numbers = torch.zeros(0, count, device=self.device)
+        numbers = torch.zeros(0, count, dtype=torch.float32, device=self.device)
         return SearchResult(numbers.long().unsqueeze(-1)[..., :0], numbers.long(), numbers, numbers.clone(), None)
 
     def log_probs(self, logits: Tensor, t: int, history: Tensor | None) -> Tensor:
@@ -385,7 +386,7 @@ def _roll_out(
     if not rules.batch:
         return rules.no_result(width)
     batch, device, max_length = rules.batch, rules.device, rules.max_length
-    log_probs = torch.zeros(batch, width, device=device)
+    log_probs = torch.zeros(batch, width, dtype=torch.float32, device=device)
     tokens = torch.full((batch, width), rules.bos, device=device)
     history = tokens.new_empty(batch, width, 0) if rules.no_repeat_ngram else None
     alive, lengths = torch.ones_like(tokens, dtype=torch.bool), torch.zeros_like(tokens)

@@ -40,7 +40,7 @@ from zoo.tasks.checks import check_arguments, check_choices, check_sizes
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
-from zoo.tasks.precision import PRECISIONS, in_precision
+from zoo.tasks.precision import PRECISIONS, check_training, in_precision
 from zoo.utils.atomic import new_folder, target_folder
 from zoo.utils.modules import path_of
 from zoo.verbs.base import Verbs, wrong_verb
@@ -184,6 +184,10 @@ class ZooModule(Foundation, Verbs):
             self._items = 0  # of a training that was interrupted between two steps
             self._random = None  # from a checkpoint loaded for another purpose; the one to resume from comes later
 
+    def on_fit_start(self) -> None:
+        """Raises ValueError if the weights themselves are in half precision."""
+        check_training(self.trainer.precision)
+
     def configure_optimizers(self) -> "OptimizerLRScheduler":
         """The optimizer and schedule of the recipe (`optimizer`, `lr_scheduler`).
 
@@ -233,7 +237,8 @@ class ZooModule(Foundation, Verbs):
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Divides the gradient by the items counted since the last step."""
-        counted = torch.tensor(float(self._items), device=self.device)  # 0 in a process whose batches have no label
+        # 0 in a process whose batches have no label; float32 whatever the precision of the training
+        counted = torch.tensor(float(self._items), dtype=torch.float32, device=self.device)
         items = cast(Tensor, self.trainer.strategy.reduce(counted, reduce_op="sum")).item()
         self._items = 0
         if not items:

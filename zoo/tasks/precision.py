@@ -33,6 +33,16 @@ def chosen(precision: str, device: str) -> str:
     return precision
 
 
+def check_training(precision: str) -> None:
+    """Raises ValueError for a precision of Lightning's trainer in which weights are stored in half precision."""
+    if precision in ("16-true", "bf16-true"):
+        mixed = precision.replace("true", "mixed")
+        raise ValueError(
+            f"precision must not be {precision}: weights in half precision lose small updates; use {mixed}, whose "
+            "products have the same precision, or 32-true"
+        )
+
+
 @functools.cache  # each line once
 def _warn(line: str) -> None:
     log.warning(line)
