@@ -13,7 +13,7 @@ class TiedOutput(nn.Module):
     "meta", and in `load_state_dict(..., assign=True)`. Both would be trained on their own.
     """
 
-    output: nn.Module
+    output: nn.Linear
     tied_to = "table"  # attribute that holds the embedding
 
     def __init__(self):
@@ -33,9 +33,9 @@ class TiedOutput(nn.Module):
         _tie_again(self)
         return found
 
-    def _load_from_state_dict(self, *given: Any) -> None:
+    def _load_from_state_dict(self, state_dict: Any, *others: Any, **more: Any) -> None:
         self.was_tied = self.is_tied
-        super()._load_from_state_dict(*given)
+        super()._load_from_state_dict(state_dict, *others, **more)
 
 
 def _tie_again(module: TiedOutput, *_: Any) -> None:
