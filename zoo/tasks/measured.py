@@ -47,7 +47,8 @@ class Weights:
 
 def check_sums(tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """Name -> check sum of the values in single precision, whatever the dtype and device."""
-    return {name: zlib.crc32(t.detach().float().cpu().contiguous().numpy().data) for name, t in tensors.items() if not t.is_meta}
+    values = {name: t.detach().float().cpu().contiguous().numpy() for name, t in tensors.items() if not t.is_meta}
+    return {name: zlib.crc32(array.data) for name, array in values.items()}
 
 
 def _versions(model: nn.Module) -> dict[str, tuple[int, int, int | None]]:

@@ -20,6 +20,7 @@ from zoo.verbs.confidence import Evidence, trusted
 from zoo.verbs.groups import groups_of_similar_size
 from zoo.verbs.task import Task
 
+MOST_ABSENT = 10  # candidates that a warning lists
 Numbered = tuple[np.ndarray, np.ndarray, np.ndarray]  # document, query, candidates (none: all words of the document)
 
 
@@ -82,7 +83,8 @@ class Reader(Verbs):
             query: a sentence with XXXXX in place of the missing word, or a list of N of them.
             candidates: possible answers, compared as strings; for a list of queries a list of N such lists. If not
                 given, any word of the document may be the answer. With `exclude_query_words` the words of the query
-                cannot be the answer.
+                cannot be the answer. A candidate that is not in the document has probability 0, and `warnings` names
+                it; confidence needs two that are.
 
         Returns:
             One Reading for one query, a list of them for a list.
@@ -177,13 +179,16 @@ class Reader(Verbs):
                 probabilities = dict(sorted(probabilities.items(), key=lambda item: -item[1]))
             result = Reading(best, probabilities, words, w, asked, v)
             known = [int(ids[numbers[word]]) for word in words]
-            score = log_odds_of_best(p) if given else math.nan  # measured with candidates only
-            results.append(trusted(result, self.calibration, self.evidence_of(score, known, " ".join(words))))
+            absent = [word for word in given if word not in words]
+            chosen = len(given) - len(absent) > 1  # confidence was measured for choices among candidates
+            score = log_odds_of_best(p) if chosen else math.nan
+            evidence = self.evidence_of(score, known, " ".join(words), _notes(absent))
+            results.append(trusted(result, self.calibration, evidence))
         return results
 
-    def evidence_of(self, score: float, document: list[int], text: str) -> Evidence:
+    def evidence_of(self, score: float, document: list[int], text: str, notes: tuple[str, ...] = ()) -> Evidence:
         known = known_share(document, self.vocabulary)
-        return Evidence({"score": score}, known, text, vocabulary=self.vocabulary)
+        return Evidence({"score": score}, known, text, notes=notes, vocabulary=self.vocabulary)
 
     # ---- bundle ----
 
@@ -195,6 +200,14 @@ class Reader(Verbs):
         if assets:
             check_assets(assets, name := "tokenizer.json")
             self.tokenizer = Tokenizer.from_json(assets[name], self.config["vocab_size"], name)
+
+
+def _notes(absent: list[str]) -> tuple[str, ...]:
+    """The warning of candidates that are not in the document, whose probability is 0."""
+    if not absent:
+        return ()
+    more = ", ..." if len(absent) > MOST_ABSENT else ""
+    return (f"not in the document, so never the answer: {', '.join(absent[:MOST_ABSENT])}{more}",)
 
 
 def log_odds_of_best(probabilities: np.ndarray) -> float:
