@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 from zoo.results.language_modelling import Completion
@@ -11,7 +11,7 @@ from zoo.text.familiar import known_share
 from zoo.utils.continuous_cache import ContinuousCache
 from zoo.utils.numbers_given import check_integer
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
-from zoo.verbs.checks import check_assets, check_batch_size, present, texts_of
+from zoo.verbs.checks import Many, check_assets, check_batch_size, present, texts_of
 from zoo.verbs.confidence import Evidence, trusted
 from zoo.verbs.groups import batches_of_similar_size
 from zoo.verbs.task import Task
@@ -87,7 +87,7 @@ class Completer(Verbs):
     @overload
     def complete(
         self,
-        texts: list[str] | tuple[str, ...],
+        texts: Many[str],
         max_words: int = ...,
         min_words: int = ...,
         n_best: int = ...,
@@ -101,10 +101,27 @@ class Completer(Verbs):
         cache: ContinuousCache | None = ...,
     ) -> list[Completion]: ...
 
+    @overload
+    def complete(
+        self,
+        texts: str | Iterable[str] = ...,
+        max_words: int = ...,
+        min_words: int = ...,
+        n_best: int = ...,
+        beam_size: int | None = ...,
+        length_penalty: float = ...,
+        no_repeat_ngram: int = ...,
+        allow_unk: bool = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+        cache: ContinuousCache | None = ...,
+    ) -> Completion | list[Completion]: ...
+
     @evaluated
     def complete(
         self,
-        texts: str | Sequence[str] = "",
+        texts: str | Iterable[str] = "",
         max_words: int = 20,
         min_words: int = 1,
         n_best: int = 1,
@@ -138,7 +155,7 @@ class Completer(Verbs):
 
         Raises:
             ValueError: no tokenizer, or an option outside its range.
-            TypeError: `texts` is neither a string nor a sequence of strings.
+            TypeError: `texts` is neither a string nor strings in an order.
         """
         check_batch_size(batch_size)
         check_integer("max_words", max_words)
@@ -175,12 +192,17 @@ class Completer(Verbs):
 
     @overload
     def perplexity(
-        self, texts: list[str] | tuple[str, ...], batch_size: int = ..., cache: ContinuousCache | None = ...
+        self, texts: Many[str], batch_size: int = ..., cache: ContinuousCache | None = ...
     ) -> list[float]: ...
+
+    @overload
+    def perplexity(
+        self, texts: str | Iterable[str], batch_size: int = ..., cache: ContinuousCache | None = ...
+    ) -> float | list[float]: ...
 
     @evaluated
     def perplexity(
-        self, texts: str | Sequence[str], batch_size: int = 16, cache: ContinuousCache | None = None
+        self, texts: str | Iterable[str], batch_size: int = 16, cache: ContinuousCache | None = None
     ) -> float | list[float]:
         """Perplexity of texts: exp of the mean loss over their words and line ends.
 
@@ -194,7 +216,7 @@ class Completer(Verbs):
 
         Raises:
             ValueError: no tokenizer.
-            TypeError: `texts` is neither a string nor a sequence of strings.
+            TypeError: `texts` is neither a string nor strings in an order.
         """
         check_batch_size(batch_size)
         one, texts = self._checked(texts, "perplexity", cache)
@@ -207,7 +229,7 @@ class Completer(Verbs):
                 results[n] = perplexity_of(loss / len(rows[n]))
         return results[0] if one else results
 
-    def _checked(self, texts: str | Sequence[str], what: str, cache: ContinuousCache | None) -> tuple[bool, list[str]]:
+    def _checked(self, texts: str | Iterable[str], what: str, cache: ContinuousCache | None) -> tuple[bool, list[str]]:
         found = texts_of(texts, what)
         if not (cache is None or isinstance(cache, ContinuousCache)):
             raise TypeError(f"cache must be a zoo.ContinuousCache, such as zoo.ContinuousCache(); got {cache!r}")

@@ -15,7 +15,7 @@ from zoo.text import Tokenizer
 from zoo.text.familiar import known_share
 from zoo.text.words import BLANK, split_words, word_id
 from zoo.verbs.base import Verbs, evaluated
-from zoo.verbs.checks import as_list, check_assets, check_finite, present
+from zoo.verbs.checks import Many, as_list, check_assets, check_finite, present
 from zoo.verbs.confidence import Evidence, trusted
 from zoo.verbs.groups import groups_of_similar_size
 from zoo.verbs.task import Task
@@ -59,22 +59,30 @@ class Reader(Verbs):
     # ---- the verb ----
 
     @overload
-    def answer(self, document: str, query: str, candidates: Sequence[str] | None = ...) -> Reading: ...
+    def answer(self, document: str, query: str, candidates: Iterable[str] | None = ...) -> Reading: ...
 
     @overload
     def answer(
         self,
-        document: str | Sequence[str],
-        query: list[str] | tuple[str, ...],
-        candidates: Sequence[Sequence[str] | None] | None = ...,
+        document: str | Iterable[str],
+        query: Many[str],
+        candidates: Iterable[Iterable[str] | None] | None = ...,
     ) -> list[Reading]: ...
+
+    @overload
+    def answer(
+        self,
+        document: str | Iterable[str],
+        query: str | Iterable[str],
+        candidates: Iterable[str] | Iterable[Iterable[str] | None] | None = ...,
+    ) -> Reading | list[Reading]: ...
 
     @evaluated
     def answer(
         self,
-        document: str | Sequence[str],
-        query: str | Sequence[str],
-        candidates: Sequence[str] | Sequence[Sequence[str] | None] | None = None,
+        document: str | Iterable[str],
+        query: str | Iterable[str],
+        candidates: Iterable[str] | Iterable[Iterable[str] | None] | None = None,
     ) -> Reading | list[Reading]:
         """Finds the missing word of a query in a document.
 
