@@ -1,13 +1,13 @@
 """Completer: `complete` and `perplexity`."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 from zoo.results.language_modelling import Completion
 from zoo.text import EOS, UNK, Tokenizer
 from zoo.text.familiar import known_share
+from zoo.text.penn import CONTRACTED, MARKS, NUMBER, treebank_words
 from zoo.utils.continuous_cache import ContinuousCache
 from zoo.utils.numbers_given import check_integer
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
@@ -15,9 +15,6 @@ from zoo.verbs.checks import Many, check_assets, check_batch_size, present, text
 from zoo.verbs.confidence import Evidence, trusted
 from zoo.verbs.groups import batches_of_similar_size
 from zoo.verbs.task import Task
-
-_PUNCTUATION = '",;:!?().'
-_NUMBER = re.compile(r"[-+]?\d[\d.,]*")
 
 
 class Completer(Verbs):
@@ -137,7 +134,8 @@ class Completer(Verbs):
         """Completes texts up to the end of the line.
 
         Args:
-            texts: one text or many, each of any length and of one line or more; an empty one starts a line.
+            texts: one text or many, each of any length and of one line or more; an empty one starts a line. A model
+                that has learnt from the Penn Treebank reads plain text in its form (zoo/text/penn.py): do n't, $ N.
             max_words: maximum number of words to add.
             min_words: minimum number of words before the line may end.
             n_best: number of alternatives in `Completion.n_best`, at most `beam_size`.
@@ -243,17 +241,25 @@ class Completer(Verbs):
     def _line(self, line: str) -> list[int]:
         """Words of a line.
 
-        For a model of tokenised text, an unknown word is also tried in lower case, without its punctuation marks, and
-        as N for a number.
+        For a model of tokenised text, an unknown word is also tried in lower case, without its punctuation marks, as N
+        for a number, and as the words of which it consists in the Penn Treebank, if the model has learnt from such.
         """
         ids = self.vocabulary.encode(line)
         if self.vocabulary.kind != "word" or UNK not in ids:
             return ids
-        return [i for word in line.split() for i in self._word(word)]
+        splits = UNK not in self.vocabulary.encode(CONTRACTED)
+        return [i for word in line.split() for i in self._word(word, splits)]
 
-    def _word(self, word: str) -> list[int]:
-        bare = word.strip(_PUNCTUATION)
-        forms = [word, word.lower(), bare, bare.lower(), *["N"] * bool(_NUMBER.fullmatch(bare))]
+    def _word(self, word: str, splits: bool) -> list[int]:
+        found = self._whole(word)
+        if UNK not in found or not splits:
+            return found
+        return [i for part in treebank_words(word) for i in self._whole(part)]
+
+    def _whole(self, word: str) -> list[int]:
+        bare = word.strip(MARKS)
+        numeral = NUMBER.fullmatch(bare) or bare == "%"  # Mikolov's Treebank has N for the sign too
+        forms = [word, word.lower(), bare, bare.lower(), *["N"] * bool(numeral)]
         return next((ids for form in forms if UNK not in (ids := self.vocabulary.encode(form))), [UNK])
 
     def _complete(self, texts: list[str], rows: list[list[int]], options: dict[str, Any]) -> list[Completion]:
