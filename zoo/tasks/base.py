@@ -42,6 +42,7 @@ from zoo.tasks.foundation import Foundation
 from zoo.tasks.measured import Measured
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
 from zoo.tasks.precision import PRECISIONS, in_precision
+from zoo.tasks.predicting import Predicting
 from zoo.utils.atomic import new_folder, target_folder
 from zoo.utils.modules import path_of
 from zoo.verbs.base import wrong_verb
@@ -58,7 +59,7 @@ log = logging.getLogger(__name__)
 FITTING = 1.5  # factor up to which the steps of a schedule may differ from those of the training
 
 
-class ZooModule(Foundation, Measured):
+class ZooModule(Predicting, Foundation, Measured):
     """Base class of every model: a LightningModule, except in the process of `zoo predict` (zoo/tasks/foundation.py).
 
     Tensors created in `__init__` must become parameters or buffers: a pretrained model is first built without memory
