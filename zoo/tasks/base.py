@@ -36,7 +36,7 @@ from zoo.bundles.skeleton import (
     skeleton,
 )
 from zoo.bundles.tensors import differs_in_8_bits, in_8_bits, parse
-from zoo.tasks.checks import check_arguments, check_choices, check_sizes
+from zoo.tasks.checks import check_arguments, check_choices, check_sizes, naming_overrides
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.measured import Measured
@@ -329,12 +329,13 @@ class ZooModule(Predicting, Foundation, Measured):
         bundle = source if isinstance(source, Bundle) else Bundle(source)
         model = cls.without_memory(bundle, overrides)
         weights = bundle.folder / WEIGHTS
-        stored = parse(bundle.read(WEIGHTS, most_bytes(model)), weights)
         assets = {name: bundle.text(name) for name in bundle.assets}
-        reset = shape_mismatches(model, stored, weights, cls.heads if overrides else ())
+        changed = {name: value for name, value in (overrides or {}).items() if bundle.init_args.get(name) != value}
+        with naming_overrides(cls, bundle.init_args, changed):
+            stored = parse(bundle.read(WEIGHTS, most_bytes(model)), weights)
+            reset = shape_mismatches(model, stored, weights, cls.heads if overrides else ())
         if reset or not materialize(model):
             model = build(cls, model.config)
-        changed = {name for name, value in (overrides or {}).items() if bundle.init_args.get(name) != value}
         model.overridden = frozenset(changed)
         with at_fault(bundle.folder):
             text = assets.pop(CALIBRATION, None)
