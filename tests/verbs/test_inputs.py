@@ -79,3 +79,8 @@ def test_lines_of_a_file_are_texts(tmp_path):
     file.write_text("a\nb\n")
     with file.open() as lines:
         assert texts_of(lines, "translate") == (False, ["a\n", "b\n"])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_inputs_have_no_results(loaded, verb):
+    assert ask(loaded, verb, []) == [] and ask(loaded, verb, iter(())) == []

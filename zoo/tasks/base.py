@@ -36,7 +36,7 @@ from zoo.bundles.skeleton import (
     skeleton,
 )
 from zoo.bundles.tensors import differs_in_8_bits, in_8_bits, parse
-from zoo.tasks.checks import check_arguments, check_choices, check_sizes, naming_overrides
+from zoo.tasks.checks import check_arguments, check_choices, check_part_name, check_sizes, naming_overrides
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.measured import Measured
@@ -105,6 +105,11 @@ class ZooModule(Predicting, Foundation, Measured):
             if name not in self.__dict__.get("_modules", ()) and (error := wrong_verb(type(self), name)):
                 raise error
             return super().__getattr__(name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if isinstance(value, nn.Module):
+                check_part_name(type(self), name)
+            super().__setattr__(name, value)
 
     def zeros(self, shape: tuple[int, ...]) -> Tensor:
         """Zeros in the precision of the weights, on the CPU."""

@@ -34,6 +34,13 @@ def check_sizes(config: dict[str, Any], may_be_zero: Sequence[str]) -> None:
             raise ValueError(f"{name} must be at least {least}; got {value}")
 
 
+def check_part_name(cls: type, name: str) -> None:
+    """Raises ValueError if a part of a model would be hidden by a method of that name, which Python finds first."""
+    taken = getattr(cls, name, None)
+    if callable(taken) or isinstance(taken, property):
+        raise ValueError(f"{cls.__name__}.{name} is a method; give the part that is stored under this name another one")
+
+
 @contextmanager
 def naming_overrides(cls: Any, stored: Mapping[str, Any], changed: Mapping[str, Any]) -> Iterator[None]:
     """Context: an error about the stored tensors names the overrides, which are its likely reason.
