@@ -35,6 +35,7 @@ from exported import (  # noqa: F401  # fixtures of several folders
     reader,
     transformer,
     translator,
+    treebank_model,
 )
 from hub_server import Hub
 from model_cases import model_classes

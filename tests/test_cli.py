@@ -288,10 +288,14 @@ def test_weights_take_the_place_of_the_model(recipe, toy_registry, monkeypatch):
 
 @pytest.mark.parametrize("verb", ["fit", "validate", "test"])
 def test_without_a_recipe(verb, capsys):
-    end = {"fit": "", "validate": " --ckpt_path best", "test": " --weights luong_dot.dates"}[verb]
-    example = f"zoo {verb} --config luong_dot.dates{end}"
+    example = {
+        "fit": "zoo fit --config luong_dot.dates",
+        "validate": "zoo validate luong_dot.dates",
+        "test": "zoo test luong_general.multi30k_de_en --data.root DATA",
+    }[verb]
+    wanted = "--config RECIPE" if verb == "fit" else "the name of a weight, or --config RECIPE"
     for options in ([], ["--trainer.max_epochs", "1"], ["--model", "zoo.models.luong.LuongNMT"]):
-        assert fails(capsys, verb, *options) == f"zoo {verb} needs --config RECIPE, e.g. {example}"
+        assert fails(capsys, verb, *options) == f"zoo {verb} needs {wanted}, e.g. {example}"
 
 
 def test_recipe_mistakes(recipe, capsys):

@@ -9,6 +9,7 @@
     zoo explain NAME                                    whether the attention of a weight explains its answers
     zoo recipes                                         the recipes; with a name, prints it
     zoo fit|validate|test --config NAME                 train or evaluate by a recipe
+    zoo test NAME                                       the scores of a weight by its recipe, next to those of its card
     zoo calibrate --config NAME --weights local-dir:F   how far the answers of a weight can be trusted
     zoo rebuild NAME                                    make a weight again by the stages of its recipe, and compare the scores
     zoo compare --out FOLDER                            train several attention mechanisms by the same rules and compare them

@@ -188,6 +188,21 @@ def test_texts_are_completed_and_scored_as_in_python(engine, language_model):
             assert found["perplexity"] == pytest.approx(model.perplexity(text), rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "They don't, it’s $3.50 million",
+        "we CAN'T; 'we'll' of £5 (50%) or -3.5% of Corp.'s",
+        "companies' cannot “companies” 1,000 5 % they'd've 'they companies'' ... '",
+    ],
+)
+def test_plain_text_is_split_as_in_python(engine, treebank_model, text):
+    _, folder = treebank_model
+    wanted = zoo.runtime.load(folder).complete(text)
+    found = engine.ask("complete", model=str(folder), text=text)
+    assert (found["tokens"], found["given"], found["text"]) == (wanted.tokens, wanted.given, wanted.text)
+
+
 @pytest.mark.parametrize("window", [1, 2, 3])
 def test_a_window_is_that_of_a_model_that_has_no_larger_one(engine, language_model, window):
     """Its weights have no part that depends on the window, so a model with a smaller one can be made of them."""
@@ -239,6 +254,7 @@ def test_questions_are_answered_as_in_python(engine, kind, request):
         ("XXXXX said Alice.", None),
         ("The XXXXX didn't buy", ["Rabbit", "unicorn", "zebras"]),
         ("zebras know XXXXX and Ann", ["Alice", "Ann"]),
+        ("The XXXXX didn't buy", ["Rabbit", "rabbit", "Zog"]),
     ]:
         wanted = model.answer(document, query, candidates)
         found = engine.ask("answer", model=str(folder), document=document, query=query, candidates=candidates)

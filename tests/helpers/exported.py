@@ -164,6 +164,15 @@ def language_model():
     return model
 
 
+@shared
+def treebank_model():
+    """Of text in the form of the Penn Treebank."""
+    tokenizer = Tokenizer.train(["they do n't ca it 's we 'll # $ N million companies ' can not of corp."], "word")
+    model = loud(KeyValuePredictLM(**{**KeyValuePredictLM.tiny, "vocab_size": len(tokenizer), "window": 3}))
+    model.tokenizer = tokenizer
+    return model
+
+
 def _reader(**options):
     options = {**AttentionOverAttentionReader.tiny, "vocab_size": 30, "num_unknown": 3, **options}
     model = loud(AttentionOverAttentionReader(**options))

@@ -554,6 +554,20 @@ def test_a_repeated_candidate_counts_once(reader):
     assert once == reader.answer(DOCUMENT, QUERY, ["Alice", "Rabbit", "Alice"]) and once.confidence is not None
 
 
+def test_candidates_that_are_not_in_the_document_are_named(reader):
+    """Beside misspelt words any candidate would be certain: nothing was chosen, so there is no confidence."""
+    reader.calibration = Calibration("it is right", 0.0, {"score": 1.0}, 0.1, 0.1, language="en")
+    alone = reader.answer(DOCUMENT, QUERY, ["Alice", "rabbit", "Bob"])
+    assert alone.answer == "Alice" and alone.probabilities["Bob"] == 0 and alone.confidence is None
+    assert alone.warnings[0] == "not in the document, so never the answer: rabbit, Bob"
+    two = reader.answer(DOCUMENT, QUERY, ["Alice", "Rabbit", *(f"no{n}" for n in range(11))])
+    assert two.confidence is not None and two.warnings[0].endswith(
+        "no0, no1, no2, no3, no4, no5, no6, no7, no8, no9, ..."
+    )
+    both = reader.answer(DOCUMENT, QUERY, ["Alice", "Rabbit"])
+    assert both.confidence is not None and not any("not in the document" in warning for warning in both.warnings)
+
+
 def test_candidates_that_are_no_answers(reader):
     reader.config["exclude_query_words"] = True
     with pytest.raises(

@@ -50,7 +50,7 @@ class Stored:
         if not self.data:
             return torch.empty(self.shape, dtype=dtype)
         found = torch.frombuffer(self.data, dtype=dtype).view(self.shape)
-        return found if self.scale is None else found * self.scale.tensor().view(-1, *[1] * (found.ndim - 1))
+        return found if self.scale is None else scaled(found, self.scale.tensor())
 
 
 def parse(content: bytes, path: Path) -> dict[str, Stored]:
@@ -95,6 +95,18 @@ def in_8_bits(name: str, t: Tensor) -> dict[str, Tensor]:
     scale = rows.abs().amax(1) / LARGEST
     whole = (rows / scale.clamp_min(torch.finfo(torch.float32).tiny).unsqueeze(1)).round()
     return {name: whole.to(torch.int8).view(t.shape).contiguous(), name + SCALE: scale.contiguous()}
+
+
+def differs_in_8_bits(name: str, t: Tensor) -> bool:
+    """Whether a weight has other values in 8 bits; not if it was read from 8 bits."""
+    parts = in_8_bits(name, t)
+    again = scaled(parts[name], parts[name + SCALE]) if name + SCALE in parts else parts[name].to(t.dtype)
+    return not torch.allclose(again, t, rtol=1e-6, atol=0)
+
+
+def scaled(whole: Tensor, scale: Tensor) -> Tensor:
+    """The weight of whole numbers (R, ...) and the scales (R,) of their rows."""
+    return whole * scale.view(-1, *[1] * (whole.ndim - 1))
 
 
 def one_line(error: BaseException) -> str:

@@ -67,5 +67,5 @@ def average(models: Sequence[ZooModule], names: Sequence[str]) -> ZooModule:
     for key, mean in means.items():  # only now, because tied weights have two names
         states[0][key].copy_(mean)
     if len(models) > 1:
-        first.calibration = None  # it was that of other weights
+        first.calibration = first.explains = None  # they were those of other weights
     return first

@@ -22,6 +22,8 @@ WEIGHTS = (
     "publish",
     "rebuild",
     "serve",
+    "test",
+    "validate",
 )  # verbs that take a weight
 BASH = """\
 # Completion of zoo in bash. For this shell:  eval "$(zoo completion bash)"

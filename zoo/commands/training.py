@@ -2,14 +2,15 @@
 
 import re
 
+from zoo.commands.evaluating import EVALUATES, expanded
 from zoo.utils.allocator import keep_freed_memory
 
 TRAINING_HELP = """\
-usage: zoo {verb} --config RECIPE [--SETTING VALUE ...]
+usage: zoo {verb} {first} [--SETTING VALUE ...]
 
 {what}
 
-  --config RECIPE       a file, or a name of `zoo recipes`; several are merged, later ones win. A recipe is code: it may name
+{named}  --config RECIPE       a file, or a name of `zoo recipes`; several are merged, later ones win. A recipe is code: it may name
                         any class of any installed package with any arguments, so use only recipes that you have read or
                         whose author you trust
   --import MODULE       first import a module of your own, e.g. one with scores and models (docs/guides/own_mechanism.md)
@@ -39,6 +40,10 @@ SCORES = """\
   --search.KEY VALUE    translations and captions: --search.beam_size 5, --search.length_penalty 1.2 (default: those of the
                         model; validation searches greedily)
 """
+NAMED = """\
+  NAME                  a weight (zoo list) or a folder of weights: by its own recipe and, for a test, next to the scores of
+                        its card; without it give --config
+"""
 TRAINING = {
     "fit": dict(
         what="Train the model of a recipe, with validation after each epoch.",
@@ -49,12 +54,13 @@ TRAINING = {
     "validate": dict(
         what="Compute the validation metrics.",
         ckpt="checkpoint to evaluate; `best` or `last` of this recipe",
-        example="zoo validate --config luong_dot.dates --ckpt_path best",
+        example="zoo validate luong_dot.dates\n  zoo validate --config luong_dot.dates --ckpt_path best",
     ),
     "test": dict(
         what="Compute the test metrics, e.g. those on a card.",
         ckpt="checkpoint to evaluate; `best` or `last` of this recipe",
-        example="zoo test --config luong_dot.dates --weights luong_dot.dates",
+        example="zoo test luong_general.multi30k_de_en --data.root DATA\n"
+        "  zoo test --config luong_dot.dates --ckpt_path best",
     ),
     "calibrate": dict(
         what="Measure on the validation data how far the answers of a weight can be trusted, and save that with it.",
@@ -69,7 +75,7 @@ def completions() -> dict[str, dict[str, str]]:
     """Verb -> options and what they do, for the shell."""
     found = {}
     for verb in TRAINING:
-        text = TRAINING_HELP.replace("{some}", _some(verb))
+        text = TRAINING_HELP.replace("{some}", _some(verb)).replace("{named}", "")
         told = re.findall(r"(?<!\S)--[\w.]+(?= )", text)  # of those with a KEY what is before it
         about = dict(re.findall(r"^  (--[\w.]+)(?: \w+)* {2,}([^;\n]+)", text, re.MULTILINE))
         about["--ckpt_path"] = "a checkpoint"
@@ -93,12 +99,16 @@ def train(args: list[str]) -> None:
     """Trains or evaluates by a recipe; the arguments begin with the verb."""
     verb = args[0]
     if {"-h", "--help"} & set(args):
-        print(TRAINING_HELP.format(verb=verb, some=_some(verb), where=_where(verb), **TRAINING[verb]))
+        first, named = ("NAME | --config RECIPE", NAMED) if verb in EVALUATES else ("--config RECIPE", "")
+        texts = {**TRAINING[verb], "first": first, "named": named, "some": _some(verb), "where": _where(verb)}
+        print(TRAINING_HELP.format(verb=verb, **texts))
         return
+    args, card = expanded(typed := args)
     given = {arg.partition("=")[0] for arg in args}
     if not given & {"--config", "--help-all"} and not given >= {"--model", "--data"}:
         example = TRAINING[verb]["example"].partition("\n")[0]
-        raise ValueError(f"zoo {verb} needs --config RECIPE, e.g. {example}")
+        wanted = "the name of a weight, or --config RECIPE" if verb in EVALUATES else "--config RECIPE"
+        raise ValueError(f"zoo {verb} needs {wanted}, e.g. {example}")
     for option, value in zip(args, [*args[1:], ""]):
         if option.startswith("--config"):
             file = option.partition("=")[2] or value
@@ -110,10 +120,13 @@ def train(args: list[str]) -> None:
     from zoo.commands.recipes import located
 
     found = located(["--help" if arg == "--help-all" else arg for arg in args])
-    if verb == "calibrate":
-        from zoo.training.calibration import calibrate as run
-    else:
-        from zoo.training.lightning_cli import run
-
     keep_freed_memory()
-    run(found, args)
+    if verb == "calibrate":
+        from zoo.training.calibration import calibrate
+
+        calibrate(found, typed)
+        return
+    from zoo.training.card_scores import CardScores
+    from zoo.training.lightning_cli import run
+
+    run(found, typed, [CardScores(card)] if card else [])

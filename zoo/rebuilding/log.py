@@ -9,12 +9,11 @@ from typing import Any
 
 import yaml
 
-from zoo.bundles.card import split_card
 from zoo.rebuilding.stages import Stage
 from zoo.rebuilding.work import RECORD, STAGE, TEST, Rebuild, read_json
+from zoo.training.card_scores import compared, table
 from zoo.utils.atomic import write_text
 from zoo.utils.places import cache_folder
-from zoo.utils.shipped import shipped
 
 LOG = "rebuild.json"
 DIGITS = 5  # significant ones, of curves
@@ -23,37 +22,17 @@ LEFT_OUT = ("config", "ckpt_path", "stages", "log", "weights")  # of the setting
 
 def comparison(work: Rebuild) -> str:
     """The scores of the card and of the rebuilt weights, as a table."""
-    scores = compared(work)
+    found = _scores(work)
+    scores = compared(work.name, found)
     if not scores:
-        return "\n".join(f"{name} {value:.2f}" for name, value in sorted(_scores(work).items()))
-    rows = [("score", "card", "rebuilt", "difference")]
-    for score in scores:
-        name = f"{score['metric']} ({score['split']})"
-        if score["rebuilt"] is None:
-            rows.append((name, f"{score['card']:.2f}", "not scored", ""))
-        else:
-            rows.append((name, f"{score['card']:.2f}", f"{score['rebuilt']:.2f}", f"{score['difference']:+.2f}"))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    cells = [
-        [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))] for row in rows
-    ]
-    return "\n".join("  ".join(row).rstrip() for row in cells)
+        return "\n".join(f"{name} {value:.2f}" for name, value in sorted(found.items()))
+    return table(scores, "rebuilt")
 
 
-def compared(work: Rebuild) -> list[dict[str, Any]]:
-    """Each score of the card, with that of the rebuilt weights and the difference; nothing without a card."""
-    card = shipped("model_cards") / f"{work.name}.md"
-    if not card.is_file():
-        return []
-    found, scores = [], _scores(work)
-    for score in split_card(card.read_text(encoding="utf-8"), card)[0]["scores"]:
-        set_name = "" if score["split"] == "test" else f"{score['split']}/"
-        value = scores.get(f"test/{set_name}{score['metric'].lower()}")
-        value = None if value is None else round(value, 2)
-        difference = None if value is None else round(value - score["value"], 2)
-        row = {"metric": score["metric"], "split": score["split"], "card": score["value"]}
-        found.append({**row, "rebuilt": value, "difference": difference})
-    return found
+def _compared(work: Rebuild) -> list[dict[str, Any]]:
+    """The scores of the card and the rebuilt ones, for the log."""
+    rows = compared(work.name, _scores(work))
+    return [{"rebuilt" if key == "found" else key: value for key, value in row.items()} for row in rows]
 
 
 def _scores(work: Rebuild) -> dict[str, float]:
@@ -69,7 +48,7 @@ def write_log(work: Rebuild) -> Path:
     test = read_json(work.output / TEST / RECORD)
     found = {
         "weight": work.name,
-        "scores": compared(work) or test["scores"],
+        "scores": _compared(work) or test["scores"],
         "stages": [_stage(work, stage) for stage in work.stages],
         "test": test,
     }

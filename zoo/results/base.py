@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
     from torch import Tensor
+    from typing_extensions import Self
 
 LONGEST = 80  # letters of an answer in `repr`
 
@@ -73,6 +74,10 @@ class Result(ByValue, ABC):
     @abstractmethod
     def _columns(self) -> dict[str, list]:
         """The columns of `to_pandas`."""
+
+    def to(self, device: Any) -> "Self":
+        """This result itself: its arrays stay on the CPU. `Trainer.predict` calls this on what it collects."""
+        return self
 
     def section(self, title: str | None = None) -> Section:
         """This result as a part of a page, see `zoo.page`; without attention it has only its texts.

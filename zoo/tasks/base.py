@@ -35,15 +35,17 @@ from zoo.bundles.skeleton import (
     shape_mismatches,
     skeleton,
 )
-from zoo.bundles.tensors import in_8_bits, parse
-from zoo.tasks.checks import check_arguments, check_choices, check_sizes
+from zoo.bundles.tensors import differs_in_8_bits, in_8_bits, parse
+from zoo.tasks.checks import check_arguments, check_choices, check_part_name, check_sizes, naming_overrides
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
+from zoo.tasks.measured import Measured
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
 from zoo.tasks.precision import PRECISIONS, check_training, in_precision
+from zoo.tasks.predicting import Predicting
 from zoo.utils.atomic import new_folder, target_folder
 from zoo.utils.modules import path_of
-from zoo.verbs.base import Verbs, wrong_verb
+from zoo.verbs.base import wrong_verb
 from zoo.verbs.confidence import CALIBRATION, Calibration
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ log = logging.getLogger(__name__)
 FITTING = 1.5  # factor up to which the steps of a schedule may differ from those of the training
 
 
-class ZooModule(Foundation, Verbs):
+class ZooModule(Predicting, Foundation, Measured):
     """Base class of every model: a LightningModule, except in the process of `zoo predict` (zoo/tasks/foundation.py).
 
     Tensors created in `__init__` must become parameters or buffers: a pretrained model is first built without memory
@@ -103,6 +105,11 @@ class ZooModule(Foundation, Verbs):
             if name not in self.__dict__.get("_modules", ()) and (error := wrong_verb(type(self), name)):
                 raise error
             return super().__getattr__(name)
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if isinstance(value, nn.Module):
+                check_part_name(type(self), name)
+            super().__setattr__(name, value)
 
     def zeros(self, shape: tuple[int, ...]) -> Tensor:
         """Zeros in the precision of the weights, on the CPU."""
@@ -285,7 +292,8 @@ class ZooModule(Foundation, Verbs):
             half: Store floating-point tensors as fp16. They load back as fp32.
             golden: Add golden.safetensors: the model's output with the stored weights.
             int8: Store weights in 8 bits with a scale for each row, and vectors as fp16: half the size of `half`. They
-                load back as fp32, rounded by at most 0.4 % of the largest of their row.
+                load back as fp32, rounded by at most 0.4 % of the largest of their row, and without the calibration of
+                those that were not rounded.
 
         Returns:
             The folder.
@@ -295,11 +303,13 @@ class ZooModule(Foundation, Verbs):
         """
         folder = Path(folder).absolute()
         target_folder(folder, replaceable)
-        tensors = {key: t for name, t in _untied(self).items() for key, t in _stored(name, t, half, int8).items()}
+        weights = _untied(self)
+        tensors = {key: t for name, t in weights.items() for key, t in _stored(name, t, half, int8).items()}
+        keeps = not (int8 and any(differs_in_8_bits(name, t.cpu()) for name, t in weights.items()))
         with new_folder(folder, replaceable) as new:
             for name, text in self.assets().items():
                 (new / name).write_bytes(text.encode())
-            if self.calibration is not None:
+            if self.calibration is not None and keeps:
                 (new / CALIBRATION).write_bytes(self.calibration.to_json().encode())
             _save(tensors, new / WEIGHTS, {"format": "pt"})
             self._write_config(new)
@@ -329,18 +339,20 @@ class ZooModule(Foundation, Verbs):
         bundle = source if isinstance(source, Bundle) else Bundle(source)
         model = cls.without_memory(bundle, overrides)
         weights = bundle.folder / WEIGHTS
-        stored = parse(bundle.read(WEIGHTS, most_bytes(model)), weights)
         assets = {name: bundle.text(name) for name in bundle.assets}
-        reset = shape_mismatches(model, stored, weights, cls.heads if overrides else ())
+        changed = {name: value for name, value in (overrides or {}).items() if bundle.init_args.get(name) != value}
+        with naming_overrides(cls, bundle.init_args, changed):
+            stored = parse(bundle.read(WEIGHTS, most_bytes(model)), weights)
+            reset = shape_mismatches(model, stored, weights, cls.heads if overrides else ())
         if reset or not materialize(model):
             model = build(cls, model.config)
-        changed = {name for name, value in (overrides or {}).items() if bundle.init_args.get(name) != value}
         model.overridden = frozenset(changed)
         with at_fault(bundle.folder):
-            if (text := assets.pop(CALIBRATION, None)) is not None and not changed:
-                model.calibration = Calibration.from_json(text)
+            text = assets.pop(CALIBRATION, None)
+            calibration = None if text is None or changed else Calibration.from_json(text)
             model.load_assets(assets)
         fill(model, stored, weights, reset)
+        model.calibration = calibration
         if made := [name for name in reset if getattr(model, name, None) is not None]:  # others are left out
             log.warning("%s: re-initialised %s", bundle.folder, ", ".join(made))
         return model.eval()
@@ -401,7 +413,10 @@ class ZooModule(Foundation, Verbs):
         `precision`.
         """
         with torch.no_grad(), usual_defaults(), in_precision(self._precision, self.device.type):
-            yield without_dropout(self)
+            self.forget_if_changed()
+            model = without_dropout(self)
+            model._compared = True
+            yield model
 
     def push_to_hub(
         self,

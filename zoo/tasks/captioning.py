@@ -229,6 +229,11 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
 
     # ---- use: what the verb `caption` computes ----
 
+    def predict_batch(self, batch: CaptionBatch) -> list[str]:
+        """Captions of the default search."""
+        found = self._search(batch.images, self.config["beam_size"], return_attention=False)
+        return [self.vocabulary.decode(row) for row in found.tokens[:, 0].tolist()]
+
     def hypotheses(self, pixels: Sequence[np.ndarray], beam_size: int, **options: Any) -> SearchResult:
         images = torch.from_numpy(np.stack(pixels)).to(self.device)
         return self._search(images, beam_size, **options).cpu()

@@ -1,9 +1,11 @@
 """Checks of what models are built with, each with a message for the user."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, get_args, get_origin
 
+from zoo.bundles.files import BundleError, MisfitError
 from zoo.utils.modules import OF_A_MODULE, REGISTERED
 
 
@@ -30,3 +32,34 @@ def check_sizes(config: dict[str, Any], may_be_zero: Sequence[str]) -> None:
         least = 0 if name in may_be_zero else 1
         if name.endswith(("_size", "_layers")) and isinstance(value, int) and value < least:
             raise ValueError(f"{name} must be at least {least}; got {value}")
+
+
+def check_part_name(cls: type, name: str) -> None:
+    """Raises ValueError if a part of a model would be hidden by a method of that name, which Python finds first."""
+    taken = getattr(cls, name, None)
+    if callable(taken) or isinstance(taken, property):
+        raise ValueError(f"{cls.__name__}.{name} is a method; give the part that is stored under this name another one")
+
+
+@contextmanager
+def naming_overrides(cls: Any, stored: Mapping[str, Any], changed: Mapping[str, Any]) -> Iterator[None]:
+    """Context: an error about the stored tensors names the overrides, which are its likely reason.
+
+    Args:
+        cls: The class of the model, with `heads`.
+        stored: The arguments of the stored model.
+        changed: The overrides that differ from them.
+
+    Raises:
+        MisfitError: The tensors do not fit, and there are overrides.
+    """
+    try:
+        yield
+    except BundleError as error:
+        if not changed:
+            raise
+        defaults = inspect.signature(cls.__init__).parameters
+        given = ", ".join(f"{name} {value!r}" for name, value in changed.items())
+        kept = ", ".join(f"{name} {stored.get(name, defaults[name].default)!r}" for name in changed)
+        free = f" (parts that may change shape: {', '.join(cls.heads)})" if cls.heads else ""
+        raise MisfitError(f"overrides {given} do not fit weights of {kept}{free}; leave them out: {error}") from error

@@ -176,7 +176,6 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
         weight = self.classifier.weight
         self.classifier = nn.Linear(weight.size(1), num_classes, device=weight.device, dtype=weight.dtype)
         self.config |= {"num_classes": num_classes, "multi_label": multi_label}
-        self.calibration = None
 
     def extend_vocabulary(self, words: Sequence[str]) -> None:
         """Appends words to the vocabulary, to be learnt in training. All other weights stay bit-identical.

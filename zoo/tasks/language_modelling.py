@@ -276,6 +276,10 @@ class LanguageModelModule(Completer, ZooModule):
 
     # ---- use: what the verbs `complete` and `perplexity` compute ----
 
+    def predict_batch(self, batch: LMBatch) -> tuple[Tensor, Tensor | None]:
+        """As `forward`, of the inputs of a batch, which are read from their beginning."""
+        return self(batch.inputs)
+
     def continued(
         self, rows: Sequence[list[int]], cache: ContinuousCache | None = None, **options: Any
     ) -> tuple[SearchResult, list[Tensor] | None]:

@@ -126,7 +126,8 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
         return loss + self.config["consistency"] * divergence, int(tgt_lengths.sum())
 
     def check_extras(self, stage: str, validates: bool, data: Any) -> None:
-        if (stage != "fit" or validates) and not _exact_only(data):
+        scores = stage in ("validate", "test") or (stage == "fit" and validates)
+        if scores and not _exact_only(data):
             require("scores", f"the BLEU {'after each epoch' if stage == 'fit' else 'of translations'}")
 
     def setup(self, stage: str) -> None:
@@ -202,6 +203,11 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
         return loss
 
     # ---- use: computations for the verbs of `Translator` ----
+
+    def predict_batch(self, batch: PairBatch) -> list[str]:
+        """Translations of the default search."""
+        found = self._search(batch.src, batch.src_lengths, self.config["beam_size"], return_attention=False)
+        return [self.tokenizers[1].decode(row) for row in found.tokens[:, 0].tolist()]
 
     def hypotheses(self, rows: Sequence[list[int]], beam_size: int, **options: Any) -> SearchResult:
         batch = pad_batch(rows)

@@ -1,12 +1,13 @@
 """Word alignments, read off the attention of a translator under forced decoding of a given translation."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from zoo.results.alignment import Alignment
 from zoo.text import Tokenizer
+from zoo.verbs.checks import check_many
 
 Pair = tuple[str | list[str], str | list[str]]
 PAIRS, _SIDE = "a pair (source, target) or a list of such tuples", "texts, or lists of words"
@@ -23,8 +24,9 @@ def pair_words(pair: object) -> tuple[list[str], list[str]]:
             f"align takes {PAIRS}; got {f'a tuple of {len(pair)}' if isinstance(pair, tuple) else type(pair).__name__}"
         )
     for side in pair:
-        if not isinstance(side, Iterable) or isinstance(side, tuple):  # a tuple of two pairs is not a pair
-            raise TypeError(f"align takes {_SIDE}; got {type(side).__name__}")
+        if isinstance(side, tuple):  # a tuple of two pairs is not a pair
+            raise TypeError(f"align takes {_SIDE}; got tuple")
+        check_many(side, "align", _SIDE)
     source, target = (side.split() if isinstance(side, str) else list(side) for side in pair)
     if wrong := [word for word in source + target if not isinstance(word, str)]:
         raise TypeError(f"align takes {_SIDE}; got {type(wrong[0]).__name__} in the list")

@@ -98,7 +98,7 @@ def evaluated(verb: Callable[Concatenate[Z, P], T]) -> Callable[Concatenate[Z, P
     def run(self: Z, *args: P.args, **kwargs: P.kwargs) -> T:
         with self.evaluating() as model:
             found = verb(model, *args, **kwargs)
-        _note(found, getattr(self, "explains", None))
+            _note(found, getattr(model, "explains", None))
         return found
 
     return run

@@ -15,13 +15,14 @@ from PIL.Image import Image
 from zoo.results.captioning import Caption
 from zoo.text import EOS, Tokenizer
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
-from zoo.verbs.checks import check_assets, check_batch_size, present
+from zoo.verbs.checks import Many, check_assets, check_batch_size, check_many, present
 from zoo.verbs.confidence import Evidence, log_odds, trusted
 from zoo.verbs.given import NO_ATTENTION, Given, given_weights
 from zoo.verbs.task import Task
 from zoo.vision.images import ImageTransform, open_image
 
 MAX_WORDS = 40  # of a caption, EOS included
+IMAGES = "an image (a path, bytes or a PIL image) or a list of them"
 KEPT_PIXELS = 1280  # longer side of the image that a result keeps
 
 Source = str | os.PathLike | bytes | Image
@@ -80,7 +81,7 @@ class Captioner(Verbs):
     @overload
     def caption(
         self,
-        images: list[S] | tuple[S, ...],
+        images: Many[S],
         beam_size: int | None = ...,
         n_best: int = ...,
         length_penalty: float | None = ...,
@@ -143,10 +144,10 @@ class Captioner(Verbs):
         self.check_ready(self.tokenizer)
         check_batch_size(batch_size)
         one = isinstance(images, (str, os.PathLike, bytes, bytearray, memoryview, Image))
-        if not one and (not isinstance(images, Iterable) or hasattr(images, "read")):
-            raise TypeError(
-                f"caption takes an image (a path, bytes or a PIL image) or a list of them; got {type(images).__name__}"
-            )
+        if not one:
+            if hasattr(images, "read"):
+                raise TypeError(f"caption takes {IMAGES}; got {type(images).__name__}: give what its read() returns")
+            check_many(images, "caption", IMAGES)
         sources = iter([cast(Source, images)] if one else cast(Iterable[Source], images))
         if attention is not None and not one:
             raise ValueError("attention is for one image; got a list")

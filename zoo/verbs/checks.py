@@ -1,6 +1,6 @@
 """Checks of what verbs are given and of what models compute, each with a message for the user."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Set
 from typing import Any, TypeVar
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from zoo.utils.numbers_given import check_integer
 
 T = TypeVar("T")
+Many = list[T] | tuple[T, ...] | Iterator[T]  # for a type checker: unlike Iterable[str] it does not hold str
 
 
 def check_finite(scores: np.ndarray) -> np.ndarray:
@@ -19,16 +20,22 @@ def check_finite(scores: np.ndarray) -> np.ndarray:
     return scores
 
 
-def as_list(values: Any, verb: str, what: str = "a string or a list of strings") -> list[Any]:
-    """The inputs of a verb, as a list.
-
-    Raises:
-        TypeError: not a collection; the message says that `verb` takes `what`.
-    """
-    if not isinstance(values, Iterable):
-        raise TypeError(f"{verb} takes {what}; got {type(values).__name__}")
+def check_many(values: Any, verb: str, what: str = "a string or a list of strings") -> None:
+    """Raises TypeError for what is no collection of inputs in an order; the message says that `verb` takes `what`."""
+    fault = ""
     if isinstance(values, Mapping) or hasattr(values, "columns"):  # of these only the keys would be read
-        raise TypeError(f"{verb} takes {what}; got {type(values).__name__}: give its values, or one of its columns")
+        fault = ": give its values, or one of its columns"
+    elif isinstance(values, (bytes, bytearray, memoryview)):
+        fault = ": decode the bytes, e.g. str(text, 'utf-8')"
+    elif isinstance(values, Set) and not isinstance(values, KeysView):  # the keys of a dict have an order
+        fault = ", which has no order: give a list, as results come in the order of the inputs"
+    if fault or not isinstance(values, Iterable):
+        raise TypeError(f"{verb} takes {what}; got {type(values).__name__}{fault}")
+
+
+def as_list(values: Any, verb: str, what: str = "a string or a list of strings") -> list[Any]:
+    """The inputs of a verb, as a list; errors as in `check_many`."""
+    check_many(values, verb, what)
     return list(values)
 
 

@@ -4,7 +4,7 @@ Shapes: B texts, C classes.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Generic, TypeVar, overload
@@ -79,11 +79,18 @@ class Classifier(Verbs, Generic[Result]):
     def classify(self, texts: str | tuple[str, str]) -> Result: ...
 
     @overload
-    def classify(self, texts: list[str] | list[tuple[str, str]]) -> list[Result]: ...
+    def classify(
+        self, texts: list[str] | list[tuple[str, str]] | Iterator[str] | Iterator[tuple[str, str]]
+    ) -> list[Result]: ...
+
+    @overload
+    def classify(
+        self, texts: str | tuple[str, str] | Iterable[str] | Iterable[tuple[str, str]]
+    ) -> Result | list[Result]: ...
 
     @evaluated
     def classify(
-        self, texts: str | tuple[str, str] | Sequence[str] | Sequence[tuple[str, str]]
+        self, texts: str | tuple[str, str] | Iterable[str] | Iterable[tuple[str, str]]
     ) -> Result | list[Result]:
         """Classifies raw text.
 

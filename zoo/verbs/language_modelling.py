@@ -1,23 +1,20 @@
 """Completer: `complete` and `perplexity`."""
 
 import math
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 from zoo.results.language_modelling import Completion
 from zoo.text import EOS, UNK, Tokenizer
 from zoo.text.familiar import known_share
+from zoo.text.penn import CONTRACTED, MARKS, NUMBER, treebank_words
 from zoo.utils.continuous_cache import ContinuousCache
 from zoo.utils.numbers_given import check_integer
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
-from zoo.verbs.checks import check_assets, check_batch_size, present, texts_of
+from zoo.verbs.checks import Many, check_assets, check_batch_size, present, texts_of
 from zoo.verbs.confidence import Evidence, trusted
 from zoo.verbs.groups import batches_of_similar_size
 from zoo.verbs.task import Task
-
-_PUNCTUATION = '",;:!?().'
-_NUMBER = re.compile(r"[-+]?\d[\d.,]*")
 
 
 class Completer(Verbs):
@@ -87,7 +84,7 @@ class Completer(Verbs):
     @overload
     def complete(
         self,
-        texts: list[str] | tuple[str, ...],
+        texts: Many[str],
         max_words: int = ...,
         min_words: int = ...,
         n_best: int = ...,
@@ -101,10 +98,27 @@ class Completer(Verbs):
         cache: ContinuousCache | None = ...,
     ) -> list[Completion]: ...
 
+    @overload
+    def complete(
+        self,
+        texts: str | Iterable[str] = ...,
+        max_words: int = ...,
+        min_words: int = ...,
+        n_best: int = ...,
+        beam_size: int | None = ...,
+        length_penalty: float = ...,
+        no_repeat_ngram: int = ...,
+        allow_unk: bool = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+        cache: ContinuousCache | None = ...,
+    ) -> Completion | list[Completion]: ...
+
     @evaluated
     def complete(
         self,
-        texts: str | Sequence[str] = "",
+        texts: str | Iterable[str] = "",
         max_words: int = 20,
         min_words: int = 1,
         n_best: int = 1,
@@ -120,7 +134,8 @@ class Completer(Verbs):
         """Completes texts up to the end of the line.
 
         Args:
-            texts: one text or many, each of any length and of one line or more; an empty one starts a line.
+            texts: one text or many, each of any length and of one line or more; an empty one starts a line. A model
+                that has learnt from the Penn Treebank reads plain text in its form (zoo/text/penn.py): do n't, $ N.
             max_words: maximum number of words to add.
             min_words: minimum number of words before the line may end.
             n_best: number of alternatives in `Completion.n_best`, at most `beam_size`.
@@ -138,7 +153,7 @@ class Completer(Verbs):
 
         Raises:
             ValueError: no tokenizer, or an option outside its range.
-            TypeError: `texts` is neither a string nor a sequence of strings.
+            TypeError: `texts` is neither a string nor strings in an order.
         """
         check_batch_size(batch_size)
         check_integer("max_words", max_words)
@@ -175,12 +190,17 @@ class Completer(Verbs):
 
     @overload
     def perplexity(
-        self, texts: list[str] | tuple[str, ...], batch_size: int = ..., cache: ContinuousCache | None = ...
+        self, texts: Many[str], batch_size: int = ..., cache: ContinuousCache | None = ...
     ) -> list[float]: ...
+
+    @overload
+    def perplexity(
+        self, texts: str | Iterable[str], batch_size: int = ..., cache: ContinuousCache | None = ...
+    ) -> float | list[float]: ...
 
     @evaluated
     def perplexity(
-        self, texts: str | Sequence[str], batch_size: int = 16, cache: ContinuousCache | None = None
+        self, texts: str | Iterable[str], batch_size: int = 16, cache: ContinuousCache | None = None
     ) -> float | list[float]:
         """Perplexity of texts: exp of the mean loss over their words and line ends.
 
@@ -194,7 +214,7 @@ class Completer(Verbs):
 
         Raises:
             ValueError: no tokenizer.
-            TypeError: `texts` is neither a string nor a sequence of strings.
+            TypeError: `texts` is neither a string nor strings in an order.
         """
         check_batch_size(batch_size)
         one, texts = self._checked(texts, "perplexity", cache)
@@ -207,7 +227,7 @@ class Completer(Verbs):
                 results[n] = perplexity_of(loss / len(rows[n]))
         return results[0] if one else results
 
-    def _checked(self, texts: str | Sequence[str], what: str, cache: ContinuousCache | None) -> tuple[bool, list[str]]:
+    def _checked(self, texts: str | Iterable[str], what: str, cache: ContinuousCache | None) -> tuple[bool, list[str]]:
         found = texts_of(texts, what)
         if not (cache is None or isinstance(cache, ContinuousCache)):
             raise TypeError(f"cache must be a zoo.ContinuousCache, such as zoo.ContinuousCache(); got {cache!r}")
@@ -221,17 +241,25 @@ class Completer(Verbs):
     def _line(self, line: str) -> list[int]:
         """Words of a line.
 
-        For a model of tokenised text, an unknown word is also tried in lower case, without its punctuation marks, and
-        as N for a number.
+        For a model of tokenised text, an unknown word is also tried in lower case, without its punctuation marks, as N
+        for a number, and as the words of which it consists in the Penn Treebank, if the model has learnt from such.
         """
         ids = self.vocabulary.encode(line)
         if self.vocabulary.kind != "word" or UNK not in ids:
             return ids
-        return [i for word in line.split() for i in self._word(word)]
+        splits = UNK not in self.vocabulary.encode(CONTRACTED)
+        return [i for word in line.split() for i in self._word(word, splits)]
 
-    def _word(self, word: str) -> list[int]:
-        bare = word.strip(_PUNCTUATION)
-        forms = [word, word.lower(), bare, bare.lower(), *["N"] * bool(_NUMBER.fullmatch(bare))]
+    def _word(self, word: str, splits: bool) -> list[int]:
+        found = self._whole(word)
+        if UNK not in found or not splits:
+            return found
+        return [i for part in treebank_words(word) for i in self._whole(part)]
+
+    def _whole(self, word: str) -> list[int]:
+        bare = word.strip(MARKS)
+        numeral = NUMBER.fullmatch(bare) or bare == "%"  # Mikolov's Treebank has N for the sign too
+        forms = [word, word.lower(), bare, bare.lower(), *["N"] * bool(numeral)]
         return next((ids for form in forms if UNK not in (ids := self.vocabulary.encode(form))), [UNK])
 
     def _complete(self, texts: list[str], rows: list[list[int]], options: dict[str, Any]) -> list[Completion]:

@@ -15,11 +15,12 @@ from zoo.text import Tokenizer
 from zoo.text.familiar import known_share
 from zoo.text.words import BLANK, split_words, word_id
 from zoo.verbs.base import Verbs, evaluated
-from zoo.verbs.checks import as_list, check_assets, check_finite, present
+from zoo.verbs.checks import Many, as_list, check_assets, check_finite, present
 from zoo.verbs.confidence import Evidence, trusted
 from zoo.verbs.groups import groups_of_similar_size
 from zoo.verbs.task import Task
 
+MOST_ABSENT = 10  # candidates that a warning lists
 Numbered = tuple[np.ndarray, np.ndarray, np.ndarray]  # document, query, candidates (none: all words of the document)
 
 
@@ -58,22 +59,30 @@ class Reader(Verbs):
     # ---- the verb ----
 
     @overload
-    def answer(self, document: str, query: str, candidates: Sequence[str] | None = ...) -> Reading: ...
+    def answer(self, document: str, query: str, candidates: Iterable[str] | None = ...) -> Reading: ...
 
     @overload
     def answer(
         self,
-        document: str | Sequence[str],
-        query: list[str] | tuple[str, ...],
-        candidates: Sequence[Sequence[str] | None] | None = ...,
+        document: str | Iterable[str],
+        query: Many[str],
+        candidates: Iterable[Iterable[str] | None] | None = ...,
     ) -> list[Reading]: ...
+
+    @overload
+    def answer(
+        self,
+        document: str | Iterable[str],
+        query: str | Iterable[str],
+        candidates: Iterable[str] | Iterable[Iterable[str] | None] | None = ...,
+    ) -> Reading | list[Reading]: ...
 
     @evaluated
     def answer(
         self,
-        document: str | Sequence[str],
-        query: str | Sequence[str],
-        candidates: Sequence[str] | Sequence[Sequence[str] | None] | None = None,
+        document: str | Iterable[str],
+        query: str | Iterable[str],
+        candidates: Iterable[str] | Iterable[Iterable[str] | None] | None = None,
     ) -> Reading | list[Reading]:
         """Finds the missing word of a query in a document.
 
@@ -82,7 +91,8 @@ class Reader(Verbs):
             query: a sentence with XXXXX in place of the missing word, or a list of N of them.
             candidates: possible answers, compared as strings; for a list of queries a list of N such lists. If not
                 given, any word of the document may be the answer. With `exclude_query_words` the words of the query
-                cannot be the answer.
+                cannot be the answer. A candidate that is not in the document has probability 0, and `warnings` names
+                it; confidence needs two that are.
 
         Returns:
             One Reading for one query, a list of them for a list.
@@ -177,13 +187,16 @@ class Reader(Verbs):
                 probabilities = dict(sorted(probabilities.items(), key=lambda item: -item[1]))
             result = Reading(best, probabilities, words, w, asked, v)
             known = [int(ids[numbers[word]]) for word in words]
-            score = log_odds_of_best(p) if given else math.nan  # measured with candidates only
-            results.append(trusted(result, self.calibration, self.evidence_of(score, known, " ".join(words))))
+            absent = [word for word in given if word not in words]
+            chosen = len(given) - len(absent) > 1  # confidence was measured for choices among candidates
+            score = log_odds_of_best(p) if chosen else math.nan
+            evidence = self.evidence_of(score, known, " ".join(words), _notes(absent))
+            results.append(trusted(result, self.calibration, evidence))
         return results
 
-    def evidence_of(self, score: float, document: list[int], text: str) -> Evidence:
+    def evidence_of(self, score: float, document: list[int], text: str, notes: tuple[str, ...] = ()) -> Evidence:
         known = known_share(document, self.vocabulary)
-        return Evidence({"score": score}, known, text, vocabulary=self.vocabulary)
+        return Evidence({"score": score}, known, text, notes=notes, vocabulary=self.vocabulary)
 
     # ---- bundle ----
 
@@ -195,6 +208,14 @@ class Reader(Verbs):
         if assets:
             check_assets(assets, name := "tokenizer.json")
             self.tokenizer = Tokenizer.from_json(assets[name], self.config["vocab_size"], name)
+
+
+def _notes(absent: list[str]) -> tuple[str, ...]:
+    """The warning of candidates that are not in the document, whose probability is 0."""
+    if not absent:
+        return ()
+    more = ", ..." if len(absent) > MOST_ABSENT else ""
+    return (f"not in the document, so never the answer: {', '.join(absent[:MOST_ABSENT])}{more}",)
 
 
 def log_odds_of_best(probabilities: np.ndarray) -> float:

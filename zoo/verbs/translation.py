@@ -1,6 +1,6 @@
 """Translator: `translate` and `align`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any, overload
 
@@ -14,7 +14,7 @@ from zoo.utils.numbers_given import check_integer
 from zoo.utils.search_options import check_beam, check_sampling, check_search
 from zoo.verbs.alignment import PAIRS, Pair, pair_words, word_alignment, word_pieces
 from zoo.verbs.base import Hypotheses, Verbs, evaluated
-from zoo.verbs.checks import as_list, check_assets, check_batch_size, present, texts_of
+from zoo.verbs.checks import Many, as_list, check_assets, check_batch_size, present, texts_of
 from zoo.verbs.confidence import Evidence, log_odds, trusted, warnings_of
 from zoo.verbs.given import Given, given_weights
 from zoo.verbs.sentences import Sentence, join, read_sentences
@@ -92,7 +92,7 @@ class Translator(Verbs):
     @overload
     def translate(
         self,
-        texts: list[str] | tuple[str, ...],
+        texts: Many[str],
         beam_size: int | None = ...,
         n_best: int = ...,
         length_penalty: float | None = ...,
@@ -104,10 +104,26 @@ class Translator(Verbs):
         split_sentences: bool = ...,
     ) -> list[Translation]: ...
 
+    @overload
+    def translate(
+        self,
+        texts: str | Iterable[str],
+        beam_size: int | None = ...,
+        n_best: int = ...,
+        length_penalty: float | None = ...,
+        no_repeat_ngram: int = ...,
+        allow_unk: bool = ...,
+        temperature: float | None = ...,
+        top_k: int = ...,
+        batch_size: int = ...,
+        split_sentences: bool = ...,
+        attention: Given | None = ...,
+    ) -> Translation | list[Translation]: ...
+
     @evaluated
     def translate(
         self,
-        texts: str | Sequence[str],
+        texts: str | Iterable[str],
         beam_size: int | None = None,
         n_best: int = 1,
         length_penalty: float | None = None,
@@ -146,7 +162,7 @@ class Translator(Verbs):
         Raises:
             ValueError: no tokenizer, a sentence longer than 1,000 tokens, an option outside its range, or attention
                 that does not suit the sentence or a model without attention.
-            TypeError: `texts` is neither a string nor a sequence of strings.
+            TypeError: `texts` is neither a string nor strings in an order.
         """
         check_batch_size(batch_size)
         check_integer("n_best", n_best)
@@ -190,10 +206,10 @@ class Translator(Verbs):
     def align(self, pairs: Pair, batch_size: int = ...) -> Alignment: ...
 
     @overload
-    def align(self, pairs: Sequence[Pair], batch_size: int = ...) -> list[Alignment]: ...
+    def align(self, pairs: Iterable[Pair], batch_size: int = ...) -> list[Alignment]: ...
 
     @evaluated
-    def align(self, pairs: Pair | Sequence[Pair], batch_size: int = 64) -> Alignment | list[Alignment]:
+    def align(self, pairs: Pair | Iterable[Pair], batch_size: int = 64) -> Alignment | list[Alignment]:
         """Which source words each word of a given translation attends to, under forced decoding.
 
         Args:

@@ -5,12 +5,11 @@ import { knownShare } from "./familiar.ts";
 import type { Exported } from "./folder.ts";
 import { floats, floatsOrNull, Graph, integers, Tensor, type Tensors } from "./graph.ts";
 import { type Facts, factsOf, tokenizerOf } from "./model.ts";
+import { CONTRACTED, isNumber, treebankWords, withoutMarks } from "./penn.ts";
 import { type BeamNode, type Decoder, type Hypothesis, search, type SearchOptions, type Settings } from "./search.ts";
 import { EOS, type Tokenizer, UNK } from "./tokenizer.ts";
 
 const STEPS_AT_ONCE = 64; // their log-probabilities are (steps, vocabulary)
-const PUNCTUATION = '",;:!?().';
-const NUMBER = /^[-+]?\p{Nd}[\p{Nd}.,]*$/u;
 const BEAM = 5;
 
 /** A word of a text that was read: how probable it was, and how it looked at those 1, 2, ... steps back. */
@@ -288,13 +287,21 @@ export class LanguageModel {
     if (this.tokenizer.kind !== "word" || !ids.includes(UNK)) {
       return ids;
     }
-    return wordsOf(line).flatMap((word) => this.word(word));
+    const splits = !this.tokenizer.encode(CONTRACTED).includes(UNK);
+    return wordsOf(line).flatMap((word) => this.word(word, splits));
+  }
+
+  /** An unknown word is also tried as the words of which it consists in the Penn Treebank. */
+  private word(word: string, splits: boolean): number[] {
+    const found = this.whole(word);
+    return found.includes(UNK) && splits ? treebankWords(word).flatMap((part) => this.whole(part)) : found;
   }
 
   /** An unknown word is also tried in lower case, without its punctuation marks, and as N for a number. */
-  private word(word: string): number[] {
+  private whole(word: string): number[] {
     const bare = withoutMarks(word);
-    const forms = [word, word.toLowerCase(), bare, bare.toLowerCase(), ...(NUMBER.test(bare) ? ["N"] : [])];
+    const numeral = isNumber(bare) || bare === "%"; // Mikolov's Treebank has N for the sign too
+    const forms = [word, word.toLowerCase(), bare, bare.toLowerCase(), ...(numeral ? ["N"] : [])];
     return forms.map((form) => this.tokenizer.encode(form)).find((ids) => !ids.includes(UNK)) ?? [UNK];
   }
 
@@ -359,18 +366,6 @@ function withDimension(tensor: Tensor): Tensor {
 function row(tensor: Tensor, n: number): Float32Array {
   const width = tensor.dims[2];
   return floats(tensor).slice(n * width, (n + 1) * width);
-}
-
-function withoutMarks(word: string): string {
-  let start = 0;
-  let end = word.length;
-  while (start < end && PUNCTUATION.includes(word[start])) {
-    start += 1;
-  }
-  while (end > start && PUNCTUATION.includes(word[end - 1])) {
-    end -= 1;
-  }
-  return word.slice(start, end);
 }
 
 /** Draws from softmax(logProbs / temperature), of the topK most probable tokens if that is not 0. */

@@ -7,6 +7,8 @@ import { type Facts, factsOf, tokenizerOf } from "./model.ts";
 import { type Tokenizer, UNK } from "./tokenizer.ts";
 import { BLANK, splitWords, wordId } from "./words.ts";
 
+const MOST_ABSENT = 10; // candidates that a warning lists
+
 export interface Reading extends Warnings {
   answer: string;
   /** In the order of the candidates; without candidates the words of the document, most probable first. */
@@ -68,8 +70,15 @@ export class Reader {
     const listed = [...probabilities].map(([word, probability]) => ({ word, probability }));
     const sorted = [...listed].sort((one, other) => other.probability - one.probability);
     const ids = question.words.map((word) => wordId(word, this.tokenizer));
-    const score = question.given.length ? logOddsOfBest(found) : NaN; // measured with candidates only
-    const evidence = { values: { score }, known: knownShare(ids, this.tokenizer), text: question.words.join(" "), vocabulary: this.tokenizer };
+    const absent = question.given.filter((word) => !sums.has(word));
+    const score = question.given.length - absent.length > 1 ? logOddsOfBest(found) : NaN; // measured for choices among candidates
+    const evidence = {
+      values: { score },
+      known: knownShare(ids, this.tokenizer),
+      text: question.words.join(" "),
+      notes: notesOf(absent),
+      vocabulary: this.tokenizer,
+    };
     return {
       answer: sorted[0].word,
       probabilities: question.given.length ? listed : sorted,
@@ -88,7 +97,7 @@ export class Reader {
     query: string,
     candidates: readonly string[] | null,
   ): { words: string[]; asked: string[]; given: string[] } {
-    const given = (candidates ?? []).map((word) => word.normalize("NFC"));
+    const given = [...new Set((candidates ?? []).map((word) => word.normalize("NFC")))];
     const keep = new Set([BLANK, ...given]);
     const words = splitWords(document, this.tokenizer, keep);
     const asked = splitWords(query, this.tokenizer, keep);
@@ -144,6 +153,12 @@ export class Reader {
     }
     return rows;
   }
+}
+
+/** The warning of candidates that are not in the document, whose probability is 0. */
+function notesOf(absent: readonly string[]): string[] {
+  const more = absent.length > MOST_ABSENT ? ", ..." : "";
+  return absent.length ? [`not in the document, so never the answer: ${absent.slice(0, MOST_ABSENT).join(", ")}${more}`] : [];
 }
 
 /** Log-odds of the best candidate, whose probabilities may sum to less than 1. */
