@@ -104,12 +104,13 @@ def test_a_copy_is_named_before_anything_is_trained(place, played, capsys):
     shutil.copytree(one, two)
     played.clear()
     line, _ = fails(capsys, *options(place, "--seeds", "1", "2", "3"))
-    assert line == f"{two / 'result.json'} is of dot, seed 1, so it is a copy: delete {two} to train it"
+    assert line == f"{two / 'result.json'} is of dot, seed 1, not of dot, seed 2: delete {two} to train it"
     (two / "result.json").unlink()  # of a training that was not over when it was copied
-    assert f"{two / 'job.json'} is of dot, seed 1, so" in fails(capsys, *options(place, "--seeds", "2"))[0]
+    assert f"{two / 'job.json'} is of dot, seed 1, not of" in fails(capsys, *options(place, "--seeds", "2"))[0]
     assert played == []
 
 
+@pytest.mark.integration  # reads all settings
 @pytest.mark.parametrize("folder", shipped_folders(), ids=lambda folder: folder.name)
 def test_the_published_seeds_differ_in_the_seed_alone(folder):
     recipes = Recipes(Path(folder))

@@ -178,8 +178,13 @@ def test_published_results_and_a_mechanism_of_a_newcomer(place, jobs, capsys):
     for file in published.glob("*/seed1/result.json"):  # trained elsewhere, with two seeds each
         found = read(file) | {"hardware": "another processor"}
         file.write_text(json.dumps(found))
-        shutil.copytree(file.parent, file.parent.parent / "seed2")
-        (file.parent.parent / "seed2" / file.name).write_text(json.dumps(found | {"seed": 2}))
+        second = file.parent.parent / "seed2"
+        shutil.copytree(file.parent, second)
+        for scores in found["training"]["validation"]:
+            scores["loss"] = 1.0
+        (second / file.name).write_text(json.dumps(found | {"seed": 2}))
+        config = yaml.safe_load((second / "config.yaml").read_text()) | {"seed_everything": 2}
+        (second / "config.yaml").write_text(yaml.safe_dump(config))
 
     mine = place / "mine"
     shutil.copytree(place / "recipes", mine, ignore=shutil.ignore_patterns("dot.yaml", "none.yaml"))

@@ -110,11 +110,13 @@ class Job:
                         )
 
     def _check_owner(self, file: Path) -> None:
-        """Raises ValueError for a file of another job: the folder was copied."""
+        """Raises ValueError for a file of another job, as in a copied folder."""
         found = read_json(file)
         name, seed = found.get("name"), found.get("seed")
         if (name, seed) != (self.name, self.seed):
-            raise ValueError(f"{file} is of {name}, seed {seed}, so it is a copy: delete {self.folder} to train it")
+            raise ValueError(
+                f"{file} is of {name}, seed {seed}, not of {self.name}, seed {self.seed}: delete {self.folder} to train it"
+            )
 
     def describe(self) -> dict[str, Any]:
         """Content of job.json."""
