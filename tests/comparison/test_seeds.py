@@ -104,7 +104,7 @@ def test_a_copy_is_named_before_anything_is_trained(place, played, capsys):
     shutil.copytree(one, two)
     played.clear()
     line, _ = fails(capsys, *options(place, "--seeds", "1", "2", "3"))
-    assert line == f"{two / 'result.json'} is of dot, seed 1, not of dot, seed 2: delete {two} to train it"
+    assert line == f"{two / 'result.json'} is of dot, seed 1, not of dot, seed 2: delete {two} to train it again"
     (two / "result.json").unlink()  # of a training that was not over when it was copied
     assert f"{two / 'job.json'} is of dot, seed 1, not of" in fails(capsys, *options(place, "--seeds", "2"))[0]
     assert played == []

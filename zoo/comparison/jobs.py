@@ -115,7 +115,8 @@ class Job:
         name, seed = found.get("name"), found.get("seed")
         if (name, seed) != (self.name, self.seed):
             raise ValueError(
-                f"{file} is of {name}, seed {seed}, not of {self.name}, seed {self.seed}: delete {self.folder} to train it"
+                f"{file} is of {name}, seed {seed}, not of {self.name}, seed {self.seed}: delete {self.folder} to "
+                "train it again"
             )
 
     def describe(self) -> dict[str, Any]:

@@ -98,8 +98,13 @@ class Recipes:
         self.check_callbacks(BASE)
 
     def check_callbacks(self, name: str) -> None:
-        """Raises ValueError if a training with the recipe would not be measured."""
+        """Raises ValueError if a training with the recipe would not be measured, or has a budget of its own."""
         own = self.read(name).get("trainer") or {}
+        if "max_epochs" in own and name != BASE:
+            raise ValueError(
+                f"{self.path(name)}: `trainer: max_epochs:` is the budget, which all mechanisms share: give it in "
+                f"{BASE}.yaml"
+            )
         if "callbacks" not in own and name != BASE:  # those of base.yaml
             return
         classes = [one.get("class_path") for one in own.get("callbacks") or [] if isinstance(one, dict)]

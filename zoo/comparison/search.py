@@ -7,6 +7,7 @@ recipe's own values of the others; then the other values of the next setting, wi
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,12 @@ class Space:
             raise ValueError(f"{path} must have `epochs: N` and `settings:`, a list of values for each setting")
         if not all(isinstance(values, list) and values for values in lists):
             raise ValueError(f"{path}: each setting needs a list of values, e.g. optimizer.lr: [0.001, 0.002]")
+        names = recipes.names()
         for name, values in own.items():
+            if name not in names and (near := get_close_matches(name, names, n=1)):
+                raise ValueError(
+                    f"{path}: `own:` names {name!r}, which is no mechanism here; did you mean {near[0]!r}?"
+                )
             for setting in values:
                 if len(values[setting]) != len(settings.get(setting, ())):
                     raise ValueError(f"{path}: {name} must have as many values of {setting} as the other mechanisms")
@@ -149,10 +155,22 @@ def chosen(plan: Plan, name: str) -> Options:
         if not _fits(found := read_choice(mine, plan.recipes.task.score), plan, name):
             raise ValueError(f"{mine} is of another recipe: choose another --out, or delete {mine.parent}")
         return found["options"]
-    for file in (folder / name / CHOICE for folder in plan.recipes.published):
-        if file.is_file() and _fits(_read(file), plan, name):  # one of another recipe may have another score
+    for file in _published(plan, name):
+        if _fits(_read(file), plan, name):  # one of another recipe may have another score
             return read_choice(file, plan.recipes.task.score)["options"]
     return {}
+
+
+def unused(plan: Plan, name: str) -> Path | None:
+    """The published search of a mechanism whose choice is not taken, as it is of another recipe; None without one."""
+    if chosen(plan, name):
+        return None
+    return next((file for file in _published(plan, name) if file.parents[2] == plan.recipes.folder), None)
+
+
+def _published(plan: Plan, name: str) -> list[Path]:
+    files = [folder / name / CHOICE for folder in plan.recipes.published]
+    return [file for file in files if file.is_file()]
 
 
 def _fits(choice: Mapping[str, Any], plan: Plan, name: str) -> bool:
