@@ -7,13 +7,12 @@ recipe's own values of the others; then the other values of the next setting, wi
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from zoo.comparison.files import CHOICE, RECIPES, SPACE, check_shape, read_json, write_json
 from zoo.comparison.jobs import Job, Plan, Trial
-from zoo.comparison.recipes import Recipes, read_yaml
+from zoo.comparison.recipes import Recipes, read_yaml, shipped_folders
 from zoo.comparison.tasks.base import Score
 
 Options = dict[str, Any]  # setting, such as "optimizer.lr" -> value
@@ -53,11 +52,10 @@ class Space:
         if not all(isinstance(values, list) and values for values in lists):
             raise ValueError(f"{path}: each setting needs a list of values, e.g. optimizer.lr: [0.001, 0.002]")
         names = recipes.names()
+        shipped = {name for folder in shipped_folders() for name in Recipes(folder).names()}  # a copy may have fewer
+        for name in own.keys() - names - shipped:
+            raise ValueError(f"{path}: `own:` has values of {name}, which is no mechanism here: {', '.join(names)}")
         for name, values in own.items():
-            if name not in names and (near := get_close_matches(name, names, n=1)):
-                raise ValueError(
-                    f"{path}: `own:` names {name!r}, which is no mechanism here; did you mean {near[0]!r}?"
-                )
             for setting in values:
                 if len(values[setting]) != len(settings.get(setting, ())):
                     raise ValueError(f"{path}: {name} must have as many values of {setting} as the other mechanisms")
