@@ -15,7 +15,7 @@ from zoo.comparison.tasks.base import ComparedTask
 from zoo.comparison.tasks.known import task_of
 from zoo.data.common.files import fingerprint
 from zoo.registry import register
-from zoo.tasks.checks import check_arguments, check_choices
+from zoo.tasks.checks import check_arguments, check_choices, check_methods
 from zoo.utils.modules import load_class
 from zoo.utils.regular import check_regular
 
@@ -188,6 +188,7 @@ class Recipes:
                 f"{where}: base.yaml compares {self.task.kinds}, and {model['class_path']} is none{several}"
             )
         signature = inspect.signature(cls.__init__)
+        check_methods(cls)
         check_arguments(cls, signature, cls.required)
         defaults = {key: parameter.default for key, parameter in signature.parameters.items()}
         if unknown := sorted(model["init_args"].keys() - defaults.keys()):

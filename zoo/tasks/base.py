@@ -36,7 +36,7 @@ from zoo.bundles.skeleton import (
     skeleton,
 )
 from zoo.bundles.tensors import in_8_bits, parse
-from zoo.tasks.checks import check_arguments, check_choices, check_sizes
+from zoo.tasks.checks import check_arguments, check_choices, check_methods, check_sizes
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
@@ -68,6 +68,7 @@ class ZooModule(Foundation, Verbs):
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
         may_be_zero: Sizes among the `__init__` arguments for which 0 means that the part does not exist.
         required: `__init__` arguments that every model of the task takes; set by the base class of each task.
+        methods: Methods that a base class leaves to each model; only in the class that does.
         measures: Scores that are neither good nor bad, such as how far the attention looks.
         tiny: The smallest sensible `__init__` arguments; used by the common tests.
     """
@@ -75,6 +76,7 @@ class ZooModule(Foundation, Verbs):
     heads: ClassVar[tuple[str, ...]] = ()
     may_be_zero: ClassVar[tuple[str, ...]] = ()
     required: ClassVar[tuple[str, ...]] = ()
+    methods: ClassVar[tuple[str, ...]] = ()
     measures: ClassVar[tuple[str, ...]] = ()
     tiny: ClassVar[dict[str, Any]] = {}
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = AdamW  # of parameter groups
@@ -92,6 +94,7 @@ class ZooModule(Foundation, Verbs):
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
+        check_methods(cls)
         check_arguments(cls, bound.signature, cls.required)
         check_choices(bound.signature, self.config)
         check_sizes(self.config, cls.may_be_zero)
