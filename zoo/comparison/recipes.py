@@ -19,6 +19,7 @@ from zoo.tasks.checks import check_arguments, check_choices, check_methods
 from zoo.utils.modules import load_class
 from zoo.utils.regular import check_regular
 
+LONGEST = 40  # characters of a mechanism's name: longer ones leave no room for the pictures
 METER = "zoo.comparison.measures.TrainingMeter"
 SECTIONS = ("model", "optimizer", "lr_scheduler", "data", "trainer")
 USUAL = {"optimizer": "zoo.tasks.optimizer.AdamW", "lr_scheduler": "zoo.tasks.optimizer.WarmupCosine"}  # of `zoo fit`
@@ -125,6 +126,12 @@ class Recipes:
                 f"(the shipped ones: {RECIPES})"
             )
         names = sorted(path.stem for path in self.folder.glob("*.yaml") if path.stem not in (BASE, SPACE))
+        for name in names:
+            if not re.fullmatch(rf"[\w.-]{{1,{LONGEST}}}", name):
+                raise ValueError(
+                    f"{self.path(name)}: the name of a mechanism, which is that of its file, may have {LONGEST} letters, "
+                    f"digits and _ . -; got {name!r}: rename it"
+                )
         for name in only:
             if name not in names:
                 near = get_close_matches(name, names, n=1)

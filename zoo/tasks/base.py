@@ -40,6 +40,7 @@ from zoo.tasks.checks import check_arguments, check_choices, check_methods, chec
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
+from zoo.tasks.own import own_modules
 from zoo.tasks.precision import PRECISIONS, in_precision
 from zoo.utils.atomic import new_folder, target_folder
 from zoo.utils.modules import path_of
@@ -137,6 +138,10 @@ class ZooModule(Foundation, Verbs):
     def golden(self) -> dict[str, Tensor]:
         """A fixed input and the output of these weights for it; written once by `zoo export`, compared by a test."""
         return {}
+
+    def own_modules(self) -> list[str]:
+        """Names of the user's modules that must be imported before this model is loaded."""
+        return own_modules(self)
 
     def event(self) -> str:
         """What the confidence is the probability of, as part of a sentence.
