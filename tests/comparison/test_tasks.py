@@ -22,7 +22,7 @@ from zoo.comparison import pictures
 from zoo.comparison.data import data_settings, load_data
 from zoo.comparison.files import read_outputs
 from zoo.comparison.jobs import Job, Plan
-from zoo.comparison.recipes import Recipes, read_yaml, shipped_folders
+from zoo.comparison.recipes import LONGEST, Recipes, read_yaml, shipped_folders
 from zoo.comparison.results import check_names
 from zoo.comparison.search import Space
 from zoo.comparison.significance import Bootstrap, bootstrap
@@ -495,6 +495,14 @@ def test_colours_of_a_falling_score(tmp_path, monkeypatch):
     found = Bootstrap(["low", "high"], np.array([80.0, 90.0]), samples, samples.mean(0), falls=True)
     pictures.plot_pairs(found, Score("perplexity", "perplexity", falls=True), tmp_path / "pairs.png")
     assert colours == {(1, 0): pictures.BETTER, (0, 1): pictures.WORSE}
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_longest_names_have_room(tmp_path):
+    means = np.array([80.0, 90.0])
+    found = Bootstrap(["m" * LONGEST, "w" * LONGEST], means, np.tile(means, (50, 1)), means)
+    pictures.plot_pairs(found, Score("bleu", "BLEU"), tmp_path / "pairs.png")
+    assert (tmp_path / "pairs.png").is_file()
 
 
 def _nothing():

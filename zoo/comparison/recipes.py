@@ -129,8 +129,8 @@ class Recipes:
         for name in names:
             if not re.fullmatch(rf"[\w.-]{{1,{LONGEST}}}", name):
                 raise ValueError(
-                    f"{self.path(name)}: the name of a mechanism, which is that of its file, may have {LONGEST} letters, "
-                    f"digits and _ . -; got {name!r}: rename it"
+                    f"{self.path(name)}: the name of a mechanism, that of its file, may have {LONGEST} letters, digits "
+                    f"and _ . -; got {name!r}: rename it"
                 )
         for name in only:
             if name not in names:
