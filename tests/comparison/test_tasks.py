@@ -500,7 +500,7 @@ def test_colours_of_a_falling_score(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("error")
 def test_the_longest_names_have_room(tmp_path):
     means = np.array([80.0, 90.0])
-    found = Bootstrap(["m" * LONGEST, "w" * LONGEST], means, np.tile(means, (50, 1)), means)
+    found = Bootstrap(["my_way_to_" * (LONGEST // 10), "dot"], means, np.tile(means, (50, 1)), means)
     pictures.plot_pairs(found, Score("bleu", "BLEU"), tmp_path / "pairs.png")
     assert (tmp_path / "pairs.png").is_file()
 
