@@ -146,6 +146,21 @@ def test_what_cannot_be_used_is_refused_when_it_is_registered(register, part, sa
     assert torch.equal(torch.get_rng_state(), before), "later draws stay the same"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\ndef f(:\n", "line 2: SyntaxError: "),
+        ("x = 1\ny = undefined\n", "line 2: NameError: name 'undefined' is not defined"),
+        ("raise RuntimeError('no')\n", "line 1: RuntimeError: no"),
+    ],
+)
+def test_a_module_that_fails_is_one_line(place, capsys, text, said):
+    Path("broken_module.py").write_text(text)
+    assert main(["list", "--import", "broken_module"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("zoo: error: --import broken_module: ") and f"broken_module.py, {said}" in line
+
+
 def test_a_name_is_needed(nothing_registered):
     with pytest.raises(ValueError, match="the name of a normalize must be a Python identifier; got <function"):
         zoo.register_normalization(lambda scores, mask: scores)
