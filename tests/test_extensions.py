@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_the_sparsemax_of_the_guide_is_that_of_the_package(place, float64):
 
 
 def test_only_models_with_the_choice_get_the_name(nothing_registered):
-    zoo.register_score("cosine")(torch.nn.Identity)
+    zoo.register_score("cosine")(zoo.extensions.SCORES["general"])
     choices = inspect.signature(LuongNMT.__init__).parameters["score"].annotation.__args__
     assert choices[-1] == "cosine" and choices[0] == "dot"
     assert "cosine" not in inspect.signature(ShowAttendTell.__init__).parameters["score"].annotation.__args__
@@ -91,6 +92,78 @@ def test_a_bundle_needs_what_it_was_made_with(place, capsys):
 def test_names_that_are_taken_or_none(name, nothing_registered):
     with pytest.raises(ValueError, match="there is already a score 'dot'|must be a Python identifier; got"):
         zoo.register_score(name)(torch.nn.Identity)
+
+
+class Score(torch.nn.Module):
+    """Right but for what a test changes."""
+
+    def __init__(self, query_size, memory_size, attention_size=None, max_length=None):
+        super().__init__()
+
+    def project(self, memory):
+        return memory
+
+    def forward(self, query, keys):
+        return query @ keys.transpose(1, 2)
+
+
+class OfOneSize(Score):
+    def __init__(self, size):
+        super().__init__(size, size)
+
+
+class Flat(Score):
+    def forward(self, query, keys):
+        return super().forward(query, keys).sum(-1)
+
+
+class Broken(Score):
+    def forward(self, query, keys):
+        return query @ keys
+
+
+WHOLE = "2 examples of 3 queries and 5 positions"
+
+
+@pytest.mark.parametrize(
+    ("register", "part", "said"),
+    [
+        (zoo.register_score, torch.nn.Identity, "must be a class of torch.nn.Module with project(memory) and forward"),
+        (zoo.register_score, lambda query, keys: query, "must be a class of torch.nn.Module with project(memory) and"),
+        (zoo.register_score, OfOneSize, "must take (query_size, memory_size, attention_size, max_length): too many"),
+        (zoo.register_score, Flat, f"must return scores (B, T, S), (2, 3, 5) for {WHOLE}; got (2, 3)"),
+        (zoo.register_score, Broken, f"fails for {WHOLE}: "),
+        (zoo.register_attention, Score, "must be a subclass of zoo.layers.attention.GlobalAttention; got <class"),
+        (zoo.register_normalization, lambda scores: scores, "must take (scores, mask): too many positional arguments"),
+        (zoo.register_normalization, lambda scores, mask: scores[0], f"for {WHOLE}; got (3, 5)"),
+        (zoo.register_normalization, lambda scores, mask: None, f"for {WHOLE}; got NoneType"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_when_it_is_registered(register, part, said, nothing_registered):
+    before = torch.get_rng_state()
+    with pytest.raises(ValueError, match=f"'mine' .*{re.escape(said)}"):
+        register("mine")(part)
+    assert torch.equal(torch.get_rng_state(), before), "later draws stay the same"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\ndef f(:\n", "line 2: SyntaxError: "),
+        ("x = 1\ny = undefined\n", "line 2: NameError: name 'undefined' is not defined"),
+        ("raise RuntimeError('no')\n", "line 1: RuntimeError: no"),
+    ],
+)
+def test_a_module_that_fails_is_one_line(place, capsys, text, said):
+    Path("broken_module.py").write_text(text)
+    assert main(["list", "--import", "broken_module"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("zoo: error: --import broken_module: ") and f"broken_module.py, {said}" in line
+
+
+def test_a_name_is_needed(nothing_registered):
+    with pytest.raises(ValueError, match="the name of a normalize must be a Python identifier; got <function"):
+        zoo.register_normalization(lambda scores, mask: scores)
 
 
 def test_a_module_may_be_imported_again(place):

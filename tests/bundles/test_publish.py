@@ -18,11 +18,13 @@ from hub_server import READER, Client, Fault, Hub, git_oid, sha256
 import zoo
 from zoo import cli, registry
 from zoo.bundles import hub, pins
-from zoo.bundles.card import is_marked, split_card
+from zoo.bundles.card import generated_card, is_marked, split_card
 from zoo.bundles.publish import publish
 from zoo.bundles.waiting import explained
 from zoo.commands import cards
 from zoo.commands.publish import package
+from zoo.layers.attention import NORMALIZATIONS
+from zoo.models.luong import LuongNMT
 
 NAME = "luong_dot.dates"
 REPO = "me/dates"
@@ -397,6 +399,37 @@ def test_generated_card(remote, client, folder):
     assert f'zoo.load("hf-hub:{REPO}@main")' in text and '| `score` | `"dot"` |' in text
     front, _ = split_card(text, "card")
     assert front["pipeline_tag"] == "translation" and "model-index" not in front and "license" not in front
+
+
+class OfAUser(LuongNMT):
+    """A class that `zoo.load` finds only after this module is imported."""
+
+
+def test_generated_card_names_the_modules_of_its_author(monkeypatch):
+    loads = "```python\nimport zoo\n{}\nload\n"
+    line = f"import {__name__}  # of the author: without it the weights cannot be loaded\n"
+    assert loads.format(line) in generated_card(OfAUser(**LuongNMT.tiny), "load", "mine")
+    ours = LuongNMT(**LuongNMT.tiny)
+    assert loads.format("") in generated_card(ours, "load", "ours")
+    monkeypatch.setitem(NORMALIZATIONS, "of_a_user", lambda scores, mask: scores)
+    ours.config["normalize"] = "of_a_user"
+    assert loads.format(line) in generated_card(ours, "load", "ours")
+    monkeypatch.setattr(OfAUser, "__module__", "__main__")
+    assert "import zoo\n# first define and register" in generated_card(OfAUser(**LuongNMT.tiny), "load", "mine")
+
+
+def test_info_shows_the_card_on_the_hub(remote, client, folder):
+    repo = remote.add(REPO)
+    repo.commit({"README.md": "# Mine ß\n\x1b[31mred\n".encode()})
+    result = client.zoo("info", f"hf-hub:{REPO}@main")
+    assert (result.code, result.out) == (0, "# Mine ß\n?[31mred\n"), "no control of the terminal is a stranger's"
+    assert client.zoo("info", f"hf-hub:{REPO}@{repo.main}", HF_HUB_OFFLINE="1").out == result.out, "from the cache"
+    result = client.zoo("info", "hf-hub:me/nothing@main")
+    assert result.code == 2 and "there is no such repository" in result.err
+    client.zoo("publish", str(folder), "me/dates2")
+    tree = {name: data for name, data in remote.repos["me/dates2"].tree.items() if name != "README.md"}
+    remote.repos["me/dates2"].commit(tree)
+    assert "A `LuongNMT` of attention-zoo with 208,664 parameters" in client.zoo("info", "hf-hub:me/dates2@main").out
 
 
 def test_a_card_that_people_wrote_is_kept(remote, client, folder):

@@ -14,6 +14,7 @@ from hub_server import Client, sha256
 import zoo
 from zoo import registry
 from zoo.bundles import pins
+from zoo.bundles.files import config_text
 from zoo.cli import main
 from zoo.commands.publish import package
 
@@ -319,6 +320,24 @@ def test_the_cache_of_others_stays(fetching, remote):
     _, full, cleared, empty = typed(fetching, "download all", "cache", "cache clear", "cache")
     assert len(prints(full)) == 4 and len(prints(cleared)) == 3
     assert prints(empty)[1:] == ["holds no weights of attention-zoo"] and there() == before
+
+
+def test_weights_of_a_class_that_is_not_here(fetching, remote):
+    """The cache shows what to import, and can be cleared of them."""
+    config = config_text("their_module.Model", {}, {"model.safetensors": sha256(b"x" * 99)})
+    commit = remote.add("me/theirs").commit({"config.json": config.encode(), "model.safetensors": b"x" * 99})
+    remote.lfs[sha256(b"x" * 99)] = b"x" * 99
+
+    def fetch():
+        from huggingface_hub import snapshot_download
+
+        snapshot_download("me/theirs")
+
+    name = f"hf-hub:me/theirs@{commit}"
+    full, removed, empty = typed(fetching, fetch, "cache", f"cache clear {name}", "cache")
+    assert prints(full)[-1] == (f"{name} is of a class of its author, their_module.Model: load it with --import MODULE")
+    assert prints(full)[1].startswith(f"{name} ") and prints(removed)[0].startswith(f"removed {name}")
+    assert prints(empty)[1:] == ["holds no weights of attention-zoo"]
 
 
 def test_weights_of_another_commit_and_damaged_ones_can_be_cleared(fetching, remote):

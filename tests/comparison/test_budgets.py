@@ -76,7 +76,7 @@ def test_table_at_equal_time():
 
 def test_tables_of_the_bootstrap(tmp_path, monkeypatch):
     samples = np.array([[3.0, 1.0], [3.0, 2.0], [1.0, 2.0], [3.0, 1.0]])
-    found = Bootstrap(["dot", "none"], np.array([2.5, 1.5]), samples)
+    found = Bootstrap(["dot", "none"], np.array([2.5, 1.5]), samples, samples.mean(0))
     rows = [Row(name, [run(name=name)]) for name in ("dot", "none", "other")]
     lines = tables.rank_table(rows, tables.names(rows, [], {}), found).splitlines()[2:]
     assert lines == ["| `dot` | – | 2.5 | 75 | 1–2 |", "| `none` | – | 1.5 | 25 | 1–2 |"]
@@ -89,7 +89,7 @@ def test_tables_of_the_bootstrap(tmp_path, monkeypatch):
     assert tables.against(rows[:1], rows[1:2], found).splitlines()[-1] == (
         "| `dot` | `none` | +1.0 | -0.8 to +2.0 | 0.800 | 0.800 |"
     )
-    three = Bootstrap(["new", "dot", "none"], np.zeros(3), np.zeros((1, 3)))
+    three = Bootstrap(["new", "dot", "none"], np.zeros(3), np.zeros((1, 3)), np.zeros(3))
     values = {("new", "dot"): 0.01, ("new", "none"): 0.04, ("dot", "none"): 0.001}
     with monkeypatch.context() as patch:  # a newcomer asks about its own pairs only
         patch.setattr(Bootstrap, "p_value", lambda self, *pair, apart=False: values[pair[:2]])

@@ -182,6 +182,11 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     assert "dot.yaml is not YAML" in fails(capsys, *options(place))[0]
     (place / "recipes" / "dot.yaml").write_text("a: 1\n")
     assert "dot.yaml is not a recipe" in fails(capsys, *options(place))[0]
+    for name in ("a" * 41, "my mechanism", "a|b"):
+        file = place / "recipes" / f"{name}.yaml"
+        file.write_text("model: {}\n")
+        assert f"may have 40 letters, digits and _ . -; got {name!r}: rename it" in fails(capsys, *options(place))[0]
+        file.rename(place / "recipes" / f"{'a' * 40}.yaml").unlink()
     for text, said in {
         "model: {init_args: {score: dot}}\nnote: 2026-11-28\n": "dot.yaml: a date, 2026-11-28, is no text, number, list",
         "model: {init_args: nonsense}\n": "dot.yaml: `model: init_args:` must have names and values below it; got 'non",

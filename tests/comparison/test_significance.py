@@ -134,7 +134,7 @@ def test_one_seed_agrees_with_sacrebleu():
 
 def test_pairs_and_ranks_by_hand():
     samples = np.array([[3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])
-    found = Bootstrap(["a", "b", "c"], np.array([2.5, 1.5, 2.0]), samples)
+    found = Bootstrap(["a", "b", "c"], np.array([2.5, 1.5, 2.0]), samples, samples.mean(0))
     assert found.ranks().tolist() == [[0.75, 0.0, 0.25], [0.0, 0.5, 0.5], [0.25, 0.5, 0.25]]
     assert found.difference("a", "b")[0] == 1.0 and found.difference("b", "a")[0] == -1.0
     # differences 2, 1, -1, 2 are 1, 0, -2, 1 from their mean: three are at least as large as 1
@@ -144,7 +144,7 @@ def test_pairs_and_ranks_by_hand():
 def test_correction_for_the_number_of_pairs(monkeypatch):
     values = {("a", "b"): 0.01, ("a", "c"): 0.04, ("b", "c"): 0.03}
     monkeypatch.setattr(Bootstrap, "p_value", lambda self, first, second, apart: values[first, second])
-    found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((1, 3))).corrected()
+    found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((1, 3)), np.zeros(3)).corrected()
     # the smallest times 3, the next one times 2, and none is below an earlier one
     assert found == pytest.approx({("a", "b"): 0.03, ("b", "c"): 0.06, ("a", "c"): 0.06})
 
@@ -191,7 +191,7 @@ def test_seeds_that_happen_to_be_alike_are_not_without_variance():
 
 
 def test_pairs_that_other_samples_could_decide_otherwise(monkeypatch):
-    found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((10_000, 1)))
+    found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((10_000, 1)), np.zeros(3))
     for values, near in (
         ({("a", "b"): 0.016, ("a", "c"): 0.001, ("b", "c"): 0.9}, 0),  # corrected 0.032
         ({("a", "b"): 0.024, ("a", "c"): 0.001, ("b", "c"): 0.052}, 2),  # 0.048, 0.052
@@ -270,3 +270,29 @@ def test_equal_classifiers_seldom_look_different(spread):
         drawn = bootstrap(counts, lambda total: total[..., 0] / 4, samples=200, seed=repetition)
         found += [drawn.p_value(str(a), str(b)) < 0.05 for a in range(8) for b in range(a)]
     assert 0.025 < np.mean(found) < 0.085
+
+
+def answers(rng, seeds, spread, count=200):
+    """Counts of equal classifiers, right or wrong on texts that are easy or hard: mechanism -> one array per seed."""
+    ease, found = rng.normal(1.2, 1.2, count), {}
+    for name, runs in seeds.items():
+        right = 1 / (1 + np.exp(-(ease + rng.normal(0, spread, (runs, 1))))) > rng.random((runs, count))
+        found[name] = [run[:, None].astype(float) for run in right]
+    return found
+
+
+def accuracy(total):
+    return total[..., 0] / 2
+
+
+@pytest.mark.parametrize("seeds", [{"a": 2, "b": 1}, {"a": 1, "b": 3, "c": 2}])
+@pytest.mark.parametrize("apart", [False, True])
+def test_p_of_few_seeds_depends_neither_on_the_draws_nor_on_the_order(seeds, apart):
+    """Two seeds tell little of a variance: some draws of it are far off, and must not decide."""
+    counts = answers(np.random.default_rng(2), seeds, spread=0.6)
+    drawn = [bootstrap(counts, accuracy, samples=2000, seed=n).p_value("a", "b", apart) for n in range(12)]
+    p = np.mean(drawn)
+    assert np.std(drawn) < 2 * math.sqrt(p * (1 - p) / 2000)
+    backwards = bootstrap(dict(reversed(counts.items())), accuracy, samples=2000)
+    assert backwards.names == list(seeds)[::-1] and backwards.p_value("a", "b", apart) == drawn[0]
+    assert backwards.samples.mean() == pytest.approx(bootstrap(counts, accuracy, samples=2000).samples.mean())

@@ -117,12 +117,47 @@ def test_a_search_that_chooses_the_recipes_own_values_repeats_no_training(place,
         ),
         ("epochs: 1\nsettings: {model.size: [1, 2]}\n", "there is no setting model.size"),
         ("epochs: 1\nsettings: {data.seed: [1, 2]}\n", "data.seed is no setting of"),
+        (
+            "epochs: 1\nsettings: {optimizer.lr: [0.002]}\nown: {dott: {optimizer.lr: [0.002]}}\n",
+            "search.yaml: `own:` has values of dott, which is no mechanism here: dot, none",
+        ),
     ],
 )
 def test_a_search_that_is_wrong(place, capsys, text, message):
     file = place / "recipes" / "search.yaml"
     file.unlink() if text is None else file.write_text(text)
     assert message in fails(capsys, *options(place, "--search"))[0]
+
+
+def test_own_values_of_a_shipped_mechanism_may_stay_in_a_copy(place):
+    text = (place / "recipes" / "search.yaml").read_text()
+    (place / "recipes" / "search.yaml").write_text(f"{text}own: {{transformer: {{optimizer.lr: [0.1, 0.2]}}}}\n")
+    assert Space.read(Recipes(place / "recipes")).of("dot")["optimizer.lr"] == [0.002, 0.02]
+
+
+def test_a_published_choice_that_is_not_used_is_named(place, played, capsys):
+    """The recipe has another rate since: the search was of the recipe before."""
+    assert main(["compare", *options(place, "--only", "dot", "--search")]) == 0
+    published = place / "recipes" / "results"
+    assert main(["compare", *options(place, "--report", "--publish", str(published))]) == 0
+    new = ["--out", str(place / "new"), *options(place, "--only", "dot", "--seeds", "1", "2")[2:]]
+    capsys.readouterr()
+    assert main(["compare", *new]) == 0
+    assert "is not used" not in capsys.readouterr().out
+    recipe = place / "recipes" / "dot.yaml"
+    recipe.write_text(f"{recipe.read_text()}optimizer: {{init_args: {{lr: 0.5}}}}\n")
+    assert main(["compare", "--out", str(place / "newer"), *new[2:]]) == 0
+    line = (
+        f"{published / 'dot' / 'search.json'} is of another {recipe}, so its choice is not used; --search finds one\n"
+    )
+    assert capsys.readouterr().out.count(line) == 1
+
+
+def test_the_budget_is_that_of_all(place, capsys):
+    recipe = place / "recipes" / "dot.yaml"
+    recipe.write_text(f"{recipe.read_text()}trainer: {{max_epochs: 50}}\n")
+    line = "dot.yaml: `trainer: max_epochs:` is the budget, which all mechanisms share: give it in base.yaml"
+    assert fails(capsys, *options(place))[0].endswith(line)
 
 
 def test_the_shipped_search_is_equal_for_all():
@@ -178,8 +213,13 @@ def test_published_results_and_a_mechanism_of_a_newcomer(place, jobs, capsys):
     for file in published.glob("*/seed1/result.json"):  # trained elsewhere, with two seeds each
         found = read(file) | {"hardware": "another processor"}
         file.write_text(json.dumps(found))
-        shutil.copytree(file.parent, file.parent.parent / "seed2")
-        (file.parent.parent / "seed2" / file.name).write_text(json.dumps(found | {"seed": 2}))
+        second = file.parent.parent / "seed2"
+        shutil.copytree(file.parent, second)
+        for scores in found["training"]["validation"]:
+            scores["loss"] = 1.0
+        (second / file.name).write_text(json.dumps(found | {"seed": 2}))
+        config = yaml.safe_load((second / "config.yaml").read_text()) | {"seed_everything": 2}
+        (second / "config.yaml").write_text(yaml.safe_dump(config))
 
     mine = place / "mine"
     shutil.copytree(place / "recipes", mine, ignore=shutil.ignore_patterns("dot.yaml", "none.yaml"))

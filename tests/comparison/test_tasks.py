@@ -22,7 +22,7 @@ from zoo.comparison import pictures
 from zoo.comparison.data import data_settings, load_data
 from zoo.comparison.files import read_outputs
 from zoo.comparison.jobs import Job, Plan
-from zoo.comparison.recipes import Recipes, read_yaml, shipped_folders
+from zoo.comparison.recipes import LONGEST, Recipes, read_yaml, shipped_folders
 from zoo.comparison.results import check_names
 from zoo.comparison.search import Space
 from zoo.comparison.significance import Bootstrap, bootstrap
@@ -348,7 +348,7 @@ def test_perplexity_in_a_naive_bootstrap():
     whole = {name: [perplexity(nats, range(count)) for nats in found] for name, found in runs.items()}
     drawn = [[n for block in range(3) for _ in range(times[b, block]) for n in blocks[block]] for b in range(5)]
     samples = {name: [[perplexity(nats, rows) for nats in found] for rows in drawn] for name, found in runs.items()}
-    moved = moves(draws, whole, samples)
+    moved = moves(draws, dict(sorted(whole.items(), key=lambda own: sum(own[1]))), samples)  # the best draws first
     for m, name in enumerate(runs):
         expected = [sum(row) / 2 + move for row, move in zip(samples[name], moved[name])]
         assert found.samples[:, m].tolist() == pytest.approx(expected, abs=1e-9)
@@ -472,14 +472,15 @@ def test_lower_is_better():
     assert falling.best([3.0, 1.0, 2.0]) == 1.0 and rising.best([3.0, 1.0, 2.0]) == 3.0 and falling.best([]) is None
     assert sorted([3.0, 1.0, 2.0], key=falling.order) == [1.0, 2.0, 3.0]
     samples = np.array([[80.0, 90.0], [81.0, 85.0], [99.0, 98.0], [70.0, 80.0]])
-    found = Bootstrap(["a", "b"], samples.mean(0), samples, falls=True)
+    found = Bootstrap(["a", "b"], samples.mean(0), samples, samples.mean(0), falls=True)
     assert found.ranks().tolist() == [[0.75, 0.25], [0.25, 0.75]]
     assert found.difference("a", "b")[0] == pytest.approx(82.5 - 88.25), "by how much it is higher"
 
 
 def test_equal_scores_share_their_ranks():
     """Accuracies are often equal; the order of the names must not decide."""
-    found = Bootstrap(["a", "b", "c"], np.array([80.0, 80.0, 70.0]), np.tile([80.0, 80.0, 70.0], (1000, 1)))
+    means = np.array([80.0, 80.0, 70.0])
+    found = Bootstrap(["a", "b", "c"], means, np.tile(means, (1000, 1)), means)
     ranks = found.ranks()
     assert ranks[:2, :2] == pytest.approx(np.full((2, 2), 0.5), abs=0.05) and ranks[2].tolist() == [0.0, 0.0, 1.0]
 
@@ -491,9 +492,17 @@ def test_colours_of_a_falling_score(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "DPI", 20)
     samples = np.linspace(-0.1, 0.1, 200)[:, None] + np.array([80.0, 90.0])
     samples[:, 1] += np.linspace(0.1, -0.1, 200)
-    found = Bootstrap(["low", "high"], np.array([80.0, 90.0]), samples, falls=True)
+    found = Bootstrap(["low", "high"], np.array([80.0, 90.0]), samples, samples.mean(0), falls=True)
     pictures.plot_pairs(found, Score("perplexity", "perplexity", falls=True), tmp_path / "pairs.png")
     assert colours == {(1, 0): pictures.BETTER, (0, 1): pictures.WORSE}
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_longest_names_have_room(tmp_path):
+    means = np.array([80.0, 90.0])
+    found = Bootstrap(["my_way_to_" * (LONGEST // 10), "dot"], means, np.tile(means, (50, 1)), means)
+    pictures.plot_pairs(found, Score("bleu", "BLEU"), tmp_path / "pairs.png")
+    assert (tmp_path / "pairs.png").is_file()
 
 
 def _nothing():

@@ -258,21 +258,6 @@ def test_golden_output_is_listed(tmp_path):
         Bundle(bundle.folder).golden()
 
 
-@pytest.mark.parametrize("name", ["translate", "forward", "training_step", "calibration", "eval"])
-def test_a_part_with_the_name_of_a_method_is_refused(name):
-    """Else `self.forward` would stay the method, and the part could not be reached."""
-
-    class Named(Toy):
-        def __init__(self, hidden: int = 4) -> None:
-            super().__init__()
-            setattr(self, name, torch.nn.Linear(hidden, 2))
-
-    message = f"Named.{name} is a method; give the part that is stored under this name another one"
-    with pytest.raises(ValueError, match=message):
-        Named()
-    Toy().head = torch.nn.Linear(4, 3)  # replacing a part is no such thing
-
-
 @pytest.mark.parametrize("hidden", [1, 4, 60])
 def test_an_override_that_does_not_fit_is_named(tmp_path, hidden):
     """A part of the stored tensors would be left out; of the smallest the file is larger than such a model may be."""

@@ -16,11 +16,13 @@ class Cached:
         repo_id: `ORG/REPO`.
         revision: Full commit id.
         sizes: File -> bytes on the disk; commits of one repository share files.
+        own_class: Dotted path of its class, if that is a user's; None for one of this package.
     """
 
     repo_id: str
     revision: str
     sizes: Mapping[Path, int]
+    own_class: str | None = None
 
     @property
     def size(self) -> int:
@@ -54,12 +56,14 @@ def cached_bundles(known: Collection[str] = ()) -> list[Cached]:
     Args:
         known: Repositories that are of this package even if their config.json is damaged.
     """
-    found = [
-        Cached(repo.repo_id, revision.commit_hash, {file.blob_path: file.size_on_disk for file in revision.files})
-        for repo in _scanned()
-        for revision in repo.revisions
-        if repo.repo_type == "model" and (repo.repo_id in known or _is_ours(revision.snapshot_path))
-    ]
+    found = []
+    for repo in _scanned():
+        for revision in repo.revisions if repo.repo_type == "model" else ():
+            path = _class_path(revision.snapshot_path)
+            if path is not None or repo.repo_id in known:
+                sizes = {file.blob_path: file.size_on_disk for file in revision.files}
+                own = path if path and not path.startswith("zoo.models.") else None
+                found.append(Cached(repo.repo_id, revision.commit_hash, sizes, own))
     return sorted(found, key=lambda cached: (cached.repo_id, cached.revision))
 
 
@@ -91,8 +95,9 @@ def _scanned() -> Collection[Any]:
     return scan_cache_dir().repos if cache_folder().is_dir() else ()
 
 
-def _is_ours(folder: Path) -> bool:
+def _class_path(folder: Path) -> str | None:
+    """The class of the weights in a folder, by a config.json as only this package writes it; None if it has none."""
     try:
-        return Bundle(folder).class_path.startswith("zoo.models.")
+        return Bundle(folder).class_path
     except BundleError:
-        return False
+        return None

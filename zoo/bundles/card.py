@@ -117,7 +117,7 @@ def generated_card(model: Model, loading: str, name: str) -> str:
         f"# {name}\n",
         f"A `{cls.__name__}` of {LIBRARY} with {sum(p.numel() for p in model.parameters()):,} parameters"
         + (f" ({paper[0].rstrip('.')}).\n" if paper else ".\n"),
-        "```python\nimport zoo\n",
+        "```python\nimport zoo\n" + "".join(map(_import, model.own_modules())),
         f"{loading}\nprint({model.task.example})\n```\n",
         "## Configuration\n",
         *(
@@ -131,6 +131,13 @@ def generated_card(model: Model, loading: str, name: str) -> str:
         "and the terms of use.\n",
     ]
     return f"---\nlibrary_name: {LIBRARY}\n---\n" + "\n".join(parts)
+
+
+def _import(module: str) -> str:
+    """The line that makes the parts of a user's module known."""
+    if module == "__main__":  # of a notebook or a script
+        return "# first define and register the class there, as its author did\n"
+    return f"import {module}  # of the author: without it the weights cannot be loaded\n"
 
 
 def marked(card: str, repo_id: str) -> str:

@@ -19,6 +19,7 @@ from zoo.bundles.files import (
     MANIFEST,
     MAX_ARGUMENTS,
     MAX_TEXT_BYTES,
+    README,
     SUFFIXES,
     WEIGHTS,
     Bundle,
@@ -126,6 +127,24 @@ def _fetch(repo_id: str, revision: str, limits: Mapping[str, int]) -> Path:
         if path.is_symlink() and not any(path.resolve().is_relative_to(root) for root in blobs):
             raise DamagedError(f"{path} is a link to {path.resolve()}, outside the cache; delete it and load again")
     return folder
+
+
+def read_card(repo_id: str, revision: str) -> str | None:
+    """README.md of a repository at one revision; None if it has none, or the Hub cannot be asked.
+
+    Args:
+        repo_id: `ORG/REPO`.
+        revision: Commit id, tag or branch.
+
+    Raises:
+        BundleError: It is too large, or not text.
+    """
+    try:
+        with explained(f"cannot read {README} of {repo_id}", repo_id, revision):
+            file = _fetched(repo_id, README, revision, MAX_TEXT_BYTES)
+    except FetchError:
+        return None
+    return read_text(file.parent, README)
 
 
 def _fetched(repo_id: str, name: str, revision: str, most: int, **options: Any) -> Path:

@@ -1,6 +1,8 @@
 """`zoo cache`: fetched weights, graphs that `--runtime onnx` exported, where they are, and their removal."""
 
 import argparse
+import re
+import reprlib
 import shutil
 
 from zoo import registry
@@ -35,6 +37,9 @@ def run(options: argparse.Namespace) -> None:
         files = {file: size for bundle in cached.values() for file, size in bundle.sizes.items()}
         rows = [*((name, bundle.size) for name, bundle in cached.items()), ("total", sum(files.values()))]
         print(_table(rows))
+        for name, bundle in cached.items():
+            if bundle.own_class:
+                print(f"{name} is of a class of its author, {_shown(bundle.own_class)}: load it with --import MODULE")
     else:
         print("holds no weights of attention-zoo")
     if found := graphs.cached_graphs():
@@ -64,6 +69,11 @@ def _clear(cached: dict[str, Cached], names: list[str]) -> None:
         print(_table([*((f"removed {name}", bundle.size) for name, bundle in chosen.items()), ("freed", freed)]))
     elif not names and not of_graphs:
         print(f"{cache_folder()} holds no weights of attention-zoo; nothing was removed")
+
+
+def _shown(class_path: str) -> str:
+    """A class path of a stranger's file, quoted if it is none."""
+    return class_path if re.fullmatch(r"[\w.]{1,200}", class_path) else reprlib.repr(class_path)
 
 
 def _table(rows: list[tuple[str, int]]) -> str:

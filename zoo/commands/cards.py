@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from zoo import registry
+from zoo.bundles import hub
 from zoo.bundles.card import generated_card, split_card
 from zoo.bundles.files import HF_HUB, LOCAL_DIR, README, Bundle, read_text
 from zoo.utils.shipped import shipped
@@ -75,6 +76,11 @@ def _in_millions(n: int) -> str:
 
 def info(options: argparse.Namespace) -> None:
     """Prints the card of a weight."""
+    if options.name.startswith(HF_HUB):
+        card = hub.read_card(*hub.split_source(options.name.removeprefix(HF_HUB)))
+        if card is not None:  # of a stranger: nothing of it may reach the terminal's controls
+            print("".join(c if c.isprintable() or c in "\n\t" else "?" for c in card).rstrip())
+            return
     if options.name.startswith((LOCAL_DIR, HF_HUB)):
         print(_card_of(registry.open_bundle(options.name), options.name).rstrip())
         return

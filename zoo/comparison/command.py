@@ -17,9 +17,10 @@ from zoo.comparison.jobs import Job, Plan, read_settings
 from zoo.comparison.page import check_page, write_page
 from zoo.comparison.publishing import publish
 from zoo.comparison.recipes import Recipes
-from zoo.comparison.results import changed_recipes, check_names
+from zoo.comparison.results import changed_recipes, check_names, read_runs
 from zoo.comparison.runner import Runner
-from zoo.comparison.search import Space, chosen, search
+from zoo.comparison.search import Space, chosen, search, unused
+from zoo.comparison.seeds import check_runs
 from zoo.utils.extras import require
 from zoo.utils.modules import find_local_modules
 
@@ -127,6 +128,8 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
         job.check()
         recipes.check_model(job.name)
         recipes.check_callbacks(job.name)
+        if not options.search and (file := unused(plan, job.name)) and job.seed == jobs[0].seed:
+            print(f"{file} is of another {recipes.path(job.name)}, so its choice is not used; --search finds one")
     if options.search:
         space = Space.read(recipes)
         for name in names:
@@ -142,6 +145,7 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
             raise ValueError(
                 f"{file} is of {known} epochs, not {plan.epochs}: choose another --out, or delete {file.parent}"
             )
+    check_runs(read_runs(plan.out, recipes.task), recipes)
     return plan
 
 

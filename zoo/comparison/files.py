@@ -33,6 +33,7 @@ PUBLISHED = "results"  # folder next to the recipes, as written by `zoo compare 
 BASE = "base"  # the recipe with the common settings
 SPACE = "search"  # the file with the values that the search tries
 JOB, TRAINING, RESULT, LOG = "job.json", "training.json", "result.json", "log.txt"
+CONFIG = "config.yaml"  # all settings of a training, as `zoo fit` writes them
 CHOICE = "search.json"
 OUTPUTS = {"validation": "validation.txt.gz", "test": "test.txt.gz"}
 SEEDS, SIZES = "*/seed*", "*/pairs*/seed*"  # folders of trainings, on all data and on a part

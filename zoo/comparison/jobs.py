@@ -98,6 +98,7 @@ class Job:
         for file in dict.fromkeys((self.folder / RESULT, self.folder / JOB)):
             if file.is_file():
                 known = read_settings(file)
+                self._check_owner(file)
                 for key in new:
                     same = known.get(key) == new[key]
                     if key == "options":
@@ -107,6 +108,16 @@ class Job:
                         raise ValueError(
                             f"{file} is of {was}: choose another --out, or delete {self.folder} to train it again"
                         )
+
+    def _check_owner(self, file: Path) -> None:
+        """Raises ValueError for a file of another job, as in a copied folder."""
+        found = read_json(file)
+        name, seed = found.get("name"), found.get("seed")
+        if (name, seed) != (self.name, self.seed):
+            raise ValueError(
+                f"{file} is of {name}, seed {seed}, not of {self.name}, seed {self.seed}: delete {self.folder} to "
+                "train it again"
+            )
 
     def describe(self) -> dict[str, Any]:
         """Content of job.json."""

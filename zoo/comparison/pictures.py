@@ -266,7 +266,8 @@ def plot_pairs(found: Bootstrap, score: Score, path: Path) -> Path:
         path: image file.
     """
     names = sorted(found.names, key=lambda name: score.order(found.means[found.names.index(name)]))
-    side = 2.6 + 0.42 * len(names)
+    longest = max(len(short(name)) for name in names)
+    side = 2.6 + 0.42 * len(names) + 0.15 * max(0, longest - 20)  # room for long names
     figure = new_figure(figsize=(side, side), dpi=DPI, layout="constrained")
     axes = figure.subplots()
     axes.set_xlim(-0.5, len(names) - 0.5)

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from zoo.comparison.files import BASE, CHOICE, LOG, OUTPUTS, RESULT, SEEDS, SIZES, TRAINING
+from zoo.comparison.files import CHOICE, LOG, OUTPUTS, RESULT, SEEDS, SIZES, TRAINING
 from zoo.comparison.jobs import Plan
+from zoo.comparison.seeds import config_file
 from zoo.data.common.files import data_root
 from zoo.utils.atomic import write_bytes, write_text
 from zoo.utils.shipped import PACKAGE
 
-CONFIG = "config.yaml"
 AS_IS = (RESULT, TRAINING, *OUTPUTS.values())
 TRIALS = "*/search/*"
 
@@ -34,9 +34,8 @@ def publish(plan: Plan, folder: Path) -> int:
         for name in AS_IS:
             if (source / name).is_file():
                 write_bytes(target / name, (source / name).read_bytes())
-        configs = sorted(source.glob(f"{BASE}/*/{CONFIG}"), key=lambda path: path.stat().st_mtime)
-        for file in [source / LOG, *configs[-1:]]:
-            if file.is_file():
+        for file in (source / LOG, config_file(source)):
+            if file and file.is_file():
                 written = file.read_text(encoding="utf-8", errors="replace")
                 write_text(target / file.name, _without(written, places))
     for choice in sorted(plan.out.glob(f"*/{CHOICE}")):

@@ -15,10 +15,11 @@ from zoo.comparison.tasks.base import ComparedTask
 from zoo.comparison.tasks.known import task_of
 from zoo.data.common.files import fingerprint
 from zoo.registry import register
-from zoo.tasks.checks import check_arguments, check_choices
+from zoo.tasks.checks import check_arguments, check_choices, check_methods
 from zoo.utils.modules import load_class
 from zoo.utils.regular import check_regular
 
+LONGEST = 40  # characters of a mechanism's name: longer ones leave no room for the pictures
 METER = "zoo.comparison.measures.TrainingMeter"
 SECTIONS = ("model", "optimizer", "lr_scheduler", "data", "trainer")
 USUAL = {"optimizer": "zoo.tasks.optimizer.AdamW", "lr_scheduler": "zoo.tasks.optimizer.WarmupCosine"}  # of `zoo fit`
@@ -98,8 +99,13 @@ class Recipes:
         self.check_callbacks(BASE)
 
     def check_callbacks(self, name: str) -> None:
-        """Raises ValueError if a training with the recipe would not be measured."""
+        """Raises ValueError if a training with the recipe would not be measured, or has a budget of its own."""
         own = self.read(name).get("trainer") or {}
+        if "max_epochs" in own and name != BASE:
+            raise ValueError(
+                f"{self.path(name)}: `trainer: max_epochs:` is the budget, which all mechanisms share: give it in "
+                f"{BASE}.yaml"
+            )
         if "callbacks" not in own and name != BASE:  # those of base.yaml
             return
         classes = [one.get("class_path") for one in own.get("callbacks") or [] if isinstance(one, dict)]
@@ -120,6 +126,12 @@ class Recipes:
                 f"(the shipped ones: {RECIPES})"
             )
         names = sorted(path.stem for path in self.folder.glob("*.yaml") if path.stem not in (BASE, SPACE))
+        for name in names:
+            if not re.fullmatch(rf"[\w.-]{{1,{LONGEST}}}", name):
+                raise ValueError(
+                    f"{self.path(name)}: the name of a mechanism, that of its file, may have {LONGEST} letters, digits "
+                    f"and _ . -; got {name!r}: rename it"
+                )
         for name in only:
             if name not in names:
                 near = get_close_matches(name, names, n=1)
@@ -183,6 +195,7 @@ class Recipes:
                 f"{where}: base.yaml compares {self.task.kinds}, and {model['class_path']} is none{several}"
             )
         signature = inspect.signature(cls.__init__)
+        check_methods(cls)
         check_arguments(cls, signature, cls.required)
         defaults = {key: parameter.default for key, parameter in signature.parameters.items()}
         if unknown := sorted(model["init_args"].keys() - defaults.keys()):

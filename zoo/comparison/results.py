@@ -159,7 +159,7 @@ def read_results(out: Path, recipes: Recipes) -> Results:
     Raises:
         ValueError: there are none, one is damaged, or their budgets differ.
     """
-    own = _read(out, recipes.task)
+    own = read_runs(out, recipes.task)
     if not any(run.result["settings"].get("pairs") is None for run in own):
         words = [*imports(), *([] if recipes.are_shipped else ["--recipes", str(recipes.folder)]), "--out", str(out)]
         raise ValueError(f"{out} has no results: train first, with zoo compare {shlex.join(words)}")
@@ -177,7 +177,7 @@ def read_results(out: Path, recipes: Recipes) -> Results:
     check_names(recipes, own[0].result["settings"]["epochs"], named)
     runs, left_out, changed = list(own), [], {out: _changed(own, recipes)}
     for folder in recipes.published:
-        published = [] if folder.resolve() == out.resolve() else _read(folder, recipes.task, published=True)
+        published = [] if folder.resolve() == out.resolve() else read_runs(folder, recipes.task, published=True)
         if published:
             changed[folder] = _changed(published, Recipes(folder.parent))
         fitting = [run for run in published if all(_same(run, own[0], key) for key in SAME)]
@@ -208,7 +208,7 @@ def check_names(recipes: Recipes, epochs: int, own: Mapping[str, str | None]) ->
     for folder in recipes.published:
         if folder.parent.resolve() == recipes.folder.resolve():
             continue  # of these recipes: an earlier version of one is no other mechanism
-        for run in _read(folder, recipes.task, published=True):
+        for run in read_runs(folder, recipes.task, published=True):
             name, settings = run.result["name"], run.result["settings"]
             fits = all(settings.get(key) == value for key, value in beside.items())
             if fits and name in own and settings.get("recipe") != own[name]:
@@ -224,7 +224,7 @@ def changed_recipes(folder: Path, recipes: Recipes) -> list[str]:
     Raises:
         ValueError: a result is damaged.
     """
-    return _changed(_read(folder, recipes.task), recipes)
+    return _changed(read_runs(folder, recipes.task), recipes)
 
 
 def _changed(runs: Iterable[Run], recipes: Recipes) -> list[str]:
@@ -236,7 +236,12 @@ def _changed(runs: Iterable[Run], recipes: Recipes) -> list[str]:
     return sorted(found)
 
 
-def _read(folder: Path, task: ComparedTask, published: bool = False) -> list[Run]:
+def read_runs(folder: Path, task: ComparedTask, published: bool = False) -> list[Run]:
+    """All results below a folder.
+
+    Raises:
+        ValueError: one is damaged, or of another task.
+    """
     return [
         Run(file.parent, read_result(file, task), task, published)
         for pattern in (SEEDS, SIZES)

@@ -12,7 +12,7 @@ from typing import Any
 
 from zoo.comparison.files import CHOICE, RECIPES, SPACE, check_shape, read_json, write_json
 from zoo.comparison.jobs import Job, Plan, Trial
-from zoo.comparison.recipes import Recipes, read_yaml
+from zoo.comparison.recipes import Recipes, read_yaml, shipped_folders
 from zoo.comparison.tasks.base import Score
 
 Options = dict[str, Any]  # setting, such as "optimizer.lr" -> value
@@ -51,6 +51,10 @@ class Space:
             raise ValueError(f"{path} must have `epochs: N` and `settings:`, a list of values for each setting")
         if not all(isinstance(values, list) and values for values in lists):
             raise ValueError(f"{path}: each setting needs a list of values, e.g. optimizer.lr: [0.001, 0.002]")
+        names = recipes.names()
+        shipped = {name for folder in shipped_folders() for name in Recipes(folder).names()}  # a copy may have fewer
+        for name in own.keys() - names - shipped:
+            raise ValueError(f"{path}: `own:` has values of {name}, which is no mechanism here: {', '.join(names)}")
         for name, values in own.items():
             for setting in values:
                 if len(values[setting]) != len(settings.get(setting, ())):
@@ -149,10 +153,22 @@ def chosen(plan: Plan, name: str) -> Options:
         if not _fits(found := read_choice(mine, plan.recipes.task.score), plan, name):
             raise ValueError(f"{mine} is of another recipe: choose another --out, or delete {mine.parent}")
         return found["options"]
-    for file in (folder / name / CHOICE for folder in plan.recipes.published):
-        if file.is_file() and _fits(_read(file), plan, name):  # one of another recipe may have another score
+    for file in _published(plan, name):
+        if _fits(_read(file), plan, name):  # one of another recipe may have another score
             return read_choice(file, plan.recipes.task.score)["options"]
     return {}
+
+
+def unused(plan: Plan, name: str) -> Path | None:
+    """The published search of a mechanism whose choice is not taken, as it is of another recipe; None without one."""
+    if chosen(plan, name):
+        return None
+    return next((file for file in _published(plan, name) if file.parents[2] == plan.recipes.folder), None)
+
+
+def _published(plan: Plan, name: str) -> list[Path]:
+    files = [folder / name / CHOICE for folder in plan.recipes.published]
+    return [file for file in files if file.is_file()]
 
 
 def _fits(choice: Mapping[str, Any], plan: Plan, name: str) -> bool:

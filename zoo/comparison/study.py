@@ -13,6 +13,7 @@ from zoo.comparison.outputs import output_counts
 from zoo.comparison.recipes import Recipes
 from zoo.comparison.results import Results, Row, read_results
 from zoo.comparison.search import read_choice
+from zoo.comparison.seeds import check_runs
 from zoo.comparison.significance import SAMPLES, Bootstrap, bootstrap
 from zoo.comparison.tasks.base import ComparedTask, Counts
 
@@ -73,9 +74,11 @@ def read_study(out: Path, recipes: Recipes, root: str | None, minutes: float | N
         page: folder of the page.
 
     Raises:
-        ValueError: see `read_results`.
+        ValueError: see `read_results` and `check_runs`.
     """
     results = read_results(out, recipes)
+    all_rows = [row for rows in (results.rows, *results.sizes.values()) for row in rows]
+    check_runs({run.folder: run for row in all_rows for run in row.runs}.values(), recipes)
     for folder in results.left_out:
         print(f"not compared, because of another base.yaml or --epochs: published results of {folder}")
     for folder, names in results.changed.items():

@@ -36,11 +36,12 @@ from zoo.bundles.skeleton import (
     skeleton,
 )
 from zoo.bundles.tensors import differs_in_8_bits, in_8_bits, parse
-from zoo.tasks.checks import check_arguments, check_choices, check_part_name, check_sizes, naming_overrides
+from zoo.tasks.checks import check_arguments, check_choices, check_methods, check_sizes, naming_overrides
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.measured import Measured
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
+from zoo.tasks.own import own_modules
 from zoo.tasks.precision import PRECISIONS, check_training, in_precision
 from zoo.tasks.predicting import Predicting
 from zoo.utils.atomic import new_folder, target_folder
@@ -70,6 +71,7 @@ class ZooModule(Predicting, Foundation, Measured):
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
         may_be_zero: Sizes among the `__init__` arguments for which 0 means that the part does not exist.
         required: `__init__` arguments that every model of the task takes; set by the base class of each task.
+        methods: Methods that a base class leaves to each model; only in the class that does.
         measures: Scores that are neither good nor bad, such as how far the attention looks.
         tiny: The smallest sensible `__init__` arguments; used by the common tests.
     """
@@ -77,6 +79,7 @@ class ZooModule(Predicting, Foundation, Measured):
     heads: ClassVar[tuple[str, ...]] = ()
     may_be_zero: ClassVar[tuple[str, ...]] = ()
     required: ClassVar[tuple[str, ...]] = ()
+    methods: ClassVar[tuple[str, ...]] = ()
     measures: ClassVar[tuple[str, ...]] = ()
     tiny: ClassVar[dict[str, Any]] = {}
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] = AdamW  # of parameter groups
@@ -94,6 +97,7 @@ class ZooModule(Predicting, Foundation, Measured):
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
+        check_methods(cls)
         check_arguments(cls, bound.signature, cls.required)
         check_choices(bound.signature, self.config)
         check_sizes(self.config, cls.may_be_zero)
@@ -105,11 +109,6 @@ class ZooModule(Predicting, Foundation, Measured):
             if name not in self.__dict__.get("_modules", ()) and (error := wrong_verb(type(self), name)):
                 raise error
             return super().__getattr__(name)
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            if isinstance(value, nn.Module):
-                check_part_name(type(self), name)
-            super().__setattr__(name, value)
 
     def zeros(self, shape: tuple[int, ...]) -> Tensor:
         """Zeros in the precision of the weights, on the CPU."""
@@ -141,6 +140,10 @@ class ZooModule(Predicting, Foundation, Measured):
     def golden(self) -> dict[str, Tensor]:
         """A fixed input and the output of these weights for it; written once by `zoo export`, compared by a test."""
         return {}
+
+    def own_modules(self) -> list[str]:
+        """Names of the user's modules that must be imported before this model is loaded."""
+        return own_modules(self)
 
     def event(self) -> str:
         """What the confidence is the probability of, as part of a sentence.

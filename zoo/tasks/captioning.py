@@ -52,6 +52,7 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
         *("vocab_size", "backbone", "layer", "backbone_weights", "encoder_epoch", "image_size", "resize"),
         *("label_smoothing", "beam_size", "length_penalty"),
     )
+    methods = ("encode", "loss", "step")
     embedding: torch.nn.Embedding
     output: torch.nn.Linear
     shown = ("bleu_4", "cider_d")

@@ -17,6 +17,32 @@ def check_arguments(cls: type, signature: inspect.Signature, required: Sequence[
         )
 
 
+def check_methods(cls: type) -> None:
+    """Raises ValueError if a model class lacks a method that the base class of its task leaves to each model."""
+    for base in cls.__mro__:
+        left = vars(base).get("methods", ())
+        if missing := [name for name in left if getattr(cls, name) is vars(base)[name]]:
+            raise ValueError(
+                f"{cls.__name__} must define {', '.join(missing)}, which {base.__module__}.{base.__name__} leaves to "
+                "each model; see there what it takes and returns"
+            )
+
+
+def check_layer_name(model: Any, name: str) -> None:
+    """Raises ValueError for a layer with the name of something else, which one of the two would hide.
+
+    Args:
+        model: that gets the layer.
+        name: of the layer.
+    """
+    owners = [base.__name__ for base in type(model).__mro__ if name in vars(base)]
+    if owners or ((name == "config" or name[0] == "_") and vars(model).get(name) is not None):
+        what = f"of {owners[0]}" if owners else "that every model has"
+        raise ValueError(
+            f"{type(model).__name__}: a layer cannot be called {name!r}, an attribute {what}; give it another name"
+        )
+
+
 def check_choices(signature: inspect.Signature, config: Mapping[str, Any]) -> None:
     """Raises ValueError for a value that is none of those that the signature names, as in `Literal["post", "pre"]`."""
     for name, parameter in signature.parameters.items():
@@ -32,13 +58,6 @@ def check_sizes(config: dict[str, Any], may_be_zero: Sequence[str]) -> None:
         least = 0 if name in may_be_zero else 1
         if name.endswith(("_size", "_layers")) and isinstance(value, int) and value < least:
             raise ValueError(f"{name} must be at least {least}; got {value}")
-
-
-def check_part_name(cls: type, name: str) -> None:
-    """Raises ValueError if a part of a model would be hidden by a method of that name, which Python finds first."""
-    taken = getattr(cls, name, None)
-    if callable(taken) or isinstance(taken, property):
-        raise ValueError(f"{cls.__name__}.{name} is a method; give the part that is stored under this name another one")
 
 
 @contextmanager

@@ -42,6 +42,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
     """
 
     required = ("vocab_size", "num_classes", "multi_label", "embedding_size", "word_dropout", "label_smoothing")
+    methods = ("read", "collate", "split")
     measures: ClassVar[tuple[str, ...]] = ()  # names of the values of `measure`
     structure: ClassVar[Literal["document", "text"]]  # its input, as in data modules
     embedding: nn.Embedding

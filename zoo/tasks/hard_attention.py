@@ -40,6 +40,7 @@ class HardAttentionModule(SelfCriticalModule[Memory], Generic[Memory]):
         word_baseline: moving average of log p of a word.
     """
 
+    methods = ("steps", "look_and_write", "read", "chooser")
     decoder: Any
     dropout: torch.nn.Module
     doubly_stochastic: float

@@ -54,6 +54,8 @@ class LanguageModelModule(Completer, ZooModule):
         cache: with which `zoo validate` and `zoo test` also measure the perplexity.
     """
 
+    required = ("vocab_size",)
+    methods = ("start", "read")
     measures = ("mean_distance", *(f"share_{d}" for d in range(1, NEAR + 1)))
     words: Words
     cache: ContinuousCache | None = None

@@ -48,6 +48,7 @@ class ReadingModule(Reader, ScoredModule):
     """
 
     required = ("vocab_size", "embedding_size")
+    methods = ("forward",)
     embedding: nn.Embedding
 
     # ---- filled in by the model ----

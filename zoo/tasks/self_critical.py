@@ -32,6 +32,7 @@ class SelfCriticalModule(CaptioningModule[Memory], Generic[Memory]):
     right_words, likelihood.
     """
 
+    methods = ("likelihood_loss", "drawing_step")
     _cider: "CiderD | None" = None
 
     # ---- filled in by the model ----

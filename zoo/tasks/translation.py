@@ -51,6 +51,7 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
     """
 
     required = ("src_vocab_size", "tgt_vocab_size", "label_smoothing", "beam_size", "length_penalty")
+    methods = ("encode", "decode", "step")
     embeddings: Embeddings
 
     def __init__(self):

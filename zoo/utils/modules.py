@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -52,7 +53,7 @@ def imported(names: Sequence[str]) -> Iterator[None]:
         names: Dotted names, in addition to those of the environment.
 
     Raises:
-        ValueError: one cannot be imported.
+        ValueError: one cannot be imported, or fails.
     """
     before = os.environ.get(VARIABLE, "")
     wanted = list(dict.fromkeys(filter(None, [*before.split(","), *names])))
@@ -62,11 +63,21 @@ def imported(names: Sequence[str]) -> Iterator[None]:
             importlib.import_module(name)
         except ImportError as error:
             raise ValueError(f"--import {name}: {error}") from error
+        except (SyntaxError, NameError, AttributeError, TypeError, RuntimeError) as error:
+            raise ValueError(f"--import {name}: {_line(error)}: {type(error).__name__}: {error}") from error
     os.environ[VARIABLE] = ",".join(wanted)
     try:
         yield
     finally:
         os.environ[VARIABLE] = before
+
+
+def _line(error: BaseException) -> str:
+    """Where in a module an error arose."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}, line {error.lineno}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}, line {last.lineno}"
 
 
 def path_of(cls: type) -> str:
