@@ -18,7 +18,6 @@ import torch
 from torch import nn
 
 import zoo.models
-from zoo.bundles.tensors import one_line
 from zoo.layers.attention import ATTENTIONS, NORMALIZATIONS, GlobalAttention
 from zoo.layers.scores import SCORES
 from zoo.tasks.base import ZooModule
@@ -97,7 +96,7 @@ def _check_score(what: str, part: Any) -> None:
         )
     _check_takes(what, part, "query_size", "memory_size", "attention_size", "max_length")
     with torch.random.fork_rng(devices=[]), torch.no_grad(), _tried(what):
-        score = part(SIZE, SIZE, SIZE, SIZE)
+        score: Any = part(SIZE, SIZE, SIZE, SIZE)
         query, memory = torch.randn(2, 3, SIZE), torch.randn(2, 5, SIZE)
         _check_shape(what, "scores", score(query, score.project(memory)))
 
@@ -127,7 +126,7 @@ def _tried(what: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, TypeError, AttributeError, IndexError) as error:
-        raise ValueError(f"{what} fails for 2 examples of 3 queries and 5 positions: {one_line(error)}") from error
+        raise ValueError(f"{what} fails for 2 examples of 3 queries and 5 positions: {' '.join(str(error).split())}") from error
 
 
 def _check_shape(what: str, kind: str, found: Any) -> None:

@@ -164,8 +164,8 @@ def bootstrap(
     apart = means + _apart(rng, whole, scores, columns, moved) if free else None
     given = [names.index(name) for name in counts]
     whole_means = np.array([scored[name] for name in counts])
-    in_order = [None if x is None else x[..., given] for x in (means + moved, means.mean(0), apart)]
-    return Bootstrap(list(counts), whole_means, *in_order, falls)
+    apart = None if apart is None else apart[:, given]
+    return Bootstrap(list(counts), whole_means, (means + moved)[:, given], means.mean(0)[given], apart, falls)
 
 
 def _apart(
