@@ -126,8 +126,8 @@ def _tried(what: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, TypeError, AttributeError, IndexError) as error:
-        told = " ".join(str(error).split())
-        raise ValueError(f"{what} fails for 2 examples of 3 queries and 5 positions: {told}") from error
+        said = " ".join(str(error).split())
+        raise ValueError(f"{what} fails for 2 examples of 3 queries and 5 positions: {said}") from error
 
 
 def _check_shape(what: str, kind: str, found: Any) -> None:
