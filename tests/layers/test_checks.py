@@ -112,9 +112,7 @@ def test_multi_head_attention():
     torch.testing.assert_close(shown, attention(x, *attention.project(x), causal=True)[0])
 
 
-ROWS = (
-    "given weights must be at least 0 everywhere and sum to 1 in each row, or to 0 where the model decides; got a row "
-)
+ROWS = "given weights must be at least 0 everywhere and sum to at most 1 in each row, to 0 where it decides; got a row "
 
 
 @pytest.mark.parametrize("kind", ATTENTIONS)
@@ -135,11 +133,7 @@ def test_given_weights(kind, renormalize):
     negative[1, 2, :2] = torch.tensor([0.5, -0.1])
     refused(ROWS + "with the sum 1 and the smallest -0.1", attend, negative)
     refused(ROWS + "with the sum nan and the smallest nan", attend, even / 0 * 0)
-    if kind in ("global", "local_m") or renormalize:
-        refused(ROWS + "with the sum 0.5 and the smallest 0.1", attend, even / 2)
-    else:  # these sum to less than 1 themselves
-        assert attend(even / 2)[1].equal(even / 2)
-    for right in (even, even[:1], even[:, :1], even.bfloat16()):
+    for right in (even, even / 2, even[:1], even[:, :1], even.bfloat16()):
         assert attend(right)[1].equal(right.float().expand(B, T, S))
     assert attend(even * 0)[1].equal(attend(None)[1])
 

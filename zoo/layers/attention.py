@@ -115,13 +115,8 @@ class GlobalAttention(nn.Module):
             check_shape("position", position, "T", query.size(1))
         query = as_weight(query, memory.values)
         weights = self.weights(self.score(query, memory.keys), query, memory, position)
-        weights = replaced(weights, given, self.is_whole)
+        weights = replaced(weights, given)
         return torch.matmul(weights.to(memory.values.dtype), memory.values), weights
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the weights of a query sum to 1."""
-        return True
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int | None) -> Tensor:
         """Scores (B, T, S) -> weights (B, T, S)."""
@@ -161,10 +156,6 @@ class LocalPredictiveAttention(LocalMonotonicAttention):
         self.w_p = nn.Linear(query_size, query_size, bias=False)
         self.v_p = nn.Linear(query_size, 1, bias=False)
 
-    @property
-    def is_whole(self) -> bool:
-        return self.renormalize
-
     def aligned_position(self, query: Tensor, memory: AttentionMemory) -> Tensor:
         """p_t for each query: (B, T, H) -> (B, T), real numbers in (0, length)."""
         return torch.sigmoid(wide(self.v_p(torch.tanh(self.w_p(query))).squeeze(-1))) * memory.lengths.unsqueeze(-1)
@@ -199,10 +190,6 @@ class LocalPredictiveStarAttention(GlobalAttention):
         super().__init__(query_size, memory_size, **options)
         self.w_p = nn.Linear(memory_size, memory_size, bias=False)
         self.v_p = nn.Linear(memory_size, 1, bias=False)
-
-    @property
-    def is_whole(self) -> bool:
-        return self.renormalize
 
     def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
         check_shape("memory", memory, "B, S, M", None, None, self.memory_size)
@@ -264,21 +251,20 @@ def make_attention(
     return ATTENTIONS[attention](query_size, memory_size, **options)
 
 
-def replaced(weights: Tensor, given: Tensor | None, is_whole: bool = True) -> Tensor:
+def replaced(weights: Tensor, given: Tensor | None) -> Tensor:
     """Attention weights, some of them chosen from outside: an intervention ("what if it had looked there?").
 
     Args:
         weights: (..., S) as computed.
-        given: of their shape, or 1 in place of any dimension but the last. Rows are at least 0 and sum to 1; a row of
-            zeros leaves the computed weights. None: no row is given.
-        is_whole: a row must not sum to less than 1, as those of some local attentions do.
+        given: of their shape, or 1 in place of any dimension but the last. Rows are at least 0 and sum to 1, or less if
+            a part of the attention is to be missing; a row of zeros leaves the computed weights. None: no row is given.
 
     Raises:
         ValueError: weights that these cannot be; numbers are looked at on a CPU only.
     """
     if given is None:
         return weights
-    check_given(given, weights, is_whole)
+    check_given(given, weights)
     return torch.where(given.sum(-1, keepdim=True) > 0, given.to(weights.dtype), weights)
 
 

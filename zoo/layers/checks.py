@@ -45,13 +45,12 @@ def check_scores_mask(mask: Tensor, shape: Sequence[int]) -> None:
         )
 
 
-def check_given(given: Tensor, weights: Tensor, is_whole: bool) -> None:
+def check_given(given: Tensor, weights: Tensor) -> None:
     """Raises ValueError unless these can be attention weights in place of the computed ones.
 
     Args:
-        given: the shape of `weights`, or 1 in place of any dimension but the last; rows that sum to 1, or to 0.
+        given: the shape of `weights`, or 1 in place of any dimension but the last; rows sum to at most 1.
         weights: (..., S).
-        is_whole: sums between 0 and 1 are refused; the weights of some local attentions sum to less than 1.
     """
     if _is_traced():
         return
@@ -62,12 +61,10 @@ def check_given(given: Tensor, weights: Tensor, is_whole: bool) -> None:
         return
     totals = given.detach().sum(-1)
     is_right = (given >= 0).all(-1) & (totals <= 1 + _ROUNDING)  # NaN is neither
-    if is_whole:
-        is_right &= (totals == 0) | (totals >= 1 - _ROUNDING)
     if not bool(is_right.all()):
         row = given[~is_right][0]
         raise ValueError(
-            "given weights must be at least 0 everywhere and sum to 1 in each row, or to 0 where the model decides; "
+            "given weights must be at least 0 everywhere and sum to at most 1 in each row, to 0 where it decides; "
             f"got a row with the sum {row.sum().item():.4g} and the smallest {row.min().item():.4g}"
         )
 

@@ -358,4 +358,4 @@ class RecurrentDecoder(nn.Module):
         for n, cell in enumerate(self.cells):
             layer = cell(self.dropout(x) if n else x, state[n * width : (n + 1) * width])
             x, new = layer[0], new + layer
-        return as_weight(x, self.cells[-1].weight_hidden), new
+        return as_weight(x, self.cells[-1].bias), new

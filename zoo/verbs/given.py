@@ -43,7 +43,7 @@ def _row(weights: Any, places: int, position: int) -> np.ndarray:
     if len(row) != places:
         raise ValueError(f"attention of position {position} must have {places} weights; got {len(row)}")
     total = row.sum()
-    if not ((row >= 0).all() and 0 < total <= 1.001):  # also false for NaN; those of local-p sum to less than 1
+    if not ((row >= 0).all() and 0 < total <= 1.001):  # also false for NaN; less is a part of the attention
         raise ValueError(
             f"attention of position {position} must be at least 0 everywhere and sum to 1; got the sum {total:.4g} "
             f"and the smallest {row.min():.4g}"
