@@ -128,12 +128,14 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
         job.check()
         recipes.check_model(job.name)
         recipes.check_callbacks(job.name)
-        if not options.search and (file := unused(plan, job.name)) and job.seed == jobs[0].seed:
-            print(f"{file} is of another {recipes.path(job.name)}, so its choice is not used; --search finds one")
     if options.search:
         space = Space.read(recipes)
         for name in names:
             space.start(recipes, name)
+    else:
+        for name in names:
+            if file := unused(plan, name):
+                print(f"{file} is of another {recipes.path(name)}, so its choice is not used; --search finds one")
     if options.pairs or any(not job.end.is_file() for job in jobs):  # what is missing is missed before the trainings
         plan = _with_data(plan, names, options.pairs)
     check_names(recipes, plan.epochs, {name: recipes.fingerprints(name)["recipe"] for name in names})

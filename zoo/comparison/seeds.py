@@ -5,7 +5,7 @@ config.yaml all must be alike but the seed, and what belongs to a machine: place
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ OF_A_TRAINING = (  # what of `trainer:` changes what is learnt
 )  # fmt: skip
 OF_A_MACHINE = ("root", "cache_dir", "num_workers", "dirpath")
 SHOWN = 3  # settings that a message names
+Config = dict[str, Any]  # content of config.yaml; empty without one
 
 
 def config_file(folder: Path) -> Path | None:
@@ -40,14 +41,16 @@ def check_runs(runs: Iterable[Run], recipes: Recipes) -> None:
         ValueError: one is in the folder of another one, two are the same, or differ in more than the seed.
     """
     alike: dict[Path, list[Run]] = {}
+    configs: dict[Path, Config] = {}  # by the folder of the training
     for run in runs:
-        _check_place(run)
+        configs[run.folder] = _config(run)
+        _check_place(run, configs[run.folder])
         alike.setdefault(run.folder.parent, []).append(run)
     for found in alike.values():
-        _check_seeds(found, recipes)
+        _check_seeds(found, configs, recipes)
 
 
-def _check_place(run: Run) -> None:
+def _check_place(run: Run, config: Config) -> None:
     """Raises ValueError for a training in the folder of another one."""
     name, seed, pairs = run.result["name"], run.result["seed"], run.result["settings"].get("pairs")
     expected = Path(name, f"pairs{pairs}" if pairs else "", f"seed{seed}")
@@ -55,14 +58,14 @@ def _check_place(run: Run) -> None:
         raise ValueError(
             f"{run.folder} has the result of {expected.as_posix()}, so it is a copy of that: delete it, or train it"
         )
-    if (known := _config(run).get("seed_everything", seed)) != seed:
+    if (known := config.get("seed_everything", seed)) != seed:
         raise ValueError(f"{run.folder} has the settings of seed {known}, so it is a copy: delete it, or train it")
 
 
-def _check_seeds(runs: Sequence[Run], recipes: Recipes) -> None:
+def _check_seeds(runs: Sequence[Run], configs: Mapping[Path, Config], recipes: Recipes) -> None:
     """Raises ValueError if trainings of one mechanism differ in more than the seed, or if two are the same."""
     for run in runs[1:]:
-        if differing := _differing(runs[0], run, recipes):
+        if differing := _differing(runs[0], run, configs, recipes):
             more = f" and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
             raise ValueError(
                 f"{runs[0].folder} and {run.folder} differ in {', '.join(differing[:SHOWN])}{more}, so they have no "
@@ -76,11 +79,11 @@ def _check_seeds(runs: Sequence[Run], recipes: Recipes) -> None:
             )
 
 
-def _differing(one: Run, other: Run, recipes: Recipes) -> list[str]:
+def _differing(one: Run, other: Run, configs: Mapping[Path, Config], recipes: Recipes) -> list[str]:
     """The settings in which two trainings differ, with both values."""
-    configs = [_config(run) for run in (one, other)]
-    if all(configs):
-        first, second = (dict(_settings(config)) for config in configs)
+    pair = [configs[run.folder] for run in (one, other)]
+    if all(pair):
+        first, second = (dict(_settings(config)) for config in pair)
         return [  # an older version may not have a setting
             f"{name} ({first[name]!r:.60} and {second[name]!r:.60})"
             for name in first
@@ -94,12 +97,12 @@ def _differing(one: Run, other: Run, recipes: Recipes) -> list[str]:
     return found
 
 
-def _config(run: Run) -> dict[str, Any]:
+def _config(run: Run) -> Config:
     file = config_file(run.folder)
     return read_yaml(file) if file else {}
 
 
-def _settings(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _settings(config: Config) -> Iterator[tuple[str, Any]]:
     """Name and value of each setting that all seeds of a mechanism share."""
     for section in COMPARED:
         for name, value in _flat(config.get(section), section):

@@ -80,9 +80,9 @@ class MultiHeadAttention(nn.Module):
         check_shape("keys", keys, "B, H, M, d_k", batch, heads, None, self.sizes[0] // heads)
         check_shape("values", values, "B, H, M, D / H", batch, heads, keys.size(2), size // heads)
         queries, weights = self.split(self.query(x)), None
-        check_heads_mask(mask, queries, keys, causal)
         shown = show or given is not None
         if shown or not self._is_fusible():
+            check_heads_mask(mask, queries, keys, causal)
             if causal:
                 mask = torch.ones(1, 1, x.size(1), keys.size(2), dtype=torch.bool, device=x.device).tril()
             elif mask is None:

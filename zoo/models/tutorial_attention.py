@@ -117,9 +117,8 @@ class TutorialAttentionNMT(TranslationModule[AttentionMemory | Summary]):
             s, weights = self.decoder_step(y, s, memory)
             found.append((s, weights))
         states, weights = zip(*found, strict=True)
-        return self.dropout(torch.cat(states, dim=1).to(embedded.dtype)), torch.cat(
-            weights, dim=1
-        ) if self.attends else None
+        outputs = self.dropout(torch.cat(states, dim=1).to(embedded.dtype))
+        return outputs, torch.cat(weights, dim=1) if self.attends else None
 
     def step(
         self, tokens: Tensor, state: tuple, memory: AttentionMemory | Summary, t: int, given: Tensor | None = None
