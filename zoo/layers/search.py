@@ -22,8 +22,7 @@ length.
 """
 
 from collections.abc import Callable, Sequence
-from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,6 +30,7 @@ import torch
 from torch import Tensor
 
 from zoo.layers.kernels.products import constant_weights
+from zoo.layers.nested import mapped, taken, tensors_of
 from zoo.layers.selection import first_largest, largest
 from zoo.utils.search_options import (
     NOT_A_NUMBER,
@@ -279,11 +279,11 @@ def beam_search(
             if not len(keep):
                 break
             live = (tokens, parents, log_probs, history, pool, finished, done, rows, limits, memory)
-            live = _take(live, keep)
+            live = taken(live, keep)
             tokens, parents, log_probs, history, pool, finished, done, rows, limits, memory = live
         first = torch.arange(len(rows), device=device) if keep is None else keep
         source = first[:, None] * width + parents  # (b, K) row of each hypothesis' parent among all b k of the step
-        state = _map(partial(_reorder, source=source), state)
+        state = mapped(partial(_reorder, source=source), state)
         if history is not None:
             history = torch.cat((history.gather(1, parents[..., None].expand(-1, -1, t)), tokens[..., None]), -1)
 
@@ -392,7 +392,7 @@ def _roll_out(
     alive, lengths = torch.ones_like(tokens, dtype=torch.bool), torch.zeros_like(tokens)
     rows = torch.arange(batch, device=device)  # sentence of each row still in the batch
     if width > 1:
-        state = _map(lambda x: x.expand(-1, width, *x.shape[2:]), state)
+        state = mapped(lambda x: x.expand(-1, width, *x.shape[2:]), state)
     steps: list[tuple[Tensor, Tensor, Tensor | None]] = []
 
     for t in range(rules.horizon):
@@ -412,7 +412,7 @@ def _roll_out(
         if keep is not None:
             if not len(keep):
                 break
-            live = _take((tokens, history, alive, rows, max_length, memory, state), keep)
+            live = taken((tokens, history, alive, rows, max_length, memory, state), keep)
             tokens, history, alive, rows, max_length, memory, state = live
 
     out = tokens.new_full((batch, width, len(steps)), rules.pad)
@@ -483,42 +483,13 @@ def _reorder(x: Tensor, source: Tensor) -> Tensor:
     return x.flatten(0, 1).index_select(0, source.flatten()).unflatten(0, source.shape)
 
 
-def _take(tree: Any, index: Tensor) -> Any:
-    return _map(lambda x: x.index_select(0, index), tree)
-
-
-def _map(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """Applies a function to every tensor of nested (named) tuples, lists, dicts and dataclasses.
-
-    Raises:
-        TypeError: an object of another class has tensors, which would stay as they are.
-    """
-    if isinstance(tree, Tensor):
-        return function(tree)
-    if isinstance(tree, (tuple, list)):
-        items = [_map(function, item) for item in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
-    if isinstance(tree, dict):
-        found = copy(tree)
-        found.update((name, _map(function, item)) for name, item in tree.items())
-        return found
-    if is_dataclass(tree) and not isinstance(tree, type):
-        return replace(tree, **{x.name: _map(function, getattr(tree, x.name)) for x in fields(tree)})
-    if any(isinstance(x, Tensor) for x in getattr(tree, "__dict__", {}).values()):
-        raise TypeError(
-            "state and memory of a search are tensors in tuples, lists, dicts and dataclasses; got tensors in a "
-            f"{type(tree).__name__}: give these in a dict"
-        )
-    return tree
-
-
 def _check_shapes(state: Any, memory: Any) -> tuple[int, torch.device]:
     """The number of sentences and the device.
 
     Raises:
         ValueError: the first state has no tensor, or a leading dimension of a tensor is another one.
     """
-    first = _tensors(state)
+    first = tensors_of(state)
     if not first:
         raise ValueError(f"the first state must have a tensor (B, 1, ...), B the number of sentences; got {state!r}")
     batch = first[0].shape[0] if first[0].dim() else 0
@@ -526,13 +497,7 @@ def _check_shapes(state: Any, memory: Any) -> tuple[int, torch.device]:
         if x.shape[:2] != (batch, 1):
             shape = tuple(x.shape)
             raise ValueError(f"tensors of the first state must be (B, 1, ...), here ({batch}, 1, ...); got {shape}")
-    for x in _tensors(memory):
+    for x in tensors_of(memory):
         if x.shape[:1] != (batch,):
             raise ValueError(f"tensors of the memory must be (B, ...), here ({batch}, ...); got {tuple(x.shape)}")
     return batch, first[0].device
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    found = []
-    _map(lambda x: found.append(x) or x, tree)
-    return found
