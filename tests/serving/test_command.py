@@ -175,6 +175,9 @@ def test_mistakes(toy_registry, capsys, monkeypatch):
     assert fails(capsys, "toy.v2") == '`zoo serve` needs uvicorn; install with: pip install "uvicorn>=0.30"'
 
 
+STOPPING = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+
+
 def test_a_second_signal_does_not_break_off_the_end(monkeypatch):
     ended = []
 
@@ -185,13 +188,14 @@ def test_a_second_signal_does_not_break_off_the_end(monkeypatch):
         finally:  # here the processes of the model are stopped
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGHUP)
             ended.append(True)
 
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(number) for number in STOPPING]
     monkeypatch.setattr(server, "_serve", interrupted)
     server.run(_parsed(["serve", "toy.v2", "--port", str(free_port())]), {})
     assert ended == [True]
-    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert before == [signal.getsignal(number) for number in STOPPING]
 
 
 def test_nobody_waits_for_others_unless_asked():

@@ -72,7 +72,8 @@ def process(*args, **environment):
         started.close()
 
 
-def test_a_served_model_answers_and_stops_in_order(folders):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_a_served_model_answers_and_stops_in_order(folders, number):
     source = folders["translator"]
     with process(source, "--batch-wait-ms", "3000") as server:
         server.wait_until_ready()
@@ -83,7 +84,7 @@ def test_a_served_model_answers_and_stops_in_order(folders):
                 pool.submit(server.send, "{")
             ]
             time.sleep(1.5)  # the batch still waits
-            code, err = server.end(signal.SIGTERM)
+            code, err = server.end(number)
         assert (code, err) == (0, "")
         assert [answer.result().status for answer in answers] == [200, 200, 200, 400]
         model = build("translator")

@@ -103,3 +103,37 @@ def test_other_layers_may_be_replaced_and_hidden():
     for name in ("_mine", "decoder", "answer", "decoder"):
         setattr(model, name, nn.Linear(2, 2))
         assert getattr(model, name).weight.shape == (2, 2)
+
+
+def test_a_forward_that_nothing_calls_is_told():
+    expected = (
+        r"^Mine.forward replaces that of TranslationModule, but training and verbs do not call it: "
+        r"they call decode, encode, step; override those, or loss$"
+    )
+    with pytest.warns(UserWarning, match=expected) as caught:
+
+        class Mine(LuongNMT):
+            def forward(self, src, src_lengths, tgt):
+                return super().forward(src, src_lengths, tgt)
+
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_forward_that_is_called_is_not():
+    class WithLoss(LuongNMT):
+        def forward(self, *inputs):
+            return super().forward(*inputs)
+
+        def loss(self, batch, label_smoothing=0.0):
+            return self(batch.src, batch.src_lengths, batch.targets()[0][:, :-1])[0].sum(), 1
+
+    class WithForward(EmptyReader):
+        def forward(self, batch):
+            return batch, None
+
+    class Other(WithForward):
+        def forward(self, batch):
+            return super().forward(batch)
+
+    assert WithLoss.forward is not LuongNMT.forward and Other.forward is not WithForward.forward

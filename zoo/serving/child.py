@@ -142,8 +142,9 @@ async def _received(line: asyncio.StreamReader) -> Any:
 def _run(sockets: Sequence[socket.socket], beat: Any, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The main function of the process: ends when the parent has ended."""
     # may be sent to all processes; the parent handles them
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):
+            signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_live, args=(beat,), daemon=True).start()
     lines = [line.makefile("rwb") for line in sockets]
     target = None

@@ -41,7 +41,7 @@ _STOPPING = signal.SIGINT, signal.SIGTERM
 
 
 def run(options: argparse.Namespace, card: dict[str, Any], open_model: Opener = of_torch) -> None:
-    """Serves a model until SIGINT or SIGTERM; requests accepted by then are still answered.
+    """Serves a model until SIGINT, SIGTERM or SIGHUP; requests accepted by then are still answered.
 
     Args:
         options: name, host, port, allow_host, max_batch, batch_wait_ms, max_items, max_tokens, max_work, max_bytes,
@@ -55,13 +55,13 @@ def run(options: argparse.Namespace, card: dict[str, Any], open_model: Opener = 
     _check(options)
     key = _key()
     devices = _devices(options.devices)
-    handling = _handling(_interrupt, *_STOPPING)
+    handling = _handling(_interrupt, *_STOPPING, *_hang_up())
     with bound(options.host, options.port) as listener, handling, suppress(KeyboardInterrupt):
         asyncio.run(_serve(options, card, key, devices, listener, open_model))
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    for each in _STOPPING:
+    for each in (*_STOPPING, *_hang_up()):
         signal.signal(each, signal.SIG_IGN)  # a second one would break off how this one ends the other processes
     raise KeyboardInterrupt
 
@@ -93,8 +93,8 @@ async def _serve(
             file=sys.stderr,
             flush=True,
         )
-        # uvicorn has its own, and raises the signals again at the end
-        with _handling(signal.SIG_IGN, *_STOPPING):
+        # uvicorn has its own for two, and raises the signals again at the end
+        with _handling(signal.SIG_IGN, *_STOPPING), _handling(server.handle_exit, *_hang_up()):
             await server.serve([listener])
         if failed := next((pool.failed for pool in pools if pool.failed.done()), None):
             raise failed.result()
@@ -187,6 +187,12 @@ def endpoint(
     wait = options.batch_wait_ms / 1000
     hosts = frozenset(host.lower() for host in options.allow_host)
     return Endpoint(workers, decoders, model, info, max_bytes, options.timeout, wait, key, hosts)
+
+
+def _hang_up() -> list[int]:
+    """SIGHUP, which a closed terminal sends, unless it is ignored, as nohup wants it, or does not exist (Windows)."""
+    number = getattr(signal, "SIGHUP", None)
+    return [] if number is None or signal.getsignal(number) is signal.SIG_IGN else [number]
 
 
 @contextmanager

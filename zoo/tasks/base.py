@@ -36,7 +36,14 @@ from zoo.bundles.skeleton import (
     skeleton,
 )
 from zoo.bundles.tensors import differs_in_8_bits, in_8_bits, parse
-from zoo.tasks.checks import check_arguments, check_choices, check_methods, check_sizes, naming_overrides
+from zoo.tasks.checks import (
+    check_arguments,
+    check_choices,
+    check_methods,
+    check_sizes,
+    naming_overrides,
+    warn_of_unused_forward,
+)
 from zoo.tasks.evaluation import usual_defaults, without_dropout
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.measured import Measured
@@ -89,6 +96,10 @@ class ZooModule(Predicting, Foundation, Measured):
     _precision: str = PRECISIONS[0]
     _items: int = 0  # counted by normalize_gradient since the last optimiser step
     _random: dict[str, Tensor] | None = None  # generator states to resume with
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        warn_of_unused_forward(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # Recorded here and not in __init__, so that no model has to call anything. Lightning's `hparams` will not do:

@@ -1,6 +1,7 @@
 """Checks of what models are built with, each with a message for the user."""
 
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, get_args, get_origin
@@ -26,6 +27,27 @@ def check_methods(cls: type) -> None:
                 f"{cls.__name__} must define {', '.join(missing)}, which {base.__module__}.{base.__name__} leaves to "
                 "each model; see there what it takes and returns"
             )
+
+
+def warn_of_unused_forward(cls: type) -> None:
+    """Warns of a model class with another `forward` than its base, which neither the training nor the verbs call."""
+    own = vars(cls)
+    replaced = [
+        base.__name__ for base in cls.__mro__[1:-1] if base.__module__.startswith("zoo.") and "forward" in vars(base)
+    ]
+    left = {name for base in cls.__mro__ for name in vars(base).get("methods", ())}
+    if (
+        "forward" in own
+        and replaced
+        and "forward" not in left
+        and not own.keys() & {"loss", "training_step", "methods"}
+    ):
+        called = ", ".join(sorted(left))
+        warnings.warn(
+            f"{cls.__name__}.forward replaces that of {replaced[0]}, but training and verbs do not call it: they call "
+            f"{called}; override those, or loss",
+            stacklevel=3,
+        )
 
 
 def check_layer_name(model: Any, name: str) -> None:

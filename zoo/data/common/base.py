@@ -147,8 +147,9 @@ class DataModule(pl.LightningDataModule):
         return extended
 
     def _report_unknown(self, unknown: int, total: int) -> None:
-        """Warns of training words that a pretrained model does not know."""
-        if unknown and self.trainer is not None and self.trainer.state.fn == "fit":
+        """Warns of training words that a pretrained model does not know, when its training begins."""
+        begins = self.trainer is not None and self.trainer.state.fn == "fit" and self.trainer.ckpt_path is None
+        if unknown and begins:
             share = f"{unknown:,} of the {total:,} tokens of the training text ({unknown / total:.1%})"
             log.warning(f"{share} are words that the model does not know and reads as UNK; {self._about_new_words()}")
 
