@@ -453,6 +453,12 @@ def test_without_candidates_any_word_may_be_the_answer(reader):
     )
 
 
+def test_a_sum_of_rounded_weights_is_at_most_1(reader, monkeypatch):
+    above = np.nextafter(np.float32(1), np.float32(2))
+    monkeypatch.setattr(reader, "weigh", lambda questions, ids: [(None, None, np.array([above, 0], np.float32))])
+    assert reader.answer(DOCUMENT, QUERY, ["Alice", "Rabbit"]).probabilities == {"Alice": 1, "Rabbit": 0}
+
+
 def test_the_mark_of_the_missing_word_is_no_answer(reader):
     found = reader.answer(f"{DOCUMENT} XXXXX", QUERY)
     assert "XXXXX" not in found.probabilities and found.probabilities

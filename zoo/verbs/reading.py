@@ -179,7 +179,8 @@ class Reader(Verbs):
         ids = np.array([word_id(word, self.vocabulary) for word in numbers], np.int64)
         results = []
         for (words, asked, given), (w, v, p) in zip(questions, self.weigh(texts, ids), strict=True):
-            probabilities = dict(zip(given or dict.fromkeys(words), check_finite(p).tolist(), strict=True))
+            # a sum of rounded weights may be a little more than 1
+            probabilities = dict(zip(given or dict.fromkeys(words), check_finite(p).clip(max=1).tolist(), strict=True))
             if not given and len(probabilities) > 1:
                 probabilities.pop(BLANK, None)  # the document may contain the mark too
             best = max(probabilities, key=probabilities.__getitem__)

@@ -284,12 +284,25 @@ def test_what_teaches_nothing_is_left_out_of_training(tmp_path, caplog):
     found, _ = arrays(tmp_path / "train", questions, keep_all=False)
     assert (len(found), found.absent, found.empty) == (2, 1, 2)
     kept, _ = arrays(tmp_path / "test", questions)
+    assert (len(kept), kept.absent, kept.empty) == (5, 2, 0)
     batch = kept.batch(np.arange(5))
     assert batch.answers.tolist() == [0, -1, -1, 0, 1] and batch.document_lengths.tolist() == [2, 2, 0, 1, 2]
     rows = [{"document": q.document[-1], "query": q.query, "answer": q.answer, "candidates": []} for q in questions]
     json_lines(tmp_path / "a.jsonl", rows)
     ready(Cloze("a.jsonl", val="a.jsonl", root=str(tmp_path)), "fit")
     assert "2 training questions; left out 1 whose answer is not in the document and 2 without words" in caplog.text
+    assert "validation" not in caplog.text
+
+
+def test_validation_without_a_right_answer_is_told(tmp_path, caplog):
+    rows = [{"document": "a c", "query": f"a {BLANK}", "answer": answer, "candidates": []} for answer in "cb"]
+    json_lines(tmp_path / "train.jsonl", rows[:1])
+    json_lines(tmp_path / "val.jsonl", rows[1:])
+    ready(Cloze("train.jsonl", val="val.jsonl", root=str(tmp_path)), "fit")
+    message = (
+        "none of the 1 validation questions has its answer in its document, so the accuracy is 0 and the loss is NaN"
+    )
+    assert message in caplog.text
 
 
 def test_words_are_compared_as_they_are_written(tmp_path):

@@ -116,7 +116,7 @@ class ClozeArrays:
     """Tokenised questions, read from the folder that `build` wrote.
 
     Attributes:
-        absent: number of questions left out because their answer is not in the document.
+        absent: number of questions whose answer is not in the document; left out unless all are kept.
         empty: number of questions left out because their document or query has no words.
         tokens: number of words of all documents, shared lines counted repeatedly.
         texts: number of documents.
@@ -198,9 +198,10 @@ def _write(folder: Path, questions: Iterable[Question], tokenizer: Tokenizer, so
                 )
             if not keep_all and not (query and any(line.strip() for line in question.document)):
                 counts["empty"] += 1
-            elif not keep_all and not any(answer in lexicon.text(line) for line in question.document):
-                counts["absent"] += 1
-            else:
+                continue
+            has_answer = any(answer in lexicon.text(line) for line in question.document)
+            counts["absent"] += not has_answer
+            if keep_all or has_answer:
                 counts["questions"] += 1
                 counts["tokens"] += documents.write(question.document, lexicon)
                 queries.write([query])

@@ -157,6 +157,11 @@ class ClozeData(SortedData[ClozeArrays]):
                 )
         if stage in ("fit", "validate"):
             self._val = self._arrays("val")
+            if self._val.absent == len(self._val):
+                self._tell(
+                    f"none of the {len(self._val):,} validation questions has its answer in its document, so the "
+                    "accuracy is 0 and the loss is NaN"
+                )
         if stage == "test":
             self._test = self._arrays("test")
         self._adapt_model(stage)
