@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 from fakes import settings
+from PIL import Image
 from test_documentation import captioned
 from torch.nn.functional import cosine_similarity
 
@@ -193,6 +194,29 @@ def test_a_model_of_ones_own_is_trained_exported_and_used(place, capsys):
     assert main(["predict", "--import=mean_translator", "local-dir:mean", "3 May 2020"]) == 0
     found = zoo.load("local-dir:mean").translate("3 May 2020")
     assert capsys.readouterr().out == found.text + "\n" and found.attention is None
+
+
+def test_a_captioner_of_ones_own_is_trained_exported_and_used(place, capsys):
+    Path("photos").mkdir()
+    colours = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}
+    for n, (name, colour) in enumerate(10 * list(colours.items())):
+        Image.new("RGB", (40, 30), colour).save(f"photos/{n}.png")
+        with open("captions.tsv", "a") as table:
+            table.write(f"{n}.png\ta {name} wall\n" if n else f"image\tcaption\n{n}.png\ta {name} wall\n")
+    recipe = yaml.safe_load(Path("photos.yaml").read_text())
+    recipe["trainer"] |= {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
+    recipe |= settings(lr=0.03, warmup_steps=3, total_steps=40)
+    small = {"backbone": "mobilenet_v3_small", "layer": "features", "backbone_weights": None, "image_size": 32}
+    recipe["model"]["init_args"] |= {"vocab_size": 20, **small}
+    Path("photos.yaml").write_text(yaml.safe_dump(recipe))
+    assert main(["fit", "--config", "photos.yaml"]) == 0
+    ckpt = "runs/photos/checkpoints/best.ckpt"
+    assert main(["export", "--import", "mean_captioner", ckpt, "mean_photos"]) == 0
+    capsys.readouterr()
+    assert main(["predict", "--import", "mean_captioner", "local-dir:mean_photos", "photos/0.png"]) == 0
+    found = zoo.load("local-dir:mean_photos").caption("photos/0.png")
+    assert capsys.readouterr().out == found.text + "\n" and found.text in {f"a {name} wall" for name in colours}
+    assert found.attention.shape[1:] == (1, 1) and (found.attention == 1).all()
 
 
 def test_strangers_classes_stay_out(place):

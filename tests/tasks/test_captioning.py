@@ -8,6 +8,7 @@ import torch
 from captions_fakes import picture
 
 from zoo.models.show_attend_tell import ShowAttendTell
+from zoo.tasks.captioning import CaptioningModule
 from zoo.text import EOS, Tokenizer
 from zoo.vision.images import ImageError
 
@@ -135,3 +136,13 @@ def test_a_bundle_captions_alone(model, files, tmp_path):
     }  # fmt: skip
     assert again.transform == model.transform
     assert [c.text for c in again.caption(files)] == [c.text for c in model.caption(files)]
+
+
+def test_teacher_forcing_by_steps_is_that_of_the_model(float64):
+    torch.manual_seed(0)
+    model = ShowAttendTell(**{**ShowAttendTell.tiny, "backbone_weights": None}).double().eval()
+    batch = model.example_batch(3)
+    inputs = model.features(batch.images), batch.captions[..., :-1]
+    found, expected = CaptioningModule.forward(model, *inputs), model(*inputs)
+    assert found[0].shape == expected[0].shape == (3, 2, 5, model.config["vocab_size"])
+    torch.testing.assert_close(found, expected)

@@ -108,6 +108,25 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
         """
         raise NotImplementedError
 
+    def forward(self, images: Tensor, captions: Tensor) -> tuple[Tensor, Tensor]:
+        """Teacher forcing, step by step; a model may have a faster one.
+
+        Args:
+            images: (N, 3, S, S) uint8, or features (N, L, C).
+            captions: (N, K, T) decoder inputs of K captions each, BOS first.
+
+        Returns:
+            logits (N, K, T, V) and attention weights (N, K, T, L).
+        """
+        memory, state = self.encode(images)
+        state = tuple(x.unsqueeze(1).expand(-1, captions.size(1), *x.shape[1:]) for x in state)
+        steps = []
+        for t, tokens in enumerate(captions.unbind(2)):
+            logits, state, weights = self.step(tokens, state, memory, t)
+            steps.append((logits, weights))
+        logits, weights = (torch.stack(x, dim=2) for x in zip(*steps, strict=True))
+        return logits, weights
+
     # ---- the image encoder ----
 
     def features(self, images: Tensor) -> Tensor:

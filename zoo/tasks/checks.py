@@ -30,7 +30,9 @@ def check_methods(cls: type) -> None:
 
 
 def warn_of_unused_forward(cls: type) -> None:
-    """Warns of a model class with another `forward` than its base, which neither the training nor the verbs call."""
+    """Warns of a user's model class with another `forward` than its base, which neither training nor verbs call."""
+    if cls.__module__.startswith("zoo."):
+        return
     own = vars(cls)
     replaced = [
         base.__name__ for base in cls.__mro__[1:-1] if base.__module__.startswith("zoo.") and "forward" in vars(base)
