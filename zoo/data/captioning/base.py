@@ -209,7 +209,7 @@ class CaptionData(DataModule):
             CaptionArrays.build(folder, self.usable(split), encoding, self.source(split), split == "train")
         if self._of_model("tokenizer") is not None and "train" in self._splits():
             train = CaptionArrays(self._folder("train", tokenizer), None, 1)
-            self._report_unknown(train.unknown(), train.tokens)
+            self._unknown = train.unknown(), train.tokens
 
     def setup(self, stage: str) -> None:
         """Opens the files of `prepare_data`; afterwards `tokenizer` is set."""

@@ -214,7 +214,7 @@ class LabeledData(SortedData[LabeledArrays]):
             self.vectors(size)
         if self.is_pretrained() and "train" in self._splits():
             train = LabeledArrays(self._folder("train", tokenizer, labels))
-            self._report_unknown(train.unknown(), train.tokens)
+            self._unknown = train.unknown(), train.tokens
 
     def setup(self, stage: str) -> None:
         """Opens the files of `prepare_data`; afterwards `tokenizer` and `labels` are set."""

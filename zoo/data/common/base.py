@@ -38,6 +38,7 @@ class DataModule(pl.LightningDataModule):
     extend_vocabulary: int
     num_workers: int
     _resumed: dict[str, Any] | None = None  # position in the training batches, from a checkpoint
+    _unknown: tuple[int, int] = (0, 0)  # training words that a pretrained model does not know, and all
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,12 +147,11 @@ class DataModule(pl.LightningDataModule):
         self._extended_by_us.add(extended.to_json())
         return extended
 
-    def _report_unknown(self, unknown: int, total: int) -> None:
-        """Warns of training words that a pretrained model does not know, when its training begins."""
-        begins = self.trainer is not None and self.trainer.state.fn == "fit" and self.trainer.ckpt_path is None
-        if unknown and begins:
-            share = f"{unknown:,} of the {total:,} tokens of the training text ({unknown / total:.1%})"
-            log.warning(f"{share} are words that the model does not know and reads as UNK; {self._about_new_words()}")
+    def _report_unknown(self) -> None:
+        """Warns, as a training begins, of words that its pretrained model does not know."""
+        unknown, total = self._unknown
+        share = f"{unknown:,} of the {total:,} tokens of the training text ({unknown / total:.1%})"
+        log.warning(f"{share} are words that the model does not know and reads as UNK; {self._about_new_words()}")
 
     def _about_new_words(self) -> str:
         if not self.extend_vocabulary:
@@ -176,6 +176,9 @@ class DataModule(pl.LightningDataModule):
         loader = TrainLoader(
             stream, self.trainer.current_epoch if self.trainer else 0, self.num_workers, pin_memory=on_gpu
         )
+        if self._unknown[0] and self._resumed is None:
+            self._report_unknown()
+        self._unknown = (0, 0)
         if state := self.state_dict().get("train") or self._resumed:
             loader.load_state_dict({**state, "given": 0})  # the trainer itself counts the batches of an epoch
         self._resumed = None

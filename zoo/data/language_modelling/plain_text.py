@@ -147,7 +147,7 @@ class RunningText(DataModule):
             split = self._splits()[0]
             text = TextArray(self._folder(split, tokenizer))
             if split == "train":
-                self._report_unknown(text.unknown, len(text))
+                self._unknown = text.unknown, len(text)
             elif text.unknown:
                 self._report_flattery(split, text)
 

@@ -166,7 +166,7 @@ class PairData(DataModule):
             PairArrays.build(folder, self.train_pairs(), src_tokenizer, tgt_tokenizer, self.max_length)
             if self._model_tokenizers():
                 arrays = PairArrays(folder)
-                self._report_unknown(arrays.unknown(), arrays.tokens)
+                self._unknown = arrays.unknown(), arrays.tokens
 
     def setup(self, stage: str) -> None:
         """Opens the files of `prepare_data`; afterwards `src_tokenizer` and `tgt_tokenizer` are set."""
