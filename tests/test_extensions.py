@@ -17,6 +17,7 @@ from torch.nn.functional import cosine_similarity
 
 import zoo
 from zoo import registry
+from zoo.bundles.files import MisfitError
 from zoo.cli import main
 from zoo.comparison.runner import Runner
 from zoo.layers.masking import masked_sparsemax
@@ -93,6 +94,23 @@ def test_a_bundle_needs_what_it_was_made_with(place, capsys):
 def test_names_that_are_taken_or_none(name, nothing_registered):
     with pytest.raises(ValueError, match="there is already a score 'dot'|must be a Python identifier; got"):
         zoo.register_score(name)(torch.nn.Identity)
+
+
+def test_a_class_that_was_renamed(nothing_registered):
+    """As in a cell of a notebook that is changed and run again."""
+    zoo.register_score("cosine")(Score)
+    renamed = type("Renamed", (Score,), {"__module__": __name__})
+    with pytest.raises(
+        ValueError, match=r"score 'cosine', .*\.Score; choose another name, or start Python again if you"
+    ):
+        zoo.register_score("cosine")(renamed)
+
+
+def test_a_class_of_a_notebook_in_another_one():
+    with pytest.raises(
+        MisfitError, match="'__main__.Mine' is a class of a notebook or script: run the cell that defines"
+    ):
+        registry.model_class("__main__.Mine")
 
 
 class Score(torch.nn.Module):
