@@ -312,7 +312,7 @@ class TrainingCLI(LightningCLI):
                 f"trainer.precision {config.precision} (fp16) needs a GPU; on the CPU use bf16-mixed or 32-true"
             )
         launcher = trainer.strategy.launcher
-        if is_forked(trainer) and (fits or not launcher.is_interactive_compatible):
+        if launcher and is_forked(trainer) and (fits or not launcher.is_interactive_compatible):
             raise ValueError(
                 "trainer: in several processes that are copies of this one, the checkpoints and scores are lost; take "
                 "--trainer.strategy ddp (in a notebook with !zoo), or --trainer.devices 1"
