@@ -21,6 +21,7 @@ import zoo.models
 from zoo.layers.attention import ATTENTIONS, NORMALIZATIONS, GlobalAttention
 from zoo.layers.scores import SCORES
 from zoo.tasks.base import ZooModule
+from zoo.utils.modules import path_of
 
 T = TypeVar("T", bound=Callable[..., Any])
 SIZE = 64  # of what a new part is tried with
@@ -78,7 +79,10 @@ def _adder(argument: str, table: dict[str, Any], name: str, check: Callable[[str
         known = table.get(name)
         # a module that is imported again, as in a notebook, replaces its own
         if known is not None and (known.__module__, known.__qualname__) != (part.__module__, part.__qualname__):
-            raise ValueError(f"there is already a {argument} {name!r}, of {known.__module__}; choose another name")
+            cure = "choose another name"
+            if known.__module__ == part.__module__:
+                cure += ", or start Python again if you have renamed it"
+            raise ValueError(f"there is already a {argument} {name!r}, {path_of(known)}; {cure}")
         check(f"{argument} {name!r}", part)
         for signature in _choosing(argument, table):
             values = dict.fromkeys([*get_args(signature[argument]), name])

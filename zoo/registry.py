@@ -266,6 +266,11 @@ def model_class(class_path: str) -> type["ZooModule"]:
     """
     if class_path in _REGISTERED:
         return _REGISTERED[class_path]
+    if class_path.startswith("__main__."):
+        raise MisfitError(
+            f"class_path {reprlib.repr(class_path)} is a class of a notebook or script: run the cell that defines and "
+            "registers it first; for the command line put the class into a module of its own, and save the model again"
+        )
     if not (class_path.startswith("zoo.models.") and re.fullmatch(r"[a-zA-Z0-9_.]{1,200}", class_path)):
         raise MisfitError(
             "class_path must lie in zoo.models, or be your own class, made known by zoo.register (command line: "

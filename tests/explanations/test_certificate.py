@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from model_cases import build
@@ -190,3 +192,9 @@ def test_a_certificate_of_own_inputs_names_no_command():
 def test_no_inputs():
     with pytest.raises(ValueError, match="a certificate needs inputs with at least two words each; got none"):
         zoo.faithfulness(build(HAN), [])
+
+
+def test_a_notebook_shows_the_table():
+    found, written = certificate(), StringIO()
+    found._repr_pretty_(SimpleNamespace(text=written.write), False)
+    assert written.getvalue() == found.table()

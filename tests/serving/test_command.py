@@ -255,3 +255,13 @@ def test_graphs_are_exported_once_before_the_workers(monkeypatch):
     monkeypatch.setattr(graphs, "exported_graphs", lambda name, int8: None)
     with pytest.raises(ValueError, match="local-dir:nowhere"):
         graphs.export_first("local-dir:nowhere", False)
+
+
+def test_inside_a_notebook(capsys):
+    """Its event loop runs already."""
+
+    async def cell():
+        return main(["serve", "luong_dot.dates"])
+
+    assert asyncio.run(cell()) == 2
+    assert capsys.readouterr().err.endswith("start it in a terminal, or in a cell as !zoo serve\n")

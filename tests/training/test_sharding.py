@@ -69,6 +69,16 @@ def test_fsdp_trains_saves_resumes_and_exports(recipe, capsys):
     assert main(["predict", "local-dir:weights", "tuesday july 8 2008"]) == 0
 
 
+@pytest.mark.parametrize("strategy", ["ddp_notebook", "ddp_fork", "ddp_spawn"])
+def test_processes_that_are_copies(strategy, recipe, capsys):
+    """The report of the training and its checkpoints would be theirs."""
+    assert main(["fit", "--config", "tiny.yaml", "--trainer.strategy", strategy]) == 2
+    assert capsys.readouterr().err.endswith(
+        "zoo: error: trainer: in several processes that are copies of this one, the checkpoints and scores are lost; "
+        "take --trainer.strategy ddp (in a notebook with !zoo), or --trainer.devices 1\n"
+    )
+
+
 def test_deepspeed_that_is_missing(recipe, capsys, monkeypatch):
     find = importlib.util.find_spec
     hidden = ("deepspeed",)

@@ -186,6 +186,10 @@ class Certificate:
         few = [f"rough: {self.inputs} inputs are few; give some hundred"] if self.inputs < FEW else []
         return "\n".join([*lines, "", self.line(), *([self.doubt()] if self.near else []), *few])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What a notebook shows."""
+        printer.text(self.table())
+
     def _rows(self) -> list[tuple[str, Interval]]:
         return [(measure, self.figures[measure]) for measure in ROWS if measure in self.figures]
 

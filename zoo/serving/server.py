@@ -50,14 +50,24 @@ def run(options: argparse.Namespace, card: dict[str, Any], open_model: Opener = 
         open_model: gives a worker its model.
 
     Raises:
-        ValueError: an option outside its range, the port is in use, or the model cannot be loaded.
+        ValueError: an option outside its range, the port is in use, the model cannot be loaded, or an event loop is
+            running already, as in a notebook.
     """
+    _check_outside_notebook()
     _check(options)
     key = _key()
     devices = _devices(options.devices)
     handling = _handling(_interrupt, *_STOPPING, *_hang_up())
     with bound(options.host, options.port) as listener, handling, suppress(KeyboardInterrupt):
         asyncio.run(_serve(options, card, key, devices, listener, open_model))
+
+
+def _check_outside_notebook() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ValueError("zoo serve cannot run inside a notebook; start it in a terminal, or in a cell as !zoo serve")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

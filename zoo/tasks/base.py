@@ -45,6 +45,7 @@ from zoo.tasks.checks import (
     warn_of_unused_forward,
 )
 from zoo.tasks.evaluation import usual_defaults, without_dropout
+from zoo.tasks.forked import add_assets, is_forked, take_assets
 from zoo.tasks.foundation import Foundation
 from zoo.tasks.measured import Measured
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
@@ -290,6 +291,15 @@ class ZooModule(Predicting, Foundation, Measured):
 
     def make_room(self, config: Mapping[str, Any]) -> None:
         """Changes the sizes of this model to those of `config`: fine-tuning may have added words or replaced labels."""
+
+    def teardown(self, stage: str) -> None:
+        """Lets the weights of a training in forked processes carry the assets along; see zoo/tasks/forked.py."""
+        if stage == "fit" and is_forked(self.trainer):
+            self.register_state_dict_post_hook(add_assets)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **options: Any) -> Any:
+        """As in torch; weights from a forked process bring their assets and sizes."""
+        return super().load_state_dict(take_assets(self, state_dict), *args, **options)
 
     # ---- bundles ------------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from zoo.registry import load, register
 from zoo.tasks.base import ZooModule
+from zoo.tasks.forked import is_forked
 from zoo.tasks.language_modelling import LanguageModelModule
 from zoo.tasks.optimizer import AdamW, WarmupCosine
 from zoo.tasks.scored import ScoredModule
@@ -309,6 +310,12 @@ class TrainingCLI(LightningCLI):
         if config.precision in (16, "16", "16-mixed") and trainer.strategy.root_device.type == "cpu":
             raise ValueError(
                 f"trainer.precision {config.precision} (fp16) needs a GPU; on the CPU use bf16-mixed or 32-true"
+            )
+        launcher = trainer.strategy.launcher
+        if launcher and is_forked(trainer) and (fits or not launcher.is_interactive_compatible):
+            raise ValueError(
+                "trainer: in several processes that are copies of this one, the checkpoints and scores are lost; take "
+                "--trainer.strategy ddp (in a notebook with !zoo), or --trainer.devices 1"
             )
         # Else Lightning repeats, in a run that is limited by steps, the end of the epoch from which it is resumed.
         trainer.fit_loop._iteration_based_training = lambda: False
