@@ -214,6 +214,7 @@ def test_a_model_of_ones_own_is_trained_exported_and_used(place, capsys):
     assert capsys.readouterr().out == found.text + "\n" and found.attention is None
 
 
+@pytest.mark.integration
 def test_a_captioner_of_ones_own_is_trained_exported_and_used(place, capsys):
     Path("photos").mkdir()
     colours = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200)}

@@ -444,7 +444,9 @@ def test_a_classifier_with_other_labels_more_words_and_frozen_parts(folder, capl
         "are words that the model does not know and reads as UNK; they remain after extend_vocabulary 3, which adds the "
         "most frequent, of those seen at least 2 times (min_frequency)" in caplog.text
     )
-    assert caplog.text.count("reads as UNK") == 2, "of the whole and of the interrupted training, not of the resumed one"
+    assert caplog.text.count("reads as UNK") == 2, (
+        "of the whole and of the interrupted training, not of the resumed one"
+    )
     config = last["hyper_parameters"]
     assert config["vocab_size"] == known + 3 and config["num_classes"] == 3
     assert json.loads(last["zoo_assets"]["labels.json"]) == ["bad", "good", "so so"]
