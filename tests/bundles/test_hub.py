@@ -1,5 +1,6 @@
 """Every way in which a folder of weights can be wrong gives one clear BundleError."""
 
+import io
 import json
 import re
 import threading
@@ -11,6 +12,7 @@ from fakes import Toy
 
 from zoo.bundles import hub
 from zoo.bundles.files import Bundle, BundleError, FetchError, local_dir, read_file
+from zoo.bundles.waiting import Transfer
 
 
 @pytest.fixture
@@ -167,3 +169,29 @@ def test_config_is_readable_by_people(folder):
     config = json.loads((folder / "config.json").read_text())
     assert config["class_path"] == "fakes.Toy"
     assert config["init_args"] == {"vocab_size": 7, "hidden": 4, "classes": 2, "dropout": 0.1}
+
+
+def test_a_transfer_given_up_has_nothing_more_to_say(monkeypatch):
+    """The client's own timeout may come a moment after ours, when the error is printed; but while it is waited for, it
+    may tell that it tries again.
+    """
+    from huggingface_hub.utils.logging import get_logger
+
+    monkeypatch.setenv("HF_HUB_DOWNLOAD_TIMEOUT", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
+    client, given_up, ended = get_logger("huggingface_hub.of_a_test"), threading.Event(), threading.Event()
+    stream = io.StringIO()
+    for handler in get_logger().handlers:
+        monkeypatch.setattr(handler, "stream", stream)
+
+    def call():
+        client.warning("first try")
+        given_up.wait()
+        client.warning("second try")
+        ended.set()
+
+    with pytest.raises(TimeoutError, match="no progress in 0.2 s"):
+        Transfer().run(call)
+    given_up.set()
+    assert ended.wait(10)
+    assert stream.getvalue() == "first try\n"

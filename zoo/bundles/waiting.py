@@ -5,6 +5,7 @@ A small request is bounded by PATIENCE in all, a transfer by STALL without progr
 
 import errno
 import io
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Thread
+from threading import Thread, current_thread
 from typing import Any, TypeVar
 
 from zoo.bundles.files import FetchError
@@ -67,7 +68,8 @@ class Transfer:
 
         # for good, because threads share it: the client counts, and writes, only what it has read as a whole
         constants.DOWNLOAD_CHUNK_SIZE = min(getattr(constants, "DOWNLOAD_CHUNK_SIZE", PIECE), PIECE)
-        answer, stall = _started(call), _seconds("HF_HUB_DOWNLOAD_TIMEOUT", STALL)
+        thread, stall = _Call(call), _seconds("HF_HUB_DOWNLOAD_TIMEOUT", STALL)
+        answer = thread.answer
         while True:
             before, before_there = self.bytes, self._there()
             try:
@@ -76,7 +78,7 @@ class Transfer:
                 if answer.done():  # a timeout of the call itself
                     return answer.result()
                 if self.bytes < before + LEAST and self._there() < before_there + LEAST:
-                    self.given_up = True
+                    self.given_up = thread.given_up = True
                     raise TimeoutError(
                         f"no progress in {stall:g} s; on a slow connection set HF_HUB_DOWNLOAD_TIMEOUT to more seconds"
                     ) from None
@@ -113,12 +115,14 @@ def ask(call: Callable[[], T]) -> T:
     patience = _seconds("HF_HUB_ETAG_TIMEOUT", PATIENCE)
     end = time.monotonic() + patience
     while True:
-        answer = _started(call)
+        thread = _Call(call)
+        answer = thread.answer
         try:
             return answer.result(end - time.monotonic())
         except FutureTimeout:
             if answer.done():
                 return answer.result()
+            thread.given_up = True
             raise TimeoutError(
                 f"no answer in {patience:g} s; on a slow connection set HF_HUB_ETAG_TIMEOUT to more seconds"
             ) from None
@@ -135,26 +139,41 @@ def _seconds(name: str, default: float) -> float:
     return getattr(constants, name) if name in os.environ else default
 
 
-def _started(call: Callable[[], T]) -> Future[T]:
-    answer: Future[T] = Future()
-    Thread(target=_settle, args=(answer, call), daemon=True).start()
-    return answer
+class _Call(Thread):
+    """A call of the Hub's client in a thread of its own, which may be given up; it then has nothing more to say."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        from huggingface_hub.utils.logging import get_logger
+
+        super().__init__(daemon=True)
+        self.answer: Future = Future()
+        self.given_up = False
+        self._call = call
+        for handler in get_logger().handlers:
+            handler.addFilter(_awaited)
+        self.start()
+
+    def run(self) -> None:
+        from huggingface_hub.errors import HFValidationError
+
+        try:
+            self.answer.set_result(self._call())
+        except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
+            if isinstance(error, (OSError, HFValidationError, UnicodeEncodeError)):  # some are ValueErrors too
+                self.answer.set_exception(error)
+            else:  # the answer was not JSON, or malformed
+                self.answer.set_exception(
+                    ConnectionError(
+                        "the answer is not the Hub's; does this network require a login on a web page first?"
+                    )
+                )
+        except BaseException as error:  # raised again in the waiting thread
+            self.answer.set_exception(error)
 
 
-def _settle(answer: Future, call: Callable[[], Any]) -> None:
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        answer.set_result(call())
-    except (ValueError, TypeError, LookupError, AttributeError, AssertionError) as error:
-        if isinstance(error, (OSError, HFValidationError, UnicodeEncodeError)):  # some are ValueErrors too
-            answer.set_exception(error)
-        else:  # the answer was not JSON, or malformed
-            answer.set_exception(
-                ConnectionError("the answer is not the Hub's; does this network require a login on a web page first?")
-            )
-    except BaseException as error:  # raised again in the waiting thread
-        answer.set_exception(error)
+def _awaited(record: logging.LogRecord) -> bool:
+    """Whether somebody still waits for what this message is about."""
+    return not getattr(current_thread(), "given_up", False)
 
 
 @contextmanager

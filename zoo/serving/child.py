@@ -15,6 +15,7 @@ from io import BufferedRWPair
 from typing import Any
 
 from zoo.serving.limits import SILENT_SECONDS, STARTING_SECONDS
+from zoo.utils.ending import SIGNALS
 
 BEAT_SECONDS = 1.0
 _SIZE = struct.Struct("!Q")  # before each message
@@ -142,9 +143,8 @@ async def _received(line: asyncio.StreamReader) -> Any:
 def _run(sockets: Sequence[socket.socket], beat: Any, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The main function of the process: ends when the parent has ended."""
     # may be sent to all processes; the parent handles them
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if number := getattr(signal, name, None):
-            signal.signal(number, signal.SIG_IGN)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_live, args=(beat,), daemon=True).start()
     lines = [line.makefile("rwb") for line in sockets]
     target = None

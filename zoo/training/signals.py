@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from zoo.utils.ending import SIGNALS
+
 GRACE = 3.0  # seconds for cleaning up, and for a process's own message after its parent ended
 ALONE = 10  # times as long for a process that no other one keeps waiting: a busy machine needs longer
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 LAUNCHER = "ZOO_LAUNCHER"  # parent process of the same run
 RESUME = "ZOO_RESUME"  # command that resumes a work of which this run is a part; its process says how it ended
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 @contextmanager
@@ -24,7 +24,8 @@ def cleaning_up() -> Iterator[None]:
             signal.signal(other, signal.SIG_IGN)
         sys.exit(128 + number)
 
-    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup wants it
+    wanted = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup wants it
+    handled = [number for number in wanted if number != signal.SIGINT]  # Python's own handler ends by an exception too
     before = {number: signal.signal(number, end) for number in handled}
     try:
         yield
