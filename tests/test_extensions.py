@@ -307,11 +307,15 @@ def test_modules_that_are_not_there(args, message, capsys, nothing_registered):
     assert fails(capsys, "list", *args).startswith(message)
 
 
-def test_started_processes_import_them_too(place, monkeypatch):
-    monkeypatch.setenv(modules.VARIABLE, "")
+@pytest.mark.parametrize("before", [None, "", "json"])
+def test_started_processes_import_them_too(place, monkeypatch, before):
+    if before is None:
+        monkeypatch.delenv(modules.VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(modules.VARIABLE, before)
     with modules.imported(["mechanisms"]):
-        assert os.environ[modules.VARIABLE] == "mechanisms"
-    assert os.environ[modules.VARIABLE] == ""
+        assert os.environ[modules.VARIABLE] == ("json,mechanisms" if before else "mechanisms")
+    assert os.environ.get(modules.VARIABLE) == before
 
 
 def test_a_missing_import_is_named(tmp_path, monkeypatch, capsys):

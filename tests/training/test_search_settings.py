@@ -44,12 +44,20 @@ def _bleu(**options):
 
 def test_scores_are_those_of_the_translations_by_that_search(command, capsys):
     expected = [
-        (["validate"], "val, beam 1, length penalty 1.0, fp32", _bleu(beam_size=1)),
-        (["validate", "--search.beam_size", "4"], "val, beam 4, length penalty 1.0, fp32", _bleu(beam_size=4)),
-        (["test", "--search.beam_size", "1"], "test, beam 1, length penalty 1.0, fp32", _bleu(beam_size=1)),
+        (["validate"], "val, beam 1, length penalty 1.0, fp32, 5 sentence pairs", _bleu(beam_size=1)),
+        (
+            ["validate", "--search.beam_size", "4"],
+            "val, beam 4, length penalty 1.0, fp32, 5 sentence pairs",
+            _bleu(beam_size=4),
+        ),
+        (
+            ["test", "--search.beam_size", "1"],
+            "test, beam 1, length penalty 1.0, fp32, 5 sentence pairs",
+            _bleu(beam_size=1),
+        ),
         (
             ["test", "--search.length_penalty", "4"],
-            "test, beam 5, length penalty 4.0, fp32",
+            "test, beam 5, length penalty 4.0, fp32, 5 sentence pairs",
             _bleu(beam_size=5, length_penalty=4.0),
         ),
     ]
@@ -92,3 +100,8 @@ def test_a_model_that_does_not_search(tmp_path, monkeypatch, capsys):
     assert main(["test", "--config", "finetune_classification", *files, *settings]) == 2
     line = "--search is for scores of translations and captions; StructuredSelfAttention has none: leave it out"
     assert line in capsys.readouterr().err
+
+
+def test_part_of_the_test_set_is_said_to_be_one(command, capsys):
+    assert main(["test", *command, "--data.batch_size", "2", "--trainer.limit_test_batches", "1"]) == 0
+    assert ", fp32, 1 of " in (out := capsys.readouterr().out) and " batches\n" in out

@@ -213,7 +213,8 @@ class LanguageModelModule(Completer, ZooModule):
     def _print_scores(self, name: str, prefix: str, values: dict[str, float]) -> None:
         width = max(22, *(len(prefix + key) + 1 for key in values))
         lines = [f"  {prefix + key:{width}}{value:8.4f}" for key, value in values.items()]
-        self.print("\n".join([f"\n{name}, {chosen(self.precision, self.device.type)}", *lines]))
+        precision = chosen(self.precision, self.device.type)
+        self.print("\n".join([f"\n{name}, {precision}, {self._sums()[1]:,.0f} tokens", *lines]))
 
     def _measure(self, batch: LMBatch) -> None:
         """Adds a batch to the totals.
@@ -245,10 +246,7 @@ class LanguageModelModule(Completer, ZooModule):
 
         These are the weights 1 to 5 steps back.
         """
-        if self._totals is None:
-            raise ValueError("there is no text to measure; give validation and test data with a word at least")
-        totals = self._totals.cpu()
-        loss, labels, with_cache, *seen = sum(gathered([totals]), torch.zeros_like(totals)).tolist()
+        loss, labels, with_cache, *seen = self._sums()
         values = {"loss": loss / labels, "perplexity": perplexity_of(loss / labels)}
         if self.cache:
             values["perplexity_with_cache"] = perplexity_of(with_cache / labels)
@@ -257,6 +255,13 @@ class LanguageModelModule(Completer, ZooModule):
             values["mean_distance"] = sum(d * share for d, share in enumerate(shares, start=1))
             values |= {f"share_{d}": share for d, share in enumerate(shares[:NEAR], start=1)}
         return values
+
+    def _sums(self) -> list[float]:
+        """The totals of `_measure` over all processes."""
+        if self._totals is None:
+            raise ValueError("there is no text to measure; give validation and test data with a word at least")
+        totals = self._totals.cpu()
+        return sum(gathered([totals]), torch.zeros_like(totals)).tolist()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Stores the carried training state of all processes, in their order."""

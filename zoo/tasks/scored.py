@@ -73,7 +73,8 @@ class ScoredModule(ZooModule):
     def on_validation_epoch_end(self) -> None:
         loss = self._val_loss.compute()
         self.log("val/loss", loss, prog_bar=True)
-        self._report("val", "val/", validating=True, loss=loss)
+        judged = _judged(self.trainer.val_dataloaders, self.trainer.num_val_batches[0])
+        self._report("val", "val/", judged, validating=True, loss=loss)
 
     def on_test_epoch_start(self) -> None:
         self._scores = {name: self.new_test_scores() for name in self.data_module.test_names}
@@ -85,10 +86,12 @@ class ScoredModule(ZooModule):
                 self.score(batch, self._scores[name], validating=False)
 
     def on_test_epoch_end(self) -> None:
-        for name in self._scores:
-            self._report(name, score_prefix(name), validating=False)
+        for name, loader, batches in zip(
+            self._scores, _listed(self.trainer.test_dataloaders), self.trainer.num_test_batches, strict=True
+        ):
+            self._report(name, score_prefix(name), _judged(loader, batches), validating=False)
 
-    def _report(self, name: str, prefix: str, validating: bool, loss: float | None = None) -> None:
+    def _report(self, name: str, prefix: str, judged: str, validating: bool, loss: float | None = None) -> None:
         values = self._scores[name].compute()
         shown = self.shown or (next(iter(values)),)
         for key, value in values.items():
@@ -103,7 +106,7 @@ class ScoredModule(ZooModule):
             for key, value in values.items()
         ]
         precision = chosen(self.precision, self.device.type)
-        self.print("\n".join([f"\n{name}, {self._decoding(validating)}{precision}", *lines]))
+        self.print("\n".join([f"\n{name}, {self._decoding(validating)}{precision}{judged}", *lines]))
 
     def searched_by(self, validating: bool) -> tuple[int, float]:
         """Beam size and length penalty with which scored outputs are searched for."""
@@ -117,3 +120,14 @@ class ScoredModule(ZooModule):
         if "beam_size" not in self.config:
             return ""
         return "beam {}, length penalty {}, ".format(*self.searched_by(validating))
+
+
+def _listed(loaders: Any) -> list[Any]:
+    return loaders if isinstance(loaders, list) else [loaders]
+
+
+def _judged(loader: Any, batches: int | float) -> str:
+    """What the scores are of, e.g. ", 500 texts", if a loader knows it; batches of which were used."""
+    if not hasattr(loader, "count"):
+        return ""
+    return f", {loader}" if batches == len(loader) else f", {batches} of {len(loader)} batches"

@@ -55,8 +55,8 @@ def imported(names: Sequence[str]) -> Iterator[None]:
     Raises:
         ValueError: one cannot be imported, or fails.
     """
-    before = os.environ.get(VARIABLE, "")
-    wanted = list(dict.fromkeys(filter(None, [*before.split(","), *names])))
+    before = os.environ.get(VARIABLE)
+    wanted = list(dict.fromkeys(filter(None, [*(before or "").split(","), *names])))
     for name in wanted:
         find_local_modules()
         try:
@@ -69,7 +69,10 @@ def imported(names: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ[VARIABLE] = before
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
 
 
 def _line(error: BaseException) -> str:

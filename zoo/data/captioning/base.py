@@ -211,12 +211,11 @@ class CaptionData(DataModule):
             train = CaptionArrays(self._folder("train", tokenizer), None, 1)
             self._unknown = train.unknown(), train.tokens
 
-    def setup(self, stage: str) -> None:
-        """Opens the files of `prepare_data`; afterwards `tokenizer` is set."""
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the files of `prepare_data` that a stage needs, by default all; afterwards `tokenizer` is set."""
         self.tokenizer = self._tokenizer()
         self._adapt_model(stage)
-        splits: dict[str, list[Split]] = {"fit": ["train", "val"], "validate": ["val"], "test": ["test"]}
-        for split in splits.get(stage, []):
+        for split in self._opened(stage):
             folder = self._folder(split, self.tokenizer)
             if not folder.exists():
                 raise FileNotFoundError(

@@ -216,17 +216,21 @@ class LabeledData(SortedData[LabeledArrays]):
             train = LabeledArrays(self._folder("train", tokenizer, labels))
             self._unknown = train.unknown(), train.tokens
 
-    def setup(self, stage: str) -> None:
-        """Opens the files of `prepare_data`; afterwards `tokenizer` and `labels` are set."""
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the files of `prepare_data` that a stage needs, by default all.
+
+        Afterwards `tokenizer` and `labels` are set.
+        """
+        splits = self._opened(stage)
         self.tokenizer, self.labels = self._tokenizer(), self._label_names()
         self._adapt_model(stage)
-        if stage == "fit":
+        if "train" in splits:
             self._train = self._arrays("train")
             if self._train.empty:
                 self._tell(f"{len(self._train):,} training texts; left out {self._train.empty:,} without words")
-        if stage in ("fit", "validate"):
+        if "val" in splits:
             self._val = self._arrays("val")
-        if stage == "test":
+        if "test" in splits:
             self._test = self._arrays("test")
 
     def train_dataloader(self) -> TrainLoader:

@@ -44,6 +44,11 @@ class DataModule(pl.LightningDataModule):
         super().__init__()
         self._extended_by_us: set[str] = set()  # tokenizers, as JSON
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: data for {self.task}>"
+
+    __str__ = __repr__  # Lightning's looks for the lengths of loaders of torch
+
     @staticmethod
     def _check_at_least(**limits: tuple[int | None, int]) -> None:
         """Raises ValueError if an argument, given with its minimum, is smaller; None is always allowed."""
@@ -77,6 +82,10 @@ class DataModule(pl.LightningDataModule):
 
     def _all_splits(self) -> list[Split]:
         return ["train", "val", "test"]
+
+    def _opened(self, stage: str | None) -> list[Split]:
+        """The splits that `setup` opens: those of a stage, or all."""
+        return self._all_splits() if stage is None else OF_STAGE.get(stage, [])
 
     def _of_model(self, name: str) -> Any:
         """An attribute of the model that is trained or tested; None if it does not exist."""
@@ -114,7 +123,7 @@ class DataModule(pl.LightningDataModule):
             raise ValueError(f"{type(self._model).__name__} does not support new words; set extend_vocabulary to 0")
         return True
 
-    def _adapt_model(self, stage: str) -> None:
+    def _adapt_model(self, stage: str | None) -> None:
         """Tells the model that vocabulary and labels are set, before any callback uses it.
 
         Raises:

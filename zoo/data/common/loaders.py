@@ -370,6 +370,10 @@ class SortedLoader:
     def __len__(self) -> int:
         return len(self._batches)
 
+    def __str__(self) -> str:
+        """How many items of which kind, e.g. "1,000 sentence pairs"."""
+        return f"{self.count:,} {self._items.noun}" if self.count != 1 else f"1 {self._items.noun.removesuffix('s')}"
+
     def __iter__(self) -> Iterator[Any]:
         for batch in self._batches:
             share = batch[self._rank :: self._world_size]

@@ -169,16 +169,17 @@ class RunningText(DataModule):
             return ""
         return "plain text needs the form of the weight first (docs/guides/fine_tuning.md has the command)"
 
-    def setup(self, stage: str) -> None:
-        """Opens the files of `prepare_data`; afterwards `tokenizer` is set."""
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the files of `prepare_data` that a stage needs, by default all; afterwards `tokenizer` is set."""
+        splits = self._opened(stage)
         self.tokenizer = self._tokenizer()
-        if stage == "fit":
+        if "train" in splits:
             self._train = self._text("train")
             self._soft = self._soft_targets()
         self._adapt_model(stage)
-        if stage in ("fit", "validate"):
+        if "val" in splits:
             self._val = self._text("val")
-        if stage == "test":
+        if "test" in splits:
             self._test = self._text("test")
 
     def train_dataloader(self) -> TrainLoader:

@@ -144,10 +144,11 @@ class ClozeData(SortedData[ClozeArrays]):
             self.tokenizer = tokenizer
             self.vectors(size)
 
-    def setup(self, stage: str) -> None:
-        """Opens the files of `prepare_data`; afterwards `tokenizer` is set."""
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the files of `prepare_data` that a stage needs, by default all; afterwards `tokenizer` is set."""
+        splits = self._opened(stage)
         self.tokenizer = self._tokenizer()
-        if stage == "fit":
+        if "train" in splits:
             self._train = self._arrays("train")
             if self._train.absent or self._train.empty:
                 self._tell(
@@ -155,14 +156,14 @@ class ClozeData(SortedData[ClozeArrays]):
                     "in the document "
                     f"and {self._train.empty:,} without words"
                 )
-        if stage in ("fit", "validate"):
+        if "val" in splits:
             self._val = self._arrays("val")
             if self._val.absent == len(self._val):
                 self._tell(
                     f"none of the {len(self._val):,} validation questions has its answer in its document, so the "
                     "accuracy is 0 and the loss is NaN"
                 )
-        if stage == "test":
+        if "test" in splits:
             self._test = self._arrays("test")
         self._adapt_model(stage)
 

@@ -168,11 +168,15 @@ class PairData(DataModule):
                 arrays = PairArrays(folder)
                 self._unknown = arrays.unknown(), arrays.tokens
 
-    def setup(self, stage: str) -> None:
-        """Opens the files of `prepare_data`; afterwards `src_tokenizer` and `tgt_tokenizer` are set."""
+    def setup(self, stage: str | None = None) -> None:
+        """Opens the files of `prepare_data` that a stage needs, by default all.
+
+        Afterwards `src_tokenizer` and `tgt_tokenizer` are set.
+        """
+        splits = self._opened(stage)
         self.src_tokenizer, self.tgt_tokenizer = self._model_tokenizers() or self._own_tokenizers()
         self._adapt_model(stage)
-        if stage == "fit":
+        if "train" in splits:
             folder = self._arrays_folder(self.src_tokenizer, self.tgt_tokenizer)
             if not folder.exists():
                 raise FileNotFoundError(f"there is no tokenised text in {folder}; call prepare_data() before setup()")
@@ -182,9 +186,9 @@ class PairData(DataModule):
                     f"{len(self._train):,} training pairs; left out {self._train.too_long:,} longer than "
                     f"{self.max_length} tokens and {self._train.empty:,} with an empty side"
                 )
-        if stage in ("fit", "validate"):
+        if "val" in splits:
             self._val = self._encoded("validation", self.val_pairs())
-        if stage == "test":
+        if "test" in splits:
             sets = zip(self.test_names, self.test_sets(), strict=True)
             self._test = [self._encoded(name, pairs) for name, pairs in sets]
 

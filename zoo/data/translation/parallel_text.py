@@ -131,6 +131,9 @@ class ParallelText(PairData):
             raise ValueError("there is no test text: give test_src and test_tgt, or test_src with tab-separated pairs")
         return [list(self._read("test"))]
 
+    def _all_splits(self) -> list[Split]:
+        return ["train", "val", *(["test"] if self.paths["test"][0] else [])]
+
     def _is_held_out(self, pair: tuple[str, str]) -> bool:
         return draw(pair[0], self.split_seed) < self._limit
 
