@@ -119,10 +119,10 @@ def test_texts_that_begin_with_a_dash(toy_registry, capsys):
         found = [json.loads(line)["source"] for line in capsys.readouterr().out.splitlines()]
         assert found == ["x"] * ("x" in args) + ["-a", "b"]
     assert main(["predict", "--json", "toy.v2", "--", "-a"]) == 0
-    for args in (["--json", "-5"], ["--json", "-5", "--", "a"]):
+    for args in (["--json", "-a"], ["--json", "-a", "--", "a"]):
         with pytest.raises(SystemExit, match="2"):
             main(["predict", "toy.v2", *args])
-        assert "unrecognized arguments: -5; a text that begins with - comes after --" in capsys.readouterr().err
+        assert "unrecognized arguments: -a; a text that begins with - comes after --" in capsys.readouterr().err
 
 
 def test_predict_standard_input(toy_registry, capsys, monkeypatch):
@@ -398,8 +398,9 @@ def test_an_export_says_what_it_replaced(tmp_path, capsys):
 def test_a_mistyped_option_gives_the_nearest(option, nearest, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["predict", "luong_dot.dates", option, "3", "x"])
-    hint = f"; did you mean {nearest}?" if nearest else "x"
-    assert capsys.readouterr().err.rstrip().endswith(hint)
+    said = capsys.readouterr().err
+    assert f"unrecognized arguments: {option}" in said
+    assert said.rstrip().endswith(f"; did you mean {nearest}?") if nearest else "did you mean" not in said
 
 
 # ---- other encodings ----

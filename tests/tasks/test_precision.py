@@ -87,7 +87,7 @@ def test_of_zoo_test(monkeypatch, tmp_path, capsys):
     command += ["--trainer.logger", "false"]
     for given, shown in (([], "fp32"), (["--precision", "bf16"], "bf16")):
         assert main([*command, *given]) == 0
-        assert f", {shown}\n" in capsys.readouterr().out
+        assert f", {shown}, 4 sentence pairs\n" in capsys.readouterr().out
     assert main([*command, "--precision", "bf17"]) == 2
     assert "zoo: error: precision must be one of fp32, bf16; got 'bf17'\n" in capsys.readouterr().err
     calibrate = ["calibrate", "--config", "luong_dot.dates", "--weights", "local-dir:x", "--precision", "bf16"]
