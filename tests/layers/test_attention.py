@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 
 from zoo.layers.attention import ATTENTIONS, NORMALIZATIONS, NoAttention, make_attention
 from zoo.layers.masking import lengths_to_mask
@@ -293,6 +294,48 @@ def test_local_p_star_with_a_wide_window_is_gated_global_attention():
     _, weights = star(query, star.project(memory, mask))
     _, global_weights = plain(query, plain.project(memory, mask))
     torch.testing.assert_close(weights, global_weights * gate.unsqueeze(1))
+
+
+def test_local_p_star_takes_the_first_of_equally_relevant_positions():
+    attention, _, _, _ = make("local_p_star", "general")
+    seen = attention.project(torch.ones(2, S, H), lengths_to_mask(torch.tensor([7, 3]), S))
+    assert seen.mask.tolist() == [[True] * D + [False] * (S - D)] * 2
+
+
+@torch.no_grad()
+def test_renormalised_weights_without_truncation_are_a_softmax_however_small_they_are():
+    """softmax(score - (s - p)^2 / (2 sigma^2)): the Gaussian is a part of the score."""
+    torch.manual_seed(0)
+    attention = make_attention("local_p_full", H, H, score="dot", window=4, renormalize=True)
+    memory, mask = torch.randn(2, 40, H), lengths_to_mask(torch.tensor([40, 30]), 40)
+    memory[:, 0] *= 3  # what the first query matches is far from its position
+    query = memory[:, [0, 1, 2, 3]] * torch.tensor([2.0, 1.0, 0.1, 0.0]).unsqueeze(-1)
+    seen = attention.project(memory, mask)
+    _, weights = attention(query, seen)
+    scores = (query @ memory.transpose(1, 2)).masked_fill(~mask.unsqueeze(1), -torch.inf)
+    p = attention.aligned_position(query, seen).unsqueeze(-1)
+    near = scores - (torch.arange(40) - p) ** 2 / (2 * 2**2)
+    assert (near.logsumexp(-1) - scores.logsumexp(-1)).min() < math.log(1e-8), "the sum of the weights is never small"
+    torch.testing.assert_close(weights, near.softmax(-1))
+
+
+GRADIENTS = [
+    *(("global", name, False) for name in SCORES),
+    *((kind, "general", again) for kind in ATTENTIONS if kind.startswith("local_p") for again in (False, True)),
+]
+
+
+@pytest.mark.parametrize("kind, name, renormalize", GRADIENTS)
+def test_gradients_are_the_slopes(kind, name, renormalize):
+    torch.manual_seed(0)
+    module = Attended(make_attention(kind, 2, 2, score=name, window=2, max_length=3, renormalize=renormalize))
+    names, parameters = dict(module.named_parameters()).keys(), module.parameters()
+
+    def attend(query, memory, *given):
+        return functional_call(module, dict(zip(names, given, strict=True)), (query, memory, torch.tensor([3, 2])))
+
+    inputs = torch.randn(2, 2, 2, requires_grad=True), torch.randn(2, 3, 2, requires_grad=True)
+    assert torch.autograd.gradcheck(attend, (*inputs, *parameters))
 
 
 def test_location_ignores_words_beyond_its_length():

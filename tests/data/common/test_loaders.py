@@ -138,6 +138,16 @@ def test_little_padding(arrays):
         assert real / padded > 0.9  # a shuffled order has 0.58
 
 
+def test_no_batch_is_larger_than_its_budget(arrays):
+    """Sentences times the longest side, with its end; the batches of an epoch use nearly all of it."""
+    rng = random.Random(3)
+    tokens = [([4] * rng.randint(1, 9), [5] * rng.randint(1, 9)) for _ in range(300)]
+    training = TrainLoader(BatchStream(arrays, None, 300, pool_batches=10))
+    for budget, batches in ((300, training), (60, EvalLoader([("s", "t")] * 300, tokens, None, 60))):
+        costs = [len(batch.src) * max(batch.src.size(1), batch.tgt.size(1) - 1) for batch in batches]
+        assert max(costs) <= budget and np.mean(costs) > 0.85 * budget
+
+
 def test_more_processes_than_pairs(arrays):
     with pytest.raises(ValueError, match="cannot shard 1003 training pairs over 1004 processes"):
         BatchStream(arrays, 16, world_size=1004)
