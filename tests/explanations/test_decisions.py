@@ -1,6 +1,7 @@
 """What each task's decisions compute: the same as the model itself, with words erased, weights given, or embeddings moved."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -132,6 +133,26 @@ def test_each_measure_has_its_name(classified, monkeypatch):
     wanted = permutation_change(*weights, decision.distance, 50, generator)
     assert found["permutation"] == wanted
     assert (found["adversary"], found["adversary, above"]) == (0.4, 1.0)
+
+
+def test_figures_are_means_over_inputs_of_the_means_over_their_answers(monkeypatch):
+    """An input with many answers counts as much as one with a single one; what has no value is left out."""
+    names = [f"comprehensiveness, {order}" for order in ("gradient", "gradient x input", "random")]
+    shared = dict.fromkeys(names, 0.0) | {names[0]: 0.2}
+
+    def answer(advantage, tau):
+        return shared | {"advantage": advantage, "tau, gradient": tau}
+
+    answers = {"one": [answer(0.1, math.nan)], "none": [], "two": [answer(0.5, math.nan), answer(0.7, 0.4)]}
+    monkeypatch.setattr(measure, "check_model", lambda model: None)
+    monkeypatch.setattr(measure, "decisions", lambda model, source, generator: answers[source])
+    monkeypatch.setattr(measure, "measured", lambda decision, generator: decision)
+    model = SimpleNamespace(task=SimpleNamespace(name="classification"))
+    found = measure.faithfulness(model, answers, "tiny")
+    assert (found.drawn, found.inputs, found.decisions) == (3, 2, 3)
+    means = {name: (figure.mean, figure.inputs) for name, figure in found.figures.items()}
+    assert means["advantage"] == (pytest.approx((0.1 + 0.6) / 2), 2) and means["tau, gradient"] == (0.4, 1)
+    assert means["margin"] == (pytest.approx((0.1 + 0.6) / 2 - 0.5 * 0.2), 2)
 
 
 # ---- classifiers ----
@@ -420,8 +441,8 @@ def test_a_model_in_double_precision(name):
     found, wide = (
         zoo.faithfulness(model, ["A wonderful film."]) for model in (zoo.load(name), zoo.load(name).double())
     )
-    for name in ("comprehensiveness, attention", "tau, leaving out", "permutation"):
-        assert wide.figures[name].mean == pytest.approx(found.figures[name].mean, abs=1e-3)
+    for what in ("comprehensiveness, attention", "tau, leaving out", "permutation"):
+        assert wide.figures[what].mean == pytest.approx(found.figures[what].mean, abs=1e-3)
 
 
 def test_a_model_without_attention_layers():

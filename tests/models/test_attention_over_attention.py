@@ -306,6 +306,7 @@ def test_distinct_words_are_numbered_as_they_occur():
         4,
         1,
     ]  # none given: the document's
+    assert batch.select([1, 0]).candidate_places().tolist() == [0, 2, -1, 2, 4]  # after the two words of the other
     assert batch.answers.tolist() == [0, -1]  # 6 is in the query only
     for part, chosen in zip(collate([[5]], [[5, 6]], [[]], [6], ids=np.arange(60) * 2), batch.select([1])):
         assert torch.equal(part, chosen)

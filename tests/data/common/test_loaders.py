@@ -79,6 +79,12 @@ def test_epochs_differ_and_depend_on_the_seed_only(arrays):
     assert _numbers(TrainLoader(BatchStream(arrays, 16, pool_batches=10, seed=6))) != first
 
 
+def test_batches_of_a_length_stand_elsewhere_in_each_epoch(arrays):
+    loader = TrainLoader(BatchStream(arrays, 16, pool_batches=200))  # all pairs are sorted together
+    first, second = ([batch.tgt.size(1) for batch in loader] for _ in range(2))
+    assert first != second and sorted(first) == sorted(second) and first != sorted(first)
+
+
 def test_workers_do_not_change_the_batches(arrays):
     loaders = [TrainLoader(BatchStream(arrays, 16, pool_batches=10), num_workers=workers) for workers in (0, 2)]
     for _ in range(2):
