@@ -338,6 +338,22 @@ def test_gradients_are_the_slopes(kind, name, renormalize):
     assert torch.autograd.gradcheck(attend, (*inputs, *parameters))
 
 
+@pytest.mark.parametrize("kind, name", CASES)
+@torch.no_grad()
+def test_in_low_precision_keys_weights_and_positions_are_of_single_precision(kind, name):
+    attention, query, memory, lengths = make(kind, name)
+    attention, query, memory = attention.bfloat16(), query.bfloat16(), memory.bfloat16()
+    seen = attention.project(memory, lengths_to_mask(lengths, S))
+    context, weights = attention(query, seen)
+    assert context.dtype == torch.bfloat16 and weights.dtype == seen.gate.dtype == torch.float32
+    if name in ("general", "concat"):
+        assert seen.keys.dtype == torch.float32
+    if kind in ("local_p", "local_p_full"):  # of 1,000 words: bfloat16 has only every fourth of the last numbers
+        long = seen._replace(lengths=torch.full((B,), 1000))
+        position = attention.aligned_position(query, long)
+        assert position.dtype == torch.float32 and not position.equal(position.bfloat16().float())
+
+
 def test_location_ignores_words_beyond_its_length():
     attention = make_attention("global", H, H, score="location", max_length=4)
     _, weights = attention(

@@ -244,6 +244,16 @@ def test_a_context_is_that_of_the_words_around():
 
 
 @exactly
+def test_the_loss_of_contexts_in_long_texts_is_that_of_pieces_of_96_words():
+    torch.manual_seed(0)
+    model, ids = ContextModel(20, 6, 5).eval(), torch.randint(1, 20, (3, 250))
+    ids[1, 100:] = ids[2] = 0  # PAD
+    pieces = [ids[0, :96], ids[0, 96:192], ids[0, 192:], ids[1, :96], ids[1, 96:100]]
+    total = sum(model.loss(piece[None], torch.tensor([len(piece)])).item() * len(piece) for piece in pieces)
+    assert float(model.loss(ids, torch.tensor([250, 100, 0]))) == pytest.approx(total / 350, abs=1e-12)
+
+
+@exactly
 @pytest.mark.parametrize("query", [[9, 7], [BLANK_ID, 9, BLANK_ID], []], ids=["no blank", "two blanks", "empty"])
 def test_without_one_blank_the_weights_stay(query):
     torch.manual_seed(0)
