@@ -98,6 +98,20 @@ def test_against_naive_loops(kind, name, renormalize, normalize):
             torch.testing.assert_close(context[b, t], sum(w * h for w, h in zip(want, memory[b])))
 
 
+@pytest.mark.parametrize("name", ["general", "concat", "location", "uniform"])
+@torch.no_grad()
+def test_scores_of_queries_and_memories_of_different_size(name):
+    torch.manual_seed(0)
+    score = SCORES[name](4, H, attention_size=9, max_length=8)
+    query, memory = torch.randn(2, T, 4), torch.randn(2, S, H)
+    keys = score.project(memory)
+    want = [
+        [[naive_score(name, score, h_t, h_s, s) for s, h_s in enumerate(memory[b])] for h_t in query[b]] for b in (0, 1)
+    ]
+    torch.testing.assert_close(score(query, keys), torch.tensor(want))
+    assert keys.size(-1) == {"general": 4, "concat": 9}.get(name, H)
+
+
 @pytest.mark.parametrize("kind, name", CASES)
 @torch.no_grad()
 def test_given_weights_replace_those_of_their_rows_only(kind, name):
