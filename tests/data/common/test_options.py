@@ -3,11 +3,13 @@
 import json
 import random
 
+import numpy as np
 import pytest
 import torch
 from captions_fakes import invent, sample
 
 from zoo.data import ImageCaptions, LabeledText, ParallelText, PlainText
+from zoo.data.classification.arrays import LabeledArrays
 from zoo.data.reading.own import Cloze
 
 WORDS = [f"{first}{second}" for first in "bdfgkl" for second in ("a", "e", "I", "o")]
@@ -89,10 +91,9 @@ OPTIONS = [
 ]
 
 
-def contents(make, folder, cache, **options):
+def contents(cls, cache, **options):
     """The vocabularies and all batches."""
-    cls, given = make(folder)
-    data = cls(**{**given, **options}, cache_dir=str(cache))
+    data = cls(**options, cache_dir=str(cache))
     data.prepare_data()
     data.setup("fit")
     names = "tokenizer", "src_tokenizer", "tgt_tokenizer"
@@ -108,8 +109,21 @@ def plain(batch):
 
 @pytest.mark.parametrize("make, options", OPTIONS, ids=lambda x: getattr(x, "__name__", None) or str(x))
 def test_what_is_cached_for_other_options_is_not_taken(make, options, tmp_path):
-    wanted = contents(make, tmp_path, tmp_path / "new", **options)
+    cls, given = make(tmp_path)
     without = {"split_sentences": True} if len(options) > 1 else {}
-    before = contents(make, tmp_path, tmp_path / "used", **without)
+    before = contents(cls, tmp_path / "used", **given, **without)
+    wanted = contents(cls, tmp_path / "new", **{**given, **options})
     assert before != wanted, "this option changes nothing"
-    assert contents(make, tmp_path, tmp_path / "used", **options) == wanted
+    assert contents(cls, tmp_path / "used", **{**given, **options}) == wanted
+
+
+def test_texts_cached_for_labels_in_another_order_are_not_taken(tmp_path):
+    """The order is that of a pretrained model, if it has labels."""
+    cls, given = texts(tmp_path)
+    data, found = cls(**given, cache_dir=str(tmp_path / "cache")), []
+    data.prepare_data()
+    data.setup("fit")
+    for labels in (["0", "1"], ["1", "0"]):
+        arrays = LabeledArrays(data._build("train", data.tokenizer, labels))
+        found.append(arrays.batch(np.arange(len(arrays))).labels)
+    assert torch.equal(found[0], 1 - found[1]) and len(found[0].unique()) == 2
