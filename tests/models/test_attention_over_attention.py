@@ -18,7 +18,7 @@ from zoo.layers.contexts import ContextModel
 from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention
 from zoo.results import Reading
 from zoo.tasks.reading import ReadingModule
-from zoo.text import UNK, Tokenizer
+from zoo.text import EOS, UNK, Tokenizer
 from zoo.text.words import BLANK, BLANK_ID, split_words
 from zoo.verbs.confidence import Calibration
 
@@ -451,6 +451,18 @@ def test_answer_one_or_many(reader):
     assert many[2].answer == "Zog" and list(many[1].probabilities) != []
     assert [r.answer for r in reader.answer(DOCUMENT, [QUERY, QUERY])] == [reader.answer(DOCUMENT, QUERY).answer] * 2
     assert reader.answer([], []) == []
+
+
+@torch.no_grad()
+def test_the_blank_is_read_as_in_training(reader):
+    """Also where the vocabulary has its mark as a word."""
+    document, query = DOCUMENT.split(), QUERY.split()
+    words = list(dict.fromkeys([*document, *query]))
+    ids = [BLANK_ID if word == BLANK else reader.tokenizer.encode(word)[0] for word in words]
+    assert reader.tokenizer.encode(BLANK)[0] > EOS
+    numbers = [[[words.index(word) for word in text]] for text in (document, query)]
+    weights, _ = reader(collate(*numbers, ids=np.array(ids)))
+    torch.testing.assert_close(reader.answer(DOCUMENT, QUERY).weights, weights, check_dtype=False)
 
 
 def test_without_candidates_any_word_may_be_the_answer(reader):
