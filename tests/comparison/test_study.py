@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from comparison_fakes import fails, options
+from comparison_fakes import fails, options, played_bleu
 
 from zoo.cli import main
 from zoo.comparison.files import read_outputs
@@ -69,6 +69,18 @@ def test_search(place, jobs, capsys):
     assert "is of another choice of the search (" in line and "choose another --out" in line
     (folder / "search.json").write_text("{")
     assert "search.json is damaged: delete it" in fails(capsys, *options(place, "--only", "dot"))[0]
+
+
+def test_later_settings_are_tried_with_the_best_of_the_earlier_ones(place, played):
+    """Where that is not the recipe's own value."""
+    better = next(n / 1000 for n in range(3, 100) if played_bleu(n / 1000, 0.3) > played_bleu(0.002, 0.3))
+    space = place / "recipes" / "search.yaml"
+    space.write_text(space.read_text().replace("0.02]", f"{better}]"))
+    assert main(["compare", *options(place, "--only", "dot", "--search")]) == 0
+    trials = {path.parent.name for path in (place / "out" / "dot").glob("search/*/training.json")}
+    assert trials == {"lr0.002_dropout0.3", f"lr{better}_dropout0.3", f"lr{better}_dropout0.1"}
+    best = max((0.1, 0.3), key=lambda dropout: played_bleu(better, dropout))
+    assert read(place / "out" / "dot" / "search.json")["options"] == {"optimizer.lr": better, "model.dropout": best}
 
 
 def test_a_trial_without_a_score(place, played, capsys):

@@ -33,6 +33,9 @@ GOOD = {
 }
 
 
+GRADIENTS_GAIN_LITTLE = {"comprehensiveness, gradient": 0.14, "comprehensiveness, gradient x input": 0.12}
+
+
 def certificate(**changes):
     figures = {measure: Interval(mean, mean - 0.05, mean + 0.05, 9) for measure, mean in (GOOD | changes).items()}
     return Certificate("han.imdb", "classification", 10, 9, 9, 0, figures, 12, "the test data")
@@ -42,7 +45,9 @@ def certificate(**changes):
     ("changes", "broken"),
     [
         ({}, None),
-        ({"advantage": 0.04}, "matter"),  # its interval reaches below 0
+        ({"advantage": 0.04}, "matter"),
+        (GRADIENTS_GAIN_LITTLE | {"advantage": 0.06}, None),
+        (GRADIENTS_GAIN_LITTLE | {"advantage": 0.04}, "matter"),  # its interval reaches below 0
         ({"advantage": 0.14}, "matter"),  # less than half of 0.4 - 0.1
         ({"advantage": 0.16}, None),
         ({"comprehensiveness, gradient x input": 0.95}, "matter"),
@@ -69,6 +74,9 @@ def test_what_is_near_a_limit():
     values = {"random": [0.1, 0.3], "gradient": [0.5, 0.5], "gradient x input": [0.9, 0.0]}
     values = {f"comprehensiveness, {order}": of_inputs for order, of_inputs in values.items()}
     assert margins(values | {"advantage": [0.4, 0.0]}) == pytest.approx([0.2, -0.1])  # the gradient is best of all
+    names = [f"comprehensiveness, {order}" for order in ("gradient", "gradient x input")]
+    turned = values | {names[0]: values[names[1]], names[1]: values[names[0]]}
+    assert margins(turned | {"advantage": [0.4, 0.0]}) == pytest.approx([0.2, -0.1])  # now the other one
 
 
 def test_the_plain_line():

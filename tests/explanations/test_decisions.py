@@ -1,16 +1,23 @@
 """What each task's decisions compute: the same as the model itself, with words erased, weights given, or embeddings moved."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from model_cases import build
+from PIL import Image
+from scipy.stats import kendalltau
 
 import zoo
-from zoo.explanations import captioners, classifiers, translators
+from zoo.explanations import captioners, classifiers, measure, translators
+from zoo.explanations.counterfactual import permutation_change
+from zoo.explanations.erasure import SHARES, random_orders
+from zoo.explanations.flow import flow
 from zoo.explanations.given import attention_layers, given_attention
 from zoo.explanations.measure import decisions
+from zoo.layers.search import SearchResult
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.bahdanau import BahdanauNMT
 from zoo.models.han import HAN
@@ -23,7 +30,7 @@ from zoo.models.transformer import TransformerNMT
 from zoo.models.tutorial_attention import TutorialAttentionNMT
 from zoo.tasks.evaluation import without_dropout
 from zoo.tasks.hard_attention import for_each
-from zoo.text import Tokenizer
+from zoo.text import BOS, EOS, Tokenizer
 
 IDS = [[5, 6, 7, 4, 9], [8, 5, 10]]
 TEXT, DOCUMENT = classifiers.TextDecision, classifiers.DocumentDecision
@@ -85,6 +92,67 @@ def _same_with_own_weights(decision):
     other = decision.weights.detach().roll(1).unsqueeze(0)
     assert not torch.allclose(decision.attend(other), whole, atol=1e-6)
     assert decision.show(decision.weights.unsqueeze(0)).sum().item() == pytest.approx(1)
+
+
+def _lost(decision, order):
+    """Comprehensiveness and sufficiency of an order of the words, one share after the other."""
+    whole, *lost = decision.probability(torch.ones(1, decision.size, dtype=torch.bool)), [], []
+    for share in SHARES:
+        first = torch.zeros(1, decision.size, dtype=torch.bool)
+        first[0, order[: math.ceil(share * decision.size)]] = True
+        for losses, kept in zip(lost, (~first, first), strict=True):
+            losses.append(float(whole - decision.probability(kept)))
+    return [sum(losses) / len(SHARES) for losses in lost]
+
+
+# ---- all measures ----
+
+
+def test_each_measure_has_its_name(classified, monkeypatch):
+    """The same random choices, and everything else by loops and scipy."""
+    _, _, decision = classified
+    monkeypatch.setattr(measure, "adversary", lambda *_: (0.4, None))  # is slow, and has tests of its own
+    found = measure.measured(decision, torch.Generator().manual_seed(5))
+    generator = torch.Generator().manual_seed(5)
+    attention, (gradient, product) = decision.attention().detach(), decision.gradients()
+    own = {"attention": attention, "gradient": gradient, "gradient x input": product}
+    orders = {name: [numbers.argsort(descending=True).tolist()] for name, numbers in own.items()}
+    orders["random"] = random_orders(decision.size, generator).tolist()
+    for name, several in orders.items():
+        comprehensiveness, sufficiency = np.mean([_lost(decision, order) for order in several], axis=0)
+        assert found[f"comprehensiveness, {name}"] == pytest.approx(comprehensiveness, abs=1e-9)
+        assert found[f"sufficiency, {name}"] == pytest.approx(sufficiency, abs=1e-9)
+    assert len({round(found[f"{what}, attention"], 6) for what in ("comprehensiveness", "sufficiency")}) == 2
+    advantage = found["comprehensiveness, attention"] - found["comprehensiveness, random"]
+    assert found["advantage"] == pytest.approx(advantage) and advantage != 0
+    without = decision.left_out(torch.arange(decision.size))
+    for name, other in (("gradient", gradient), ("gradient x input", product), ("leaving out", without)):
+        assert found[f"tau, {name}"] == pytest.approx(kendalltau(attention, other.detach()).statistic)
+    torch.randperm(decision.size, generator=generator)  # the words that are left out
+    weights = decision.attend, decision.weights.detach(), decision.groups
+    wanted = permutation_change(*weights, decision.distance, 50, generator)
+    assert found["permutation"] == wanted
+    assert (found["adversary"], found["adversary, above"]) == (0.4, 1.0)
+
+
+def test_figures_are_means_over_inputs_of_the_means_over_their_answers(monkeypatch):
+    """An input with many answers counts as much as one with a single one; what has no value is left out."""
+    names = [f"comprehensiveness, {order}" for order in ("gradient", "gradient x input", "random")]
+    shared = dict.fromkeys(names, 0.0) | {names[0]: 0.2}
+
+    def answer(advantage, tau):
+        return shared | {"advantage": advantage, "tau, gradient": tau}
+
+    answers = {"one": [answer(0.1, math.nan)], "none": [], "two": [answer(0.5, math.nan), answer(0.7, 0.4)]}
+    monkeypatch.setattr(measure, "check_model", lambda model: None)
+    monkeypatch.setattr(measure, "decisions", lambda model, source, generator: answers[source])
+    monkeypatch.setattr(measure, "measured", lambda decision, generator: decision)
+    model = SimpleNamespace(task=SimpleNamespace(name="classification"))
+    found = measure.faithfulness(model, answers, "tiny")
+    assert (found.drawn, found.inputs, found.decisions) == (3, 2, 3)
+    means = {name: (figure.mean, figure.inputs) for name, figure in found.figures.items()}
+    assert means["advantage"] == (pytest.approx((0.1 + 0.6) / 2), 2) and means["tau, gradient"] == (0.4, 1)
+    assert means["margin"] == (pytest.approx((0.1 + 0.6) / 2 - 0.5 * 0.2), 2)
 
 
 # ---- classifiers ----
@@ -232,9 +300,20 @@ def test_gradients_of_translators(translated):
 
 
 def test_the_transformer_also_has_rollout_and_flow(float64):
-    decision = translators.TokenDecision(_loud(TransformerNMT, encoder_layers=2), SOURCE, TARGET)
+    """What the reader of the last layer gets from each word of the input, through both layers."""
+    model = _loud(TransformerNMT, encoder_layers=2)
+    decision = translators.TokenDecision(model, SOURCE, TARGET)
     found = decision.more()
-    assert found.keys() == {"comprehensiveness, rollout", "comprehensiveness, flow"}
+    with torch.no_grad():
+        maps = model.attention_maps(torch.tensor([[*SOURCE, 3]]), torch.tensor([6]), torch.tensor([[2, 4, 7]])).encoder
+    lower, upper = ((layer[0].mean(0) + torch.eye(6)) / 2 for layer in maps)  # each from (heads, words, words)
+    top = decision.show(decision.weights.unsqueeze(0))[0]
+    orders = {"rollout": upper.T @ top, "flow": flow(maps[:, 0], top)}
+    orders["rollout"] = lower.T @ orders["rollout"]
+    assert found.keys() == {f"comprehensiveness, {name}" for name in orders}
+    for name, importance in orders.items():
+        order = importance[: decision.size].argsort(descending=True).tolist()
+        assert found[f"comprehensiveness, {name}"] == pytest.approx(_lost(decision, order)[0])
 
 
 # ---- captioners ----
@@ -324,12 +403,22 @@ def _reads_raw_input(cls, **options):
 def test_decisions_of_raw_inputs():
     model = _reads_raw_input(HAN)
     assert [decision.size for decision in classifiers.decisions(model, "A dog runs. It barks.")] == [7]
+    assert [decision.size for decision in classifiers.decisions(model, "A dog")] == [2]
     assert not classifiers.decisions(model, "dog") and not classifiers.decisions(model, "")
     pairs = _reads_raw_input(StructuredSelfAttention, pair=True)
     assert [decision.size for decision in classifiers.decisions(pairs, ("A dog", "runs"))] == [3]
     assert not classifiers.decisions(pairs, ("A dog", ""))
     texts = tuple(np.array(["A dog", "runs"]))  # strings of NumPy are strings, too
     assert [decision.size for decision in decisions(pairs, texts, torch.Generator())] == [3]
+
+
+def test_the_end_of_a_caption_is_not_explained(monkeypatch):
+    model = build(ShowAttendTell)
+    tokens, image = torch.tensor([[[4, 7, EOS]]]), Image.new("RGB", (9, 9), "red")
+    result = SearchResult(tokens, torch.tensor([[3]]), torch.zeros(1, 1), torch.zeros(1, 1), None)
+    monkeypatch.setattr(model, "_search", lambda features, beam_size: result)
+    found = [captioners.decisions(model, image, torch.Generator().manual_seed(seed)) for seed in range(12)]
+    assert {(*one._read.tolist(), one.answer) for (one,) in found} == {(BOS, 4), (BOS, 4, 7)}
 
 
 def test_sentences_are_translated_one_by_one():
@@ -341,7 +430,7 @@ def test_sentences_are_translated_one_by_one():
     sources = {4: sentences[0], 8: sentences[1]}
     for decision in found:
         written = model.tokenizers[1].tokens([*decision._read[1:].tolist(), decision.answer])
-        assert written == sources[decision.size][: len(written)]
+        assert written == sources[decision.size][: len(written)] and decision.answer != EOS
     assert {decision.size for decision in found} == set(sources)
     quiet = decisions(model, "TWO DOGS PLAY.", torch.Generator().manual_seed(0))[0]  # read in lower case
     assert quiet.words == model.translate("TWO DOGS PLAY.").source_tokens
@@ -352,8 +441,8 @@ def test_a_model_in_double_precision(name):
     found, wide = (
         zoo.faithfulness(model, ["A wonderful film."]) for model in (zoo.load(name), zoo.load(name).double())
     )
-    for measure in ("comprehensiveness, attention", "tau, leaving out", "permutation"):
-        assert wide.figures[measure].mean == pytest.approx(found.figures[measure].mean, abs=1e-3)
+    for what in ("comprehensiveness, attention", "tau, leaving out", "permutation"):
+        assert wide.figures[what].mean == pytest.approx(found.figures[what].mean, abs=1e-3)
 
 
 def test_a_model_without_attention_layers():

@@ -53,13 +53,18 @@ def write(out, *results):
         (folder / "result.json").write_text(json.dumps(result))
 
 
+def played_bleu(rate, dropout):
+    """The score of a played training after its first epoch, less 1."""
+    return random.Random(str({"--optimizer.lr": float(rate), "--model.dropout": float(dropout)})).uniform(5, 30)
+
+
 def play_training(folder, options):
     """Writes what `zoo fit` leaves for 36 pairs in batches of 3, with scores that depend on its options only."""
     every = int(options.get("--trainer.check_val_every_n_epoch", 1))
     steps = int(options.get("--data.train_size", 36)) // 3 * every  # between two validations
     count = int(options["--trainer.max_epochs"]) // every
     settings = {key: float(options.get(key, 0)) for key in ("--optimizer.lr", "--model.dropout")}
-    bleu = random.Random(str(settings)).uniform(5, 30)
+    bleu = played_bleu(*settings.values())
     curve = [dict(step=steps * n, seconds=float(n), bleu=bleu + n) for n in range(1, count + 1)]
     found = result("", 1, bleu)["training"] | dict(epochs=count * every, steps=steps * count, validation=curve)
     (folder / "training.json").write_text(json.dumps(found))

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 
 from zoo.layers.attention import ATTENTIONS, NORMALIZATIONS, NoAttention, make_attention
 from zoo.layers.masking import lengths_to_mask
@@ -95,6 +96,20 @@ def test_against_naive_loops(kind, name, renormalize, normalize):
             want = naive_weights(kind, attention, name, normalize, query[b, t], memory[b], LENGTHS[b], t, renormalize)
             torch.testing.assert_close(weights[b, t], torch.tensor(want))
             torch.testing.assert_close(context[b, t], sum(w * h for w, h in zip(want, memory[b])))
+
+
+@pytest.mark.parametrize("name", ["general", "concat", "location", "uniform"])
+@torch.no_grad()
+def test_scores_of_queries_and_memories_of_different_size(name):
+    torch.manual_seed(0)
+    score = SCORES[name](4, H, attention_size=9, max_length=8)
+    query, memory = torch.randn(2, T, 4), torch.randn(2, S, H)
+    keys = score.project(memory)
+    want = [
+        [[naive_score(name, score, h_t, h_s, s) for s, h_s in enumerate(memory[b])] for h_t in query[b]] for b in (0, 1)
+    ]
+    torch.testing.assert_close(score(query, keys), torch.tensor(want))
+    assert keys.size(-1) == {"general": 4, "concat": 9}.get(name, H)
 
 
 @pytest.mark.parametrize("kind, name", CASES)
@@ -293,6 +308,64 @@ def test_local_p_star_with_a_wide_window_is_gated_global_attention():
     _, weights = star(query, star.project(memory, mask))
     _, global_weights = plain(query, plain.project(memory, mask))
     torch.testing.assert_close(weights, global_weights * gate.unsqueeze(1))
+
+
+def test_local_p_star_takes_the_first_of_equally_relevant_positions():
+    attention, _, _, _ = make("local_p_star", "general")
+    seen = attention.project(torch.ones(2, S, H), lengths_to_mask(torch.tensor([7, 3]), S))
+    assert seen.mask.tolist() == [[True] * D + [False] * (S - D)] * 2
+
+
+@torch.no_grad()
+def test_renormalised_weights_without_truncation_are_a_softmax_however_small_they_are():
+    """softmax(score - (s - p)^2 / (2 sigma^2)): the Gaussian is a part of the score."""
+    torch.manual_seed(0)
+    attention = make_attention("local_p_full", H, H, score="dot", window=4, renormalize=True)
+    memory, mask = torch.randn(2, 40, H), lengths_to_mask(torch.tensor([40, 30]), 40)
+    memory[:, 0] *= 3  # what the first query matches is far from its position
+    query = memory[:, [0, 1, 2, 3]] * torch.tensor([2.0, 1.0, 0.1, 0.0]).unsqueeze(-1)
+    seen = attention.project(memory, mask)
+    _, weights = attention(query, seen)
+    scores = (query @ memory.transpose(1, 2)).masked_fill(~mask.unsqueeze(1), -torch.inf)
+    p = attention.aligned_position(query, seen).unsqueeze(-1)
+    near = scores - (torch.arange(40) - p) ** 2 / (2 * 2**2)
+    assert (near.logsumexp(-1) - scores.logsumexp(-1)).min() < math.log(1e-8), "the sum of the weights is never small"
+    torch.testing.assert_close(weights, near.softmax(-1))
+
+
+GRADIENTS = [
+    *(("global", name, False) for name in SCORES),
+    *((kind, "general", again) for kind in ATTENTIONS if kind.startswith("local_p") for again in (False, True)),
+]
+
+
+@pytest.mark.parametrize("kind, name, renormalize", GRADIENTS)
+def test_gradients_are_the_slopes(kind, name, renormalize):
+    torch.manual_seed(0)
+    module = Attended(make_attention(kind, 2, 2, score=name, window=2, max_length=3, renormalize=renormalize))
+    names, parameters = dict(module.named_parameters()).keys(), module.parameters()
+
+    def attend(query, memory, *given):
+        return functional_call(module, dict(zip(names, given, strict=True)), (query, memory, torch.tensor([3, 2])))
+
+    inputs = torch.randn(2, 2, 2, requires_grad=True), torch.randn(2, 3, 2, requires_grad=True)
+    assert torch.autograd.gradcheck(attend, (*inputs, *parameters))
+
+
+@pytest.mark.parametrize("kind, name", CASES)
+@torch.no_grad()
+def test_in_low_precision_keys_weights_and_positions_are_of_single_precision(kind, name):
+    attention, query, memory, lengths = make(kind, name)
+    attention, query, memory = attention.bfloat16(), query.bfloat16(), memory.bfloat16()
+    seen = attention.project(memory, lengths_to_mask(lengths, S))
+    context, weights = attention(query, seen)
+    assert context.dtype == torch.bfloat16 and weights.dtype == seen.gate.dtype == torch.float32
+    if name in ("general", "concat"):
+        assert seen.keys.dtype == torch.float32
+    if kind in ("local_p", "local_p_full"):  # of 1,000 words: bfloat16 has only every fourth of the last numbers
+        long = seen._replace(lengths=torch.full((B,), 1000))
+        position = attention.aligned_position(query, long)
+        assert position.dtype == torch.float32 and not position.equal(position.bfloat16().float())
 
 
 def test_location_ignores_words_beyond_its_length():

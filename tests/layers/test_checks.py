@@ -132,6 +132,7 @@ def test_given_weights(kind, renormalize):
     negative = even.clone()
     negative[1, 2, :2] = torch.tensor([0.5, -0.1])
     refused(ROWS + "with the sum 1 and the smallest -0.1", attend, negative)
+    refused(ROWS + "with the sum 1.05 and the smallest 0.21", attend, torch.full((B, T, S), 0.21))
     refused(ROWS + "with the sum nan and the smallest nan", attend, even / 0 * 0)
     for right in (even, even / 2, even[:1], even[:, :1], even.bfloat16()):
         assert attend(right)[1].equal(right.float().expand(B, T, S))

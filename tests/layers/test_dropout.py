@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from zoo.layers.dropout import Dropout
+from zoo.layers.dropout import Dropout, LockedDropout
 
 
 @pytest.mark.parametrize("p", [0.001, 0.1, 0.5, 0.9])
@@ -27,6 +27,16 @@ def test_seed_eval_and_odd_sizes():
     assert not torch.equal(first, dropout(x))
     assert dropout.eval()(x) is x
     assert Dropout(0.5)(torch.empty(0, 4)).shape == (0, 4)
+
+
+def test_locked_dropout_has_one_mask_for_all_steps_of_a_sequence():
+    torch.manual_seed(0)
+    x = torch.randn(5, 40, 30)
+    y = LockedDropout(0.5)(x)
+    mask = y / x
+    assert torch.equal(mask, mask[:1].expand_as(mask)) and mask.unique().tolist() == [0, 2]
+    assert len(mask[0].unique(dim=0)) == 40 and len(mask[0].unique(dim=1).T) == 30  # of each sequence its own
+    assert LockedDropout(0.5).eval()(x) is x
 
 
 def test_bad_probability():

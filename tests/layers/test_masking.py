@@ -85,10 +85,10 @@ def test_rows_do_not_disturb_each_other(normalize):
 
 
 def test_masked_mean_and_reverse():
-    x, lengths = torch.randn(3, 4, 2), torch.tensor([2, 0, 4])
+    x, lengths = torch.randn(4, 4, 2), torch.tensor([2, 0, 4, 1])
     mean = masked_mean(x, lengths_to_mask(lengths, 4))
     torch.testing.assert_close(mean[0], x[0, :2].mean(0))
-    assert mean[1].tolist() == [0, 0]
+    assert mean[1].tolist() == [0, 0] and mean[3].equal(x[3, 0])
     back = reverse_rows(x, lengths)
     assert torch.equal(back[0], torch.stack([x[0, 1], x[0, 0], x[0, 2], x[0, 3]]))
     assert torch.equal(back[1], x[1]) and torch.equal(back[2], x[2].flip(0))

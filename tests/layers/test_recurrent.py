@@ -104,6 +104,48 @@ def test_whole_sequence_equals_steps(name):
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("name", CELLS)
+def test_dropout_is_between_the_layers_alone(name):
+    """In training a stack is its layers one by one, with dropout of what each passes on to the next."""
+    torch.manual_seed(3)
+    encoder, lengths = RecurrentEncoder(name, 5, 4, num_layers=2, dropout=0.5), torch.tensor([6, 0, 3])
+    one, two = RecurrentEncoder(name, 5, 4), RecurrentEncoder(name, 8, 4)
+    one.layers[0], two.layers[0] = encoder.layers
+    x = torch.randn(9, 5)
+    first, _ = one.flat(x, lengths)
+    want, _ = seeded(lambda: two.flat(encoder.dropout(first), lengths))
+    torch.testing.assert_close(seeded(lambda: encoder.flat(x, lengths))[0], want)
+
+    decoder = RecurrentDecoder(name, 5, 4, num_layers=2, dropout=0.5)
+    lower, upper = RecurrentDecoder(name, 5, 4), RecurrentDecoder(name, 4, 4)
+    lower.cells[0], upper.cells[0] = decoder.cells
+    x, width = torch.randn(2, 6, 5), CELLS[name].state_size
+    state = tuple(torch.randn(2, 4) for _ in range(2 * width))
+    first, _ = lower(x, state[:width])
+    steps_first = lambda y: decoder.dropout(y.transpose(0, 1)).transpose(0, 1)  # noqa: E731
+    want, _ = seeded(lambda: upper(steps_first(first), state[width:]))
+    torch.testing.assert_close(seeded(lambda: decoder(x, state))[0], want)
+    want, _ = seeded(lambda: upper.step(decoder.dropout(first[:, 0]), state[width:]))
+    torch.testing.assert_close(seeded(lambda: decoder.step(x[:, 0], state))[0], want)
+
+
+def seeded(function):
+    torch.manual_seed(0)
+    return function()
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_first_weights(name):
+    """Each gate has an orthogonal matrix for the state, and the one of an LSTM that forgets is open."""
+    torch.manual_seed(0)
+    cell = CELLS[name](5, 4)
+    for block in cell.weight_hidden.chunk(cell.gates):
+        torch.testing.assert_close(block @ block.T, torch.eye(4))
+    assert cell.bias.unflatten(0, (-1, 4)).tolist() == [
+        [float(name == "lstm" and n == 1)] * 4 for n in range(cell.gates)
+    ]
+
+
 def test_maxout():
     assert maxout(torch.tensor([1.0, 3.0, -2.0, -5.0])).tolist() == [3.0, -2.0]
 

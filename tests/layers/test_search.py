@@ -133,6 +133,7 @@ def check(result: search.SearchResult, row: int, expected: list[tuple]) -> None:
         {"beam_size": 3, "n_best": 2, "alpha": 2.0},
         {"beam_size": 3, "n_best": 3, "alpha": -0.7},
         {"beam_size": 12, "n_best": 12},  # more than the vocabulary
+        {"beam_size": 12, "n_best": 12, "max_length": 1},  # and more than there are outputs
         {"min_length": 4, "forbid": (UNK, 5)},
         {"no_repeat": 1, "max_length": 4},
         {"no_repeat": 2, "n_best": 3},

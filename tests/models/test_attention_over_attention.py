@@ -18,7 +18,7 @@ from zoo.layers.contexts import ContextModel
 from zoo.models.attention_over_attention import AttentionOverAttentionReader, attend_over_attention
 from zoo.results import Reading
 from zoo.tasks.reading import ReadingModule
-from zoo.text import UNK, Tokenizer
+from zoo.text import EOS, UNK, Tokenizer
 from zoo.text.words import BLANK, BLANK_ID, split_words
 from zoo.verbs.confidence import Calibration
 
@@ -244,6 +244,16 @@ def test_a_context_is_that_of_the_words_around():
 
 
 @exactly
+def test_the_loss_of_contexts_in_long_texts_is_that_of_pieces_of_96_words():
+    torch.manual_seed(0)
+    model, ids = ContextModel(20, 6, 5).eval(), torch.randint(1, 20, (3, 250))
+    ids[1, 100:] = ids[2] = 0  # PAD
+    pieces = [ids[0, :96], ids[0, 96:192], ids[0, 192:], ids[1, :96], ids[1, 96:100]]
+    total = sum(model.loss(piece[None], torch.tensor([len(piece)])).item() * len(piece) for piece in pieces)
+    assert float(model.loss(ids, torch.tensor([250, 100, 0]))) == pytest.approx(total / 350, abs=1e-12)
+
+
+@exactly
 @pytest.mark.parametrize("query", [[9, 7], [BLANK_ID, 9, BLANK_ID], []], ids=["no blank", "two blanks", "empty"])
 def test_without_one_blank_the_weights_stay(query):
     torch.manual_seed(0)
@@ -306,6 +316,7 @@ def test_distinct_words_are_numbered_as_they_occur():
         4,
         1,
     ]  # none given: the document's
+    assert batch.select([1, 0]).candidate_places().tolist() == [0, 2, -1, 2, 4]  # after the two words of the other
     assert batch.answers.tolist() == [0, -1]  # 6 is in the query only
     for part, chosen in zip(collate([[5]], [[5, 6]], [[]], [6], ids=np.arange(60) * 2), batch.select([1])):
         assert torch.equal(part, chosen)
@@ -440,6 +451,18 @@ def test_answer_one_or_many(reader):
     assert many[2].answer == "Zog" and list(many[1].probabilities) != []
     assert [r.answer for r in reader.answer(DOCUMENT, [QUERY, QUERY])] == [reader.answer(DOCUMENT, QUERY).answer] * 2
     assert reader.answer([], []) == []
+
+
+@torch.no_grad()
+def test_the_blank_is_read_as_in_training(reader):
+    """Also where the vocabulary has its mark as a word."""
+    document, query = DOCUMENT.split(), QUERY.split()
+    words = list(dict.fromkeys([*document, *query]))
+    ids = [BLANK_ID if word == BLANK else reader.tokenizer.encode(word)[0] for word in words]
+    assert reader.tokenizer.encode(BLANK)[0] > EOS
+    numbers = [[[words.index(word) for word in text]] for text in (document, query)]
+    weights, _ = reader(collate(*numbers, ids=np.array(ids)))
+    torch.testing.assert_close(reader.answer(DOCUMENT, QUERY).weights, weights, check_dtype=False)
 
 
 def test_without_candidates_any_word_may_be_the_answer(reader):

@@ -32,6 +32,10 @@ def test_capitals_are_read_as_the_vocabulary_has_them():
     tokenizer = Tokenizer.train(TEXT, "bpe", 200)
     assert read_capitals("A DOG RUNS IN THE SNOW", tokenizer) == "A dog runs in the snow"
     assert read_capitals("THE HUND RUNS", tokenizer) == "The Hund runs", "a noun keeps its capital"
+    assert read_capitals("A DOG AND I IN THE SNOW", tokenizer) == "A dog and I in the snow", (
+        "in English it is never small"
+    )
+    assert read_capitals('A DOG RUNS IN "THE SNOW"', tokenizer) == 'A dog runs in "the snow"', "nothing is a sign here"
     assert read_capitals("a dog runs", tokenizer) is None
     loud = Tokenizer.train([text.upper() for text in TEXT], "bpe", 200)
     assert read_capitals("A DOG RUNS", loud) is None, "this model knows capitals"
@@ -50,6 +54,7 @@ def test_capitals_are_read_as_the_vocabulary_has_them():
         ("A MA runs", None),  # too short
         ("The Dog Runs In The Snow", "The dog runs in the snow"),
         ("The Dog runs in the snow", None),  # no title: it may be a name
+        ("A Dog Runs in", None),  # nor this: the first word of a sentence says nothing
         ("Ein Hund und ein Mann", None),
         ("Dog", None),
     ],
@@ -70,6 +75,9 @@ def test_words_that_the_vocabulary_has_whole():
     assert known_share([], tokenizer) == 1
     foreign = tokenizer.encode("zzz yxy cyx")
     assert UNK in foreign and known_share(foreign, tokenizer) == pytest.approx(2 / 5), "two known words are added"
+    parts = tokenizer.encode("dogs runs")
+    assert tokenizer.tokens(parts) == ["dog", "·s", "runs"]
+    assert known_share(parts, tokenizer) == pytest.approx(3 / 4), "a word in known parts is not known"
     words = Tokenizer.train(TEXT, "word_punct", 50)
     assert known_share(words.encode("the zebra sits"), words) == pytest.approx((2 + 2) / (3 + 2))
     characters = Tokenizer.train(["abc"], "char", 10)
@@ -85,6 +93,8 @@ def test_words_that_the_vocabulary_has_whole():
         ("El perro corre por la nieve y no se cansa.", "es"),
         ("De man zit op het strand en eet een appel.", "nl"),
         ("Paris", None),
+        ("Que se no.", None),  # as Spanish as Portuguese
+        ("Zog Bim the Lop Nuk Ref Gim Sol Vap of Dek Ruk", None),  # two of twelve
         ("", None),
     ],
 )
@@ -96,6 +106,7 @@ def test_another_language_is_named_only_if_it_is_clear():
     assert other_language("Un chien court dans la neige.", "en") == "French"
     assert other_language("The dog runs in the snow.", "en") is None
     assert other_language("A man in an old hat was there.", "en") is None, "German has some of these words too"
+    assert other_language("Un chien dans the.", "en") is None, "only twice as many words are French"
     assert other_language("Un chien court dans la neige.", "xx") is None
 
 

@@ -151,6 +151,12 @@ def test_bad_references(tmp_path, item):
         read_gold_alignments(tmp_path / "gold")
 
 
+def test_the_baseline_links_the_words_in_the_middle_of_each_other():
+    """The middle of a target word falls on its source word, so a sentence read backwards has the links backwards."""
+    assert diagonal_links(3, 3) == {(0, 0), (1, 1), (2, 2)} and diagonal_links(3, 2) == {(0, 0), (2, 1)}
+    assert diagonal_links(2, 4) == {(0, 0), (0, 1), (1, 2), (1, 3)} and diagonal_links(0, 2) == set()
+
+
 def test_scores_of_nothing():
     with pytest.raises(ValueError, match="got 1 sentences and 0 references"):
         alignment_error_rate([[(0, 0)]], [])

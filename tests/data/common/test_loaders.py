@@ -79,6 +79,12 @@ def test_epochs_differ_and_depend_on_the_seed_only(arrays):
     assert _numbers(TrainLoader(BatchStream(arrays, 16, pool_batches=10, seed=6))) != first
 
 
+def test_batches_of_a_length_stand_elsewhere_in_each_epoch(arrays):
+    loader = TrainLoader(BatchStream(arrays, 16, pool_batches=200))  # all pairs are sorted together
+    first, second = ([batch.tgt.size(1) for batch in loader] for _ in range(2))
+    assert first != second and sorted(first) == sorted(second) and first != sorted(first)
+
+
 def test_workers_do_not_change_the_batches(arrays):
     loaders = [TrainLoader(BatchStream(arrays, 16, pool_batches=10), num_workers=workers) for workers in (0, 2)]
     for _ in range(2):
@@ -136,6 +142,16 @@ def test_little_padding(arrays):
         real = sum(int(getattr(batch, lengths).sum()) for batch in batches)
         padded = sum(getattr(batch, ids).numel() - (ids == "tgt") * len(batch.tgt) for batch in batches)
         assert real / padded > 0.9  # a shuffled order has 0.58
+
+
+def test_no_batch_is_larger_than_its_budget(arrays):
+    """Sentences times the longest side, with its end; the batches of an epoch use nearly all of it."""
+    rng = random.Random(3)
+    tokens = [([4] * rng.randint(1, 9), [5] * rng.randint(1, 9)) for _ in range(300)]
+    training = TrainLoader(BatchStream(arrays, None, 300, pool_batches=10))
+    for budget, batches in ((300, training), (60, EvalLoader([("s", "t")] * 300, tokens, None, 60))):
+        costs = [len(batch.src) * max(batch.src.size(1), batch.tgt.size(1) - 1) for batch in batches]
+        assert max(costs) <= budget and np.mean(costs) > 0.85 * budget
 
 
 def test_more_processes_than_pairs(arrays):
