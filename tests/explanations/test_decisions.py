@@ -1,6 +1,7 @@
 """What each task's decisions compute: the same as the model itself, with words erased, weights given, or embeddings moved."""
 
 import math
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -93,6 +94,20 @@ def _same_with_own_weights(decision):
 def _probabilities(model, ids):
     logits, _ = model(model.collate([ids]))
     return (logits.sigmoid() if model.config["multi_label"] else logits.softmax(-1))[0]
+
+
+def test_gradients_of_an_answer_that_is_almost_certain():
+    """Its probability is 1 in float32, and the gradient of that would be rounding alone."""
+    torch.manual_seed(0)
+    model = build(AttentionClassifier).eval()
+    with torch.no_grad():
+        model.classifier.bias[2] += 25
+    decision = TEXT(without_dropout(model), IDS[:1])
+    assert decision.answer == 2 and decision.probability(torch.ones(1, 5, dtype=torch.bool)).item() == 1
+    wide = TEXT(without_dropout(deepcopy(model).double()), IDS[:1])
+    for found, wanted in zip(decision.gradients(), wide.gradients(), strict=True):
+        assert 0 < wanted.max() < 1e-9
+        torch.testing.assert_close(found.double() / wanted.max(), wanted / wanted.max(), rtol=1e-3, atol=1e-4)
 
 
 @torch.no_grad()

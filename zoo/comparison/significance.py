@@ -29,17 +29,16 @@ In formulas: x_ms is the score of seed s of mechanism m on the whole test set, x
 y_m are the same of the drawn units, in each of B samples; chi2_k is a draw from the chi-squared distribution with k
 degrees of freedom.
 
-    d_ms    = (x_ms - x_m) sqrt(n_m / (n_m - 1)), of all mechanisms with n_m > 1
-    u_m     = the variance over the samples of (y_ms - y_m) sqrt(n_m / (n_m - 1)), mean over s; u = mean of u_m over all d_ms
-    pool    = all d_ms, each times sqrt(max(0, 1 - u / mean of d_ms^2))
-    sample  = y_m + sqrt(f / chi2_f) times the mean of n_m draws from the pool, with f = number of all trainings minus
-              number of mechanisms, and one chi2_f for all mechanisms of a sample
-    or, for the second p (of a mechanism with one seed as before),
-              y_m + a standard normal draw times sqrt(max(0, v_m - u_m) / n_m), where
-              v_m = variance of the x_ms (divided by n_m - 1) times (n_m - 1) / chi2_(n_m - 1)
-    p       = (1 + number of samples with |z - mean z| >= |x_a - x_b|) / (1 + B), with z the difference of the samples of
-              a and b, and mean z that of y_a and y_b; Holm's method corrects it
-    interval  the 2.5 and 97.5 % quantiles of z
+    d_ms      (x_ms - x_m) sqrt(n_m / (n_m - 1)), of all mechanisms with n_m > 1
+    u_m       variance over the samples of (y_ms - y_m) sqrt(n_m / (n_m - 1)), mean over s; u is the mean over all d_ms
+    pool      all d_ms, each times sqrt(max(0, 1 - u / mean of d_ms^2))
+    sample    y_m + sqrt(f / chi2_f) times the mean of n_m draws from the pool; f is the number of all trainings minus
+              that of mechanisms, and all mechanisms of a sample have the same chi2_f
+              for the second p, where n_m > 1: y_m + a standard normal draw times sqrt(max(0, v_m - u_m) / n_m), with
+              v_m = the sum of (x_ms - x_m)^2 / chi2_(n_m - 1)
+    p         (1 + number of samples with |z - mean of z| >= |x_a - x_b|) / (1 + B) for mechanisms a and b; z is the
+              difference of their samples, its mean that of y_a - y_b
+    interval  from the 2.5 to the 97.5 % quantile of z
 """
 
 import math

@@ -11,8 +11,8 @@ The rules, in terms of means over the inputs (docs/faithfulness.md explains each
    possible divergence, 0.347 of 0.693 nats.
 
 "yes" if all hold, "no" if the first one does not, else "partly". A rule is near its limit if the interval of its
-measure holds it: other inputs may then decide otherwise. The first rule has two measures, the difference and the margin,
-both with the limit 0: it is near if the interval of one holds it, and that of neither is below it.
+measure holds it: other inputs may then decide otherwise. The first rule has two measures with the limit 0, the
+difference and the margin: it is near if the interval of one holds 0, and that of neither is below it.
 """
 
 from collections.abc import Mapping, Sequence
