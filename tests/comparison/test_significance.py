@@ -190,17 +190,22 @@ def test_seeds_that_happen_to_be_alike_are_not_without_variance():
     assert all(samples.std() > 1.2 * alone for samples in found.apart.T)
 
 
-def test_pairs_that_other_samples_could_decide_otherwise(monkeypatch):
-    found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((10_000, 1)), np.zeros(3))
-    for values, near in (
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
+    ("values", "near"),
+    [
         ({("a", "b"): 0.016, ("a", "c"): 0.001, ("b", "c"): 0.9}, 0),  # corrected 0.032
         ({("a", "b"): 0.024, ("a", "c"): 0.001, ("b", "c"): 0.052}, 2),  # 0.048, 0.052
         ({("a", "b"): 0.03, ("a", "c"): 0.017, ("b", "c"): 0.9}, 1),  # 0.06, 0.051
-    ):
-        monkeypatch.setattr(
-            Bootstrap, "p_value", lambda self, first, second, apart=False, values=values: values[first, second]
-        )
-        assert found.near() == near, values
+    ],
+)
+def test_pairs_that_other_samples_could_decide_otherwise(values, near, apart, monkeypatch):
+    def p_value(self, first, second, of=False):
+        return values[first, second] if of == apart else 0.5
+
+    monkeypatch.setattr(Bootstrap, "p_value", p_value)
+    found = Bootstrap(["a", "b", "c"], np.zeros(3), np.zeros((10_000, 1)), np.zeros(3))
+    assert found.near(apart=apart) == near and found.near(apart=not apart) == 0
 
 
 def test_deviations_of_few_seeds_are_stretched():

@@ -71,6 +71,10 @@ def test_what_is_near_a_limit():
     assert found.section().count(f"\nNear its limit, so that other inputs may decide otherwise: {doubt}\n\n|") == 1
     assert found.doubt() in found.table() and certificate().doubt() == ""
     assert certificate(advantage=0.16).near == ["matter"] and certificate(margin=0.2).near == []
+    level = {"comprehensiveness, gradient": 0.12, "comprehensiveness, gradient x input": 0.11}  # as good as random
+    found = certificate(advantage=0.04, margin=0.06, **level)
+    assert found.verdict == "no" and found.near == ["matter"], "the interval of the difference holds 0"
+    assert certificate(advantage=0.04, margin=-0.2).near == [], "no other inputs would change the margin's half"
     values = {"random": [0.1, 0.3], "gradient": [0.5, 0.5], "gradient x input": [0.9, 0.0]}
     values = {f"comprehensiveness, {order}": of_inputs for order, of_inputs in values.items()}
     assert margins(values | {"advantage": [0.4, 0.0]}) == pytest.approx([0.2, -0.1])  # the gradient is best of all

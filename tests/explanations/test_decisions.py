@@ -1,6 +1,7 @@
 """What each task's decisions compute: the same as the model itself, with words erased, weights given, or embeddings moved."""
 
 import math
+from copy import deepcopy
 from types import SimpleNamespace
 
 import numpy as np
@@ -161,6 +162,20 @@ def test_figures_are_means_over_inputs_of_the_means_over_their_answers(monkeypat
 def _probabilities(model, ids):
     logits, _ = model(model.collate([ids]))
     return (logits.sigmoid() if model.config["multi_label"] else logits.softmax(-1))[0]
+
+
+def test_gradients_of_an_answer_that_is_almost_certain():
+    """Its probability is 1 in float32, and the gradient of that would be rounding alone."""
+    torch.manual_seed(0)
+    model = build(AttentionClassifier).eval()
+    with torch.no_grad():
+        model.classifier.bias[2] += 25
+    decision = TEXT(without_dropout(model), IDS[:1])
+    assert decision.answer == 2 and decision.probability(torch.ones(1, 5, dtype=torch.bool)).item() == 1
+    wide = TEXT(without_dropout(deepcopy(model).double()), IDS[:1])
+    for found, wanted in zip(decision.gradients(), wide.gradients(), strict=True):
+        assert 0 < wanted.max() < 1e-9
+        torch.testing.assert_close(found.double() / wanted.max(), wanted / wanted.max(), rtol=1e-3, atol=1e-4)
 
 
 @torch.no_grad()

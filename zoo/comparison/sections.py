@@ -70,12 +70,12 @@ def significance(study: Study) -> str:
     )
     if min(counts) == 1 < max(counts):
         seeds += " (a mechanism with one seed is taken to vary like the others)"
-    corrected, near = found.corrected(), found.near()
+    corrected = found.corrected()
     text = SIGNIFICANCE.format(
         all_pairs=len(corrected),
         low=sum(found.p_value(*pair) < 0.05 for pair in corrected),
         lower=sum(p < 0.05 for p in corrected.values()),
-        near=f"; {near} of all are so near 0.05 that other samples could decide otherwise" if near else "",
+        near=f"; {_near(near)}" if (near := found.near()) else "",
         apart=_apart(found),
         samples=len(found.samples),
         units=study.units,
@@ -99,15 +99,21 @@ def significance(study: Study) -> str:
     )
 
 
+def _near(count: int) -> str:
+    """For how many pairs the samples decide."""
+    return f"{count} of all are so near 0.05 that other samples could decide otherwise"
+
+
 def _apart(found: Bootstrap) -> str:
     """What is left if the mechanisms are not taken to vary alike."""
     if found.apart is None:
         return ""
     apart = found.corrected(apart=True)
     low = sum((found.p_value(*pair, apart=True)) < 0.05 for pair in apart)
+    close = f" ({_near(near)})" if (near := found.near(apart=True)) else ""
     return (
         f" All this takes the seeds of all mechanisms to vary alike. With the variance of its own seeds for each, of which so few say little, p < 0.05\n"
-        f"holds for {low} of the pairs, corrected for {sum(p < 0.05 for p in apart.values())}: a difference that only one of the two shows is less sure."
+        f"holds for {low} of the pairs, corrected for {sum(p < 0.05 for p in apart.values())}{close}: a difference that only one of the two shows is less sure."
     )
 
 

@@ -11,7 +11,8 @@ The rules, in terms of means over the inputs (docs/faithfulness.md explains each
    possible divergence, 0.347 of 0.693 nats.
 
 "yes" if all hold, "no" if the first one does not, else "partly". A rule is near its limit if the interval of its
-measure holds it: other inputs may then decide otherwise.
+measure holds it: other inputs may then decide otherwise. The first rule has two measures with the limit 0, the
+difference and the margin: it is near if the interval of one holds 0, and that of neither is below it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -103,13 +104,14 @@ class Certificate:
     def near(self) -> list[str]:
         """The rules that other inputs may decide otherwise: the interval of the measure holds the limit."""
         margin = ("margin", 0.0) if "margin" in self.figures else ("advantage", self.needed)  # an earlier version
-        limits = {"matter": margin, "agrees": ("tau, leaving out", TAU), "used": ("permutation", USED)}
-        limits["alone"] = ("adversary", DIFFERENT)
-        return [
-            rule
-            for rule, (measure, limit) in limits.items()
-            if self.figures[measure].low < limit < self.figures[measure].high
-        ]
+        halves = [(self.figures[measure], limit) for measure, limit in (("advantage", 0.0), margin)]
+        fails = any(figure.high <= limit for figure, limit in halves)  # whatever the other half says
+        near = ["matter"] if not fails and any(figure.low < limit for figure, limit in halves) else []
+        limits = {"agrees": ("tau, leaving out", TAU), "used": ("permutation", USED), "alone": ("adversary", DIFFERENT)}
+        for rule, (measure, limit) in limits.items():
+            if self.figures[measure].low < limit < self.figures[measure].high:
+                near.append(rule)
+        return near
 
     @property
     def verdict(self) -> Literal["yes", "partly", "no"]:

@@ -37,7 +37,7 @@ class TextDecision(Decision):
         self._parts = list(map(len, ids))
         self.size = sum(self._parts)
         if model.config["multi_label"]:
-            self.distance = largest_change
+            self.distance, self.exclusive = largest_change, False
         self._layers = attention_layers(model)
         self._encoder = next(module for module in model.modules() if isinstance(module, RecurrentEncoder))
         self._encoded: list[tuple[Tensor, list]] = []

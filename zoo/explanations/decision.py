@@ -23,8 +23,10 @@ class Decision(ABC):
         groups: (W,) int, weights with the same number come from one softmax.
         answer: which output the model chose.
         distance: of two outputs.
+        exclusive: the outputs are probabilities of which one is true, so that they sum to 1.
     """
 
+    exclusive: bool = True
     size: int
     weights: Tensor
     groups: Tensor
@@ -58,7 +60,12 @@ class Decision(ABC):
             (N,) the Euclidean norm of the gradient, and (N,) the absolute value of gradient times input.
         """
         embedded = self.embedded().requires_grad_()
-        (gradient,) = torch.autograd.grad(self.read(embedded)[0, self.answer], [embedded])
+        output = self.read(embedded)[0]
+        value = output[self.answer]
+        if self.exclusive and float(value.detach()) > 0.5:
+            # 1 minus the others: the same, but of a probability of almost 1 its own derivative is lost in rounding
+            value = -torch.cat([output[: self.answer], output[self.answer + 1 :]]).sum()
+        (gradient,) = torch.autograd.grad(value, [embedded])
         products = (gradient * embedded.detach()).sum(-1).abs()
         return gradient[0, : self.size].norm(dim=-1), products[0, : self.size]
 

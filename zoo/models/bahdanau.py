@@ -8,6 +8,7 @@ Differs from the paper:
 * The reset gate acts after the recurrent product, as in cuDNN and dl4mt (one product a step instead of two).
 * Adam with warm-up and cosine instead of Adadelta; Xavier and orthogonal initial weights; dropout.
 * The readout may share its matrix with the embeddings (`tie_output`).
+* Embeddings are scaled by sqrt(E) when they are looked up, tied or not (zoo/tasks/embeddings.py).
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses a sentence (in training 1), E embedding, H decoder,
 M memory (both encoder directions), A attention, R readout, V vocabulary.

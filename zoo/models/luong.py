@@ -11,6 +11,7 @@ Differs from the paper:
   local_p_star are from later work; local_p_full is local-p with the softmax over all positions, not only the window.
 * The weights may be a sparsemax instead of a softmax (`normalize`; Martins and Astudillo 2016, arXiv:1602.02068).
 * The readout may be projected to the embedding size and share its matrix with the embeddings (`tie_output`).
+* Embeddings are scaled by sqrt(E) when they are looked up, tied or not (zoo/tasks/embeddings.py).
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses per sentence, E embedding, H hidden, V vocabulary.
 """

@@ -7,8 +7,8 @@
   paper reads the source from its beginning: set `reverse_source: false` for its form.
 
 Differs from the papers: Adam with warm-up and cosine schedule, dropout, the GRU's reset gate after the product,
-optional tying of the output layer. The padding of a reversed source stays at its end, so the batch does not change the
-result.
+optional tying of the output layer, embeddings scaled by sqrt(E) when they are looked up (zoo/tasks/embeddings.py). The
+padding of a reversed source stays at its end, so the batch does not change the result.
 
 Shapes: B batch, S source tokens, T target tokens, K hypotheses per sentence, E embedding, H hidden, V vocabulary.
 """
