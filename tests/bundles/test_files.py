@@ -403,6 +403,19 @@ def test_strict_json():
     assert strict_json.loads(" " * 70_000 + "1", 100) == 1
 
 
+def test_strict_json_counts_levels_the_same_on_each_python():
+    deepest = strict_json.DEEPEST
+    for open_, close in ("[]", ('{"a":', "}")):
+        whole = [open_ * n + "1" + close * n for n in (deepest, deepest + 1)]
+        strict_json.loads(whole[0], 0)
+        with pytest.raises(ValueError, match="nested too deeply"):
+            strict_json.loads(whole[1], 0)
+    beside = [[]] * 3 * deepest
+    assert strict_json.loads(json.dumps(beside), 0) == beside
+    words = ["[" * 2 * deepest, '\\"' + "[{" * deepest, "\\"]  # brackets inside of texts are none
+    assert strict_json.loads(json.dumps(words), 0) == words
+
+
 def test_digest_depends_on_the_content_alone():
     config = {"class_path": "a", "init_args": {"x": 1, "y": 0.5}, "sha256": {}}
     again = {"sha256": {}, "init_args": {"y": 0.5, "x": 1}, "class_path": "a"}

@@ -774,7 +774,7 @@ def test_slow_transfer(remote, client, published):
 def test_two_processes_fetch_the_same(remote, client, published, tmp_path):
     """The second one waits for the first one's file, longer than the limit for a standstill, and fetches nothing."""
     second = Client(remote, tmp_path / "second")
-    settings = {"HF_HOME": str(client.home), "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
+    settings = {"HF_HOME": str(client.home), "HF_HUB_DOWNLOAD_TIMEOUT": "2"}
     size = len(remote.repos[REPO].tree["model.safetensors"])
     remote.fault("GET /storage/", drip=0.2, drop=size // 20)
     with ThreadPoolExecutor(2) as pool:

@@ -298,12 +298,8 @@ def _config(content: bytes, path: Path) -> dict[str, Any]:
             f"{path} must hold exactly class_path (text), init_args and sha256 (objects), and digest (text) if it "
             "was saved"
         )
-    try:
-        # an empty one is that of a file changed by hand
-        changed = said not in (None, "") and said != strict_json.digest(config)
-    except RecursionError as error:
-        raise DamagedError(f"{path} is not valid JSON: it is nested too deeply") from error
-    if changed:
+    # an empty one is that of a file changed by hand
+    if said not in (None, "") and said != strict_json.digest(config):
         raise DamagedError(
             f"{path} is damaged or was changed: its digest does not match. If the change is yours, make the digest "
             'empty: "digest": ""'

@@ -49,7 +49,7 @@ class Exported:
             self.about: dict[str, Any] = strict_json.loads(path.read_text(encoding="utf-8"), MOST_ENTRIES)
             self._sha256 = dict(self.about["sha256"])
             digest = strict_json.digest({key: value for key, value in self.about.items() if key != "digest"})
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error}); export the model again") from error
         if self.about.get("format") != FORMAT:
             raise ValueError(f"{self.folder} was exported by another version of attention-zoo; export it again")

@@ -309,7 +309,7 @@ class Tokenizer:
             found = _plan(spec)
             # on such a merge the library may panic, which is not an Exception
             odd_merge = next((pair for pair in merges if type(pair) is not list or not _is_merge(pair, vocab)), None)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
             raise ValueError(f"{name} is not a tokenizer in JSON form: {error}") from error
         if len(vocab) > most:
             raise ValueError(

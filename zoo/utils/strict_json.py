@@ -9,7 +9,10 @@ from typing import Any
 
 BYTES, BYTES_AN_ITEM = 2**16, 256  # generous file size: a base, and an amount per item
 MOST_DIGITS = 40  # of a whole number
+DEEPEST = 100  # nesting; how deep Python itself reads depends on its version and on the stack
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
+_STRING_OR_BRACKET = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
 def loads(text: str, items: int) -> Any:
@@ -28,12 +31,9 @@ def loads(text: str, items: int) -> Any:
         raise ValueError(f"{len(text):,} characters are too many for {items:,} entries")
     if text.startswith("\ufeff"):
         raise ValueError("it begins with a byte order mark; leave that out")
-    try:
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite, parse_int=_short
-        )
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    if _is_deep(text):
+        raise ValueError("it is nested too deeply")
+    value = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite, parse_int=_short)
     if _SURROGATE.search(text):
         try:
             json.dumps(value, ensure_ascii=False).encode()
@@ -43,12 +43,20 @@ def loads(text: str, items: int) -> Any:
 
 
 def digest(content: Mapping[str, Any]) -> str:
-    """sha256 of the values of a JSON object, whatever their layout, so that damage to a setting is detected too.
-
-    Raises:
-        RecursionError: it is nested too deeply.
-    """
+    """sha256 of the values of a JSON object, whatever their layout, so that damage to a setting is detected too."""
     return hashlib.sha256(json.dumps({**content}, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _is_deep(text: str) -> bool:
+    """Whether brackets are open one within another for more than DEEPEST levels."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return False
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        depth += _STEPS.get(found[0], 0)
+        if depth > DEEPEST:
+            return True
+    return False
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -429,6 +429,7 @@ def test_published_data_with_a_trainer(tmp_path):
 
 
 def test_what_is_set_later():
+    pytest.importorskip("gensim")
     data = Invented(word_vectors="word2vec")
     with pytest.raises(ValueError, match=r"^Invented has no tokenizer yet; call prepare_data\(\) and setup\(\) first$"):
         data.vectors(3)

@@ -73,6 +73,7 @@ def test_batches_and_vocabulary(root):
 
 
 def test_vocabulary_and_vectors_count_each_caption_once(root, tmp_path):
+    pytest.importorskip("gensim")
     labeled_fakes.invent(TREC6, {}, tmp_path / "data")
     often = CaptionPairs(
         root=root, draws=3, min_frequency=6, word_vectors="word2vec", word2vec_epochs=1, extra_text=["TREC6"]

@@ -136,6 +136,7 @@ def test_word2vec_without_gensim(tmp_path, monkeypatch):
 
 
 def test_word2vec(tmp_path, monkeypatch):
+    pytest.importorskip("gensim")
     data = _data(tmp_path, word_vectors="word2vec", word2vec_epochs=2)
     vectors, found = data.vectors(8)
     assert vectors.shape == (len(data.tokenizer), 8) and vectors.isfinite().all()
@@ -146,6 +147,7 @@ def test_word2vec(tmp_path, monkeypatch):
 
 
 def test_word2vec_tells_topics_apart(tmp_path):
+    pytest.importorskip("gensim")
     rng = np.random.default_rng(0)
     topics = [[f"{letter}{number}" for number in range(8)] for letter in "ab"]
     lines = [" ".join(rng.choice(topics[number % 2], 12)) + f"\t{number % 2}\n" for number in range(300)]
@@ -159,6 +161,7 @@ def test_word2vec_tells_topics_apart(tmp_path):
 
 
 def test_word2vec_is_repeatable(tmp_path, monkeypatch):
+    pytest.importorskip("gensim")
     first = _data(tmp_path, word_vectors="word2vec").vectors(4)[0]
     monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "another"))
     assert torch.equal(_data(tmp_path, word_vectors="word2vec").vectors(4)[0], first)
@@ -166,6 +169,7 @@ def test_word2vec_is_repeatable(tmp_path, monkeypatch):
 
 
 def test_word2vec_reads_sentences(tmp_path, monkeypatch):
+    pytest.importorskip("gensim")
     seen = []
     monkeypatch.setattr("gensim.models.Word2Vec", lambda sentences, **options: seen.extend(sentences) or _Nothing())
     _data(tmp_path, word_vectors="word2vec", split_sentences=True).vectors(4)
@@ -179,6 +183,7 @@ class _Nothing:
 
 
 def test_extra_text(tmp_path):
+    pytest.importorskip("gensim")
     invent(TREC6, {}, tmp_path)
     invent(IMDB, {}, tmp_path)
     plain = TREC6(root=str(tmp_path), min_frequency=1)

@@ -401,6 +401,7 @@ def test_lightning_resumes_in_mid_epoch_with_all_random_numbers(tmp_path):
 
 
 def test_scores_of_zoo_test_and_word_vectors(tmp_path):
+    pytest.importorskip("gensim")
     invent(tmp_path)
     data = CBTLike(root=str(tmp_path), batch_size=8, word_vectors="word2vec", word2vec_epochs=1)
     torch.manual_seed(0)
