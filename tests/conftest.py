@@ -12,6 +12,7 @@ if "OMP_NUM_THREADS" not in os.environ or "ZOO_TEST_THREADS" in os.environ:
         "ZOO_TEST_THREADS": "default",
     }
 
+import signal
 import socket
 import sys
 import tempfile
@@ -157,3 +158,15 @@ def remote(hub):
     """The Hub, empty."""
     hub.reset()
     return hub
+
+
+@pytest.fixture
+def heeded():
+    """Python's own handlers: what starts pytest in the background, a shell or nohup, has it ignore SIGINT or SIGHUP, and
+    so would `zoo`.
+    """
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -506,6 +506,9 @@ class Result:
     seconds: float = 0.0
 
 
+_FORKING = threading.Lock()
+
+
 class Client:
     """Runs functions in processes of their own, which import huggingface_hub anew with the address of a Hub.
 
@@ -545,7 +548,8 @@ class Client:
             file.write_bytes(b"")
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        self.process = os.fork()
+        with _FORKING:  # filelock refuses a fork while another thread forks
+            self.process = os.fork()
         if self.process == 0:
             code = 1
             try:

@@ -73,7 +73,7 @@ def process(*args, **environment):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
-def test_a_served_model_answers_and_stops_in_order(folders, number):
+def test_a_served_model_answers_and_stops_in_order(folders, number, heeded):
     source = folders["translator"]
     with process(source, "--batch-wait-ms", "3000") as server:
         server.wait_until_ready()

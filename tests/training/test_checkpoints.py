@@ -318,16 +318,6 @@ def test_settings_of_the_trainer(setting, place, capsys):
 # ---- the end ----
 
 
-@pytest.fixture
-def heeded():
-    """Python's own handlers: a shell that starts pytest in the background has it ignore SIGINT, and so would `zoo`."""
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_DFL}
-    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("hook", "name"),
