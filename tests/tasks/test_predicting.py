@@ -112,3 +112,10 @@ def test_batches_of_data_modules(classifier):
 
 def test_no_texts(classifier):
     assert classifier.predict_step([]) == []
+
+
+def test_scores_of_a_list_of_loaders_name_no_number_of_items(classifier, capsys):
+    """A list has a method that is called as the number of a loader of ours."""
+    trainer = Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_checkpointing=False)
+    trainer.validate(classifier, [DataLoader([classifier.example_batch(4)], None)], verbose=False)
+    assert "\nval, fp32\n" in capsys.readouterr().out

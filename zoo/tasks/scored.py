@@ -128,6 +128,6 @@ def _listed(loaders: Any) -> list[Any]:
 
 def _judged(loader: Any, batches: int | float) -> str:
     """What the scores are of, e.g. ", 500 texts", if a loader knows it; batches of which were used."""
-    if not hasattr(loader, "count"):
+    if not isinstance(getattr(loader, "count", None), int):  # a list has a method of that name
         return ""
     return f", {loader}" if batches == len(loader) else f", {batches} of {len(loader)} batches"

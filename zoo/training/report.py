@@ -88,8 +88,9 @@ class Report(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keeps the best scores, and what they were judged on."""
         loader: Any = trainer.val_dataloaders
-        if self.held_out is None and hasattr(loader, "count") and trainer.num_val_batches == [len(loader)]:
-            self.held_out = loader.count
+        count = getattr(loader, "count", None)  # a list of loaders has a method of that name
+        if self.held_out is None and isinstance(count, int) and trainer.num_val_batches == [len(loader)]:
+            self.held_out = count
         if self._counts_labels(pl_module):
             labels = torch.cat([torch.zeros(0, dtype=torch.long, device=pl_module.device), *self._labels])
             counts = labels.bincount(minlength=cast(ZooModule, pl_module).config["num_classes"]).float()
