@@ -34,6 +34,7 @@ from zoo.serving.listening import BACKLOG, bound, listen
 from zoo.serving.pool import Pool
 from zoo.serving.senders import host_of
 from zoo.serving.worker import Opener, Worker, of_torch
+from zoo.utils.ending import heeded
 
 KEY = "ZOO_API_KEY"
 OLD_KEY = "LIT_SERVER_API_KEY"
@@ -200,9 +201,8 @@ def endpoint(
 
 
 def _hang_up() -> list[int]:
-    """SIGHUP, which a closed terminal sends, unless it is ignored, as nohup wants it, or does not exist (Windows)."""
-    number = getattr(signal, "SIGHUP", None)
-    return [] if number is None or signal.getsignal(number) is signal.SIG_IGN else [number]
+    """SIGHUP, which a closed terminal sends, unless it is ignored, or does not exist (Windows)."""
+    return [number for number in heeded() if number not in _STOPPING]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from zoo.utils.ending import SIGNALS
+from zoo.utils.ending import SIGNALS, heeded
 
 GRACE = 3.0  # seconds for cleaning up, and for a process's own message after its parent ended
 ALONE = 10  # times as long for a process that no other one keeps waiting: a busy machine needs longer
@@ -83,7 +83,7 @@ class _Ending:
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         launcher = os.environ.get(LAUNCHER)
-        handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup wants it
+        handled = heeded()
         before = {number: signal.signal(number, self._handle) for number in handled}
         wakeup = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
         _listening = True

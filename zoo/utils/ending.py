@@ -10,6 +10,11 @@ from typing import Any
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
+def heeded() -> list[signal.Signals]:
+    """The signals that end a process, but those that are ignored, as nohup wants it."""
+    return [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 @contextmanager
 def cleaning_up() -> Iterator[None]:
     """Makes SIGTERM and SIGHUP end this process like Ctrl-C: removes unfinished files and exits with 128 + number."""
@@ -24,8 +29,7 @@ def cleaning_up() -> Iterator[None]:
             signal.signal(other, signal.SIG_IGN)
         sys.exit(128 + number)
 
-    wanted = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as nohup wants it
-    handled = [number for number in wanted if number != signal.SIGINT]  # Python's own handler ends by an exception too
+    handled = [number for number in heeded() if number != signal.SIGINT]  # Python's own handler raises as well
     before = {number: signal.signal(number, end) for number in handled}
     try:
         yield
