@@ -29,6 +29,7 @@ from zoo.comparison import measures, pictures, runner
 from zoo.comparison.attention import attention_measures, mean_attention_measures
 from zoo.comparison.jobs import Job, Plan
 from zoo.comparison.recipes import Recipes, read_yaml
+from zoo.comparison.tasks.base import Score
 from zoo.comparison.tasks.translation import length_bins
 from zoo.plots.style import new_figure
 
@@ -440,6 +441,24 @@ def test_crowded_names_keep_their_order():
     assert all(b - a > 0.0499 for a, b in zip(placed, placed[1:])) and placed[0] == 0.5 and placed[-1] <= 1
     crowded = pictures.spread([0.5] * 40, 0.05)
     assert crowded[0] >= 0 and crowded[-1] <= 1 and all(b - a > 0.0249 for a, b in zip(crowded, crowded[1:]))
+
+
+@pytest.mark.parametrize("name", ["perplexity", "bleu"])
+def test_curves_fill_their_picture(name):
+    curves = {
+        "fast": [[(1.0, 190.0), (40.0, 100.0), (60.0, 90.0), (150.0, 84.7)]],
+        "slow": [[(2.0, 185.0), (80.0, 101.0), (160.0, 89.0)]],
+    }
+    score = Score(name, name, falls=name == "perplexity")
+    if not score.falls:
+        curves = {mechanism: [[(x, 200 - y) for x, y in line] for line in lines] for mechanism, lines in curves.items()}
+    figure, axes = pictures._best_so_far(curves, score)
+    figure.draw_without_rendering()
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    for (line,) in curves.values():
+        assert left < line[-1][0] < right and bottom < line[-1][1] < top
+    if score.falls:
+        assert 36 <= left < 60 and bottom > 80 and 100 < top < 110
 
 
 # ---- the real recipes ----

@@ -199,9 +199,15 @@ def _best_so_far(curves: Mapping[str, list[list[tuple[float, float]]]], score: S
     axes.set_xscale("log", subs=[])
     axes.xaxis.set_major_locator(_one_two_five())
     axes.xaxis.set_major_formatter("{x:g}")
-    ends = [line[-1][1] for lines in curves.values() for line in lines]
-    margin = max(0.5 * (max(ends) - min(ends)), 0.05 * max(ends))
-    axes.set_ylim(**{"top": max(ends) + margin} if score.falls else {"bottom": min(ends) - margin})  # where all end
+    every = [line for lines in curves.values() for line in lines]
+    ends = [line[-1][1] for line in every]
+    spread_of_ends = max(ends) - min(ends)
+    if score.falls:  # from far above: the axes begin where the first line comes near the ends
+        top = max(ends) + max(spread_of_ends, 0.15 * max(ends))
+        axes.set_ylim(min(ends) - 0.1 * (top - min(ends)), top)
+        axes.set_xlim(left=0.9 * min(next(time for time, best in line if best <= top) for line in every))
+    else:
+        axes.set_ylim(bottom=min(ends) - max(0.5 * spread_of_ends, 0.05 * max(ends)))
     axes.set_ylabel(f"best validation {score.name} so far", color=INK)
     return figure, axes
 

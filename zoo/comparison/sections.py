@@ -19,7 +19,7 @@ SIGNIFICANCE = """\
 {highest} {score}; of mechanisms that are all equal some one is ahead, too, so it is no probability of being best. *Ranks*: where it is in 95 % of them.
 
 {ranks}
-Each row against each column: the difference in {score}, coloured where p < 0.05 (two-sided), which holds for {low} of the {all_pairs} pairs. Corrected for the
+Each row against each column: the difference in {score}, coloured where p < 0.05 (two-sided), which holds for {low} of {all_pairs}. Corrected for the
 number of pairs (Holm 1979) it holds for {lower}{near}.{apart} All differences with interval and p: [`{pairs}`]({pairs}); the share of samples with each rank: [`{all_ranks}`]({all_ranks}).
 
 ![Differences between the mechanisms]({picture})
@@ -72,7 +72,7 @@ def significance(study: Study) -> str:
         seeds += " (a mechanism with one seed is taken to vary like the others)"
     corrected = found.corrected()
     text = SIGNIFICANCE.format(
-        all_pairs=len(corrected),
+        all_pairs=f"the {len(corrected)} pairs" if len(corrected) > 1 else "1 pair",
         low=sum(found.p_value(*pair) < 0.05 for pair in corrected),
         lower=sum(p < 0.05 for p in corrected.values()),
         near=f"; {_near(near)}" if (near := found.near()) else "",
