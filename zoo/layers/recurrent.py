@@ -51,7 +51,8 @@ class LSTMCell(nn.Module):
         for block in self.weight_input.detach().chunk(self.gates):
             nn.init.xavier_uniform_(block)
         for block in self.weight_hidden.detach().chunk(self.gates):
-            nn.init.orthogonal_(block)
+            if not block.is_meta:  # of a mere shape, older torch would import its compiler for the QR decomposition
+                nn.init.orthogonal_(block)
         self._init_bias()
 
     def _init_bias(self) -> None:
