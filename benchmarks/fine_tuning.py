@@ -7,15 +7,18 @@
 
 The first command writes four/train.csv and four/test.csv and prints the baseline's accuracy. `four`, `others` and
 `twenty` are groups of 20 Newsgroups (messages without their header, split by date); `news` are 500 texts of AG News of
-4 topics and 1,000 of its test set; `questions` are 450 questions of TREC of 6 kinds and its test set. DATA is the
-folder of the files that zoo.data.TwentyNewsgroups, AGNews and TREC read. It needs scikit-learn, which nothing else
-here does.
+4 topics and 1,000 of its test set; `questions` are 450 questions of TREC of 6 kinds and its test set.
+
+DATA or DATA/text has 20news_bydate.jsonl and trec6.tsv as zoo.data.TwentyNewsgroups and TREC6 read them, or
+agnews_train12k.tsv (label, text; 3,000 training texts of each topic) and agnews_test.tsv (label, title, description);
+each may be compressed (.xz). It needs scikit-learn, which nothing else here does.
 """
 
 import argparse
 import csv
 import random
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -24,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 
 from zoo.data.common.tables import read_table
 
-Rows = list[tuple[str, str]]  # (label, text)
+Rows = list[tuple[str, ...]]  # (label, text)
 GROUPS = {
     "four": {"alt.atheism", "comp.graphics", "sci.med", "soc.religion.christian"},
     "others": {"comp.graphics", "rec.autos", "sci.space", "talk.politics.guns"},
@@ -34,27 +37,35 @@ GROUPS = {
 
 def newsgroups(data: Path, groups: set[str] | None) -> tuple[Rows, Rows]:
     parts: dict[str, Rows] = {"train": [], "test": []}
-    for part, label, message in read_table(data / "20news_bydate.jsonl.xz", ["split", "label", "text"]):
+    for part, label, message in _table(data, "20news_bydate.jsonl", "split", "label", "text"):
         if groups is None or label in groups:
             parts[part].append((label, message.partition("\n\n")[2]))
     return parts["train"], parts["test"]
 
 
 def news(data: Path) -> tuple[Rows, Rows]:
-    test = read_table(data / "agnews_test.tsv.xz", ["label", "title", "description"])
+    test = _table(data, "agnews_test.tsv", "label", "title", "description")
     return (
-        _draw(read_table(data / "agnews_train12k.tsv.xz", ["label", "text"]), 500),
+        _draw(_table(data, "agnews_train12k.tsv", "label", "text"), 500),
         _draw(((label, f"{title} {description}") for label, title, description in test), 1000),
     )
 
 
 def questions(data: Path) -> tuple[Rows, Rows]:
-    rows = list(read_table(data / "trec6.tsv.xz", ["split", "label", "text"]))
+    rows = list(_table(data, "trec6.tsv", "split", "label", "text"))
     train, test = ([row[1:] for row in rows if row[0] == part] for part in ("train", "test"))
     return _draw(train, 450), test
 
 
-def _draw(rows, count: int) -> Rows:
+def _table(data: Path, name: str, *columns: str) -> Iterator[tuple[str, ...]]:
+    places = [folder / f"{name}{ending}" for folder in (data, data / "text") for ending in ("", ".xz")]
+    found = next((path for path in places if path.is_file()), None)
+    if found is None:
+        raise SystemExit(f"{name} is in neither {data} nor {data / 'text'}")
+    return read_table(found, columns)
+
+
+def _draw(rows: Iterable[tuple[str, ...]], count: int) -> Rows:
     """A random sample, the same on each call."""
     return random.Random(0).sample(list(rows), count)
 
