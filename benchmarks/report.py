@@ -45,7 +45,7 @@ SCRIPTS = {
     "language_models": "language models compared with their usual implementation",
     "reading": "readers compared with their usual implementation",
     "kernels": "each kernel: see [Kernels](kernels.md)",
-    "runtime": "exported graphs compared with torch: `--speed`, `--equal`, `--start`, `--scores`, [ONNX](guides/onnx.md)",
+    "runtime": "graphs compared with torch: `--speed`, `--equal`, `--start`, `--scores`, [ONNX](guides/onnx.md)",
     "transformer_engines": "the Transformer in each engine: [CTranslate2](guides/ctranslate2.md)",
     "serve": "the server under load with each engine: [Serving](guides/serving.md)",
     "demo": "the page: [Demo](guides/demo.md)",
