@@ -34,6 +34,7 @@ SHAPES = {
     "structured_self_attention.imdb": (32, 250),
     "attention_classifier_local_p.imdb": (32, 250),
     "structured_self_attention.sst2": (64, 20),
+    "luong_concat_no_feed.multi30k_en_de": (64, 14),
     "show_attend_tell_soft.flickr8k": (32, 11),
     "reference_key_value_predict_small.ptb": (20, 35),
     "attention_over_attention.cbtlike_cn": (64, 350),
@@ -67,7 +68,7 @@ def batch_of(model: Any, items: int, words: int) -> Any:
     if hasattr(model, "caption"):
         captions = torch.tensor(rng.integers(4, size, (items, 5, words + 2)))
         captions[..., 0], captions[..., -1] = 2, 3
-        features = torch.rand(items, 49, model.adapter[0].in_features)
+        features = torch.rand(items, model.cells, model.adapter[0].in_features)
         return CaptionBatch(features, captions, torch.full((items, 5), words + 1))
     if hasattr(model, "perplexity"):
         from zoo.batches.language_modelling import LMBatch

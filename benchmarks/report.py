@@ -28,24 +28,24 @@ INTRODUCTION = """# Speed
 
 `python benchmarks/report.py` runs the benchmarks and writes this page: a section for each kind of processor, in it
 each command with what it printed. Times are processor time, on one thread, so that other programs on the machine hardly
-count; but they take caches and memory bandwidth: on two cores that a dozen processes shared, two runs of the same
-training differed by 12 %. "Plain" and the other baselines are described at the top of each script. On your machine the
-ratios differ: run
+count; but they take caches and memory bandwidth, so on a busy machine two runs of the same command can differ by more
+than a tenth. "Plain" and the other baselines are described at the top of each script; "peak" is memory, and "share" the
+part of the limit, what the matrix products alone would reach. On your machine the ratios differ: run
 
 | command | what it measures |
 |---|---|
 {table}
 """
 SCRIPTS = {
-    "translation": "training and decoding as shares of the matrix products alone; `--peers`: beside OpenNMT-py",
+    "translation": "training and decoding as shares of the matrix products alone; `--peers`: compared with OpenNMT-py",
     "precision": "test BLEU in fp32 and in bf16",
-    "classification": "classifiers beside their usual implementation",
-    "captioning": "a captioner beside the textbook loop",
-    "transformer": "the Transformer beside torch's layers",
-    "language_models": "language models beside their usual implementation",
-    "reading": "readers beside their usual implementation",
+    "classification": "classifiers compared with their usual implementation",
+    "captioning": "a captioner compared with the textbook loop",
+    "transformer": "the Transformer compared with torch's layers",
+    "language_models": "language models compared with their usual implementation",
+    "reading": "readers compared with their usual implementation",
     "kernels": "each kernel: see [Kernels](kernels.md)",
-    "runtime": "exported graphs beside torch: `--speed`, `--equal`, `--start`, `--scores`, [ONNX](guides/onnx.md)",
+    "runtime": "graphs compared with torch: `--speed`, `--equal`, `--start`, `--scores`, [ONNX](guides/onnx.md)",
     "transformer_engines": "the Transformer in each engine: [CTranslate2](guides/ctranslate2.md)",
     "serve": "the server under load with each engine: [Serving](guides/serving.md)",
     "demo": "the page: [Demo](guides/demo.md)",

@@ -48,6 +48,7 @@ PROGRAMS = ("zoo", "python", "pytest", "pip", "curl", "torchrun", "srun")
 SYNOPSIS = "command_line"  # the page whose block says what there is; nothing in it is a whole command
 NOT_RUN = {  # beginning of commands -> why
     "pip install": "needs a registry; .ci/run does it",
+    "pip wheel": "builds for a minute; tests/test_distribution.py does",
     "pytest": "would run this file again",
     "python benchmarks/": "measures the machine for minutes",
     "zoo demo": "waits for a browser, and exports a large model; tests/demo does",
