@@ -81,6 +81,8 @@ def test_wrong_size(tmp_path, name):
     [
         (b"", "a.bin has no word vectors: expected a word and its numbers per line, or a word2vec file"),
         (b"the\nfilm\n", "a.bin has no word vectors"),
+        (b"A text of words\nin which each\n", "a.bin has no word vectors"),
+        (b"A text\nof words\n", "a.bin has no word vectors"),
         (b"film 1 2 3\nthe 1 2\n", "a.bin, line 2: expected a word and 3 numbers; got 2 numbers"),
         (b"2 3\nfilm 1 2 3\nthe 1 x 3\n", "a.bin, line 3: expected a word and 3 numbers; could not convert"),
         (_binary()[:-3], "a.bin ends after 4 of its 5 words; download it again"),

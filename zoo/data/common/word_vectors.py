@@ -122,7 +122,7 @@ def _entries(path: Path, size: int) -> Iterator[tuple[str, Callable[[], np.ndarr
         fields = file.readline(1 << 16).split()
         header = len(fields) == 2 and all(field.isdigit() for field in fields)
         found = int(fields[1]) if header else len(fields) - 1
-        if found < 1:
+        if found < 1 or not _is_number(fields[-1]):
             raise ValueError(
                 f"{path} has no word vectors: expected a word and its numbers per line, or a word2vec file"
             )
@@ -139,6 +139,14 @@ def _entries(path: Path, size: int) -> Iterator[tuple[str, Callable[[], np.ndarr
         for number, line in enumerate(file, 1 + header):
             word = line.partition(b" ")[0]
             yield word.decode("utf-8", "replace"), partial(_numbers, line, word, size, f"{path}, line {number}")
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_binary(file: BinaryIO, size: int) -> bool:
