@@ -8,8 +8,8 @@ Milliseconds of processor time of the encoder, for texts of 15 tokens, and of on
 rounds in which the folders take turns.
 """
 
+import argparse
 import json
-import sys
 import time
 from pathlib import Path
 
@@ -49,11 +49,18 @@ def milliseconds(call, count: int) -> float:
     return (time.process_time() - start) / count * 1e3
 
 
-folders = [Path(name) for name in sys.argv[1:]]
-print(f"onnxruntime {onnxruntime.__version__}; {', '.join(map(str, folders))}")
-for batch, hypotheses in ((1, 1), (1, 5), (64, 1), (64, 5)):
-    measured = [calls(folder, batch, hypotheses) for folder in folders]
-    for n, name in enumerate(("encoder", "step")):
-        count = max(1, 60 // (batch * hypotheses))
-        rounds = [[milliseconds(pair[n], count) for pair in measured] for _ in range(ROUNDS)]
-        print(f"{name:8}{batch:3} x {hypotheses}", *(f"{min(times):9.2f}" for times in zip(*rounds, strict=True)))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="of `zoo export --format onnx`")
+    folders = parser.parse_args().folders
+    print(f"onnxruntime {onnxruntime.__version__}; {', '.join(map(str, folders))}")
+    for batch, hypotheses in ((1, 1), (1, 5), (64, 1), (64, 5)):
+        measured = [calls(folder, batch, hypotheses) for folder in folders]
+        for n, name in enumerate(("encoder", "step")):
+            count = max(1, 60 // (batch * hypotheses))
+            rounds = [[milliseconds(pair[n], count) for pair in measured] for _ in range(ROUNDS)]
+            print(f"{name:8}{batch:3} x {hypotheses}", *(f"{min(times):9.2f}" for times in zip(*rounds, strict=True)))
+
+
+if __name__ == "__main__":
+    main()
