@@ -725,7 +725,8 @@ def test_patience_is_bounded(tmp_path, fault):
         requests.append("HEAD .*/config.json")
 
     def run(remote, client):
-        return remote.url, client.zoo("predict", put(remote), "x", **QUICK)
+        patience = {} if "portal" in fault else QUICK  # a portal answers at once, on a busy machine not within QUICK
+        return remote.url, client.zoo("predict", put(remote), "x", **patience)
 
     for request, (url, result) in zip(requests, each_at_once(tmp_path, requests, fault, run), strict=True):
         message = fails(result)
