@@ -251,7 +251,10 @@ def test_pyright_passes_the_examples(pyright):
         for n, code in enumerate(blocks(text, "python"))
     }
     assert len(files) > 30
-    assert {name: found for name, found in pyright(files).items() if found} == {}
+    # torch declares that a DataLoader takes a Dataset, and takes any sequence
+    of_torch = 'parameter "dataset" of type "Dataset['
+    wrong = {name: [line for line in found if of_torch not in line[2]] for name, found in pyright(files).items()}
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 @pytest.mark.slow

@@ -709,7 +709,7 @@ def test_two_processes_compute_what_one_computes(corpus, tmp_path, monkeypatch):
             run = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
             assert run.returncode == 0, run.stderr
         losses[name] = float(
-            next(line.split()[1] for line in run.stdout.splitlines() if line.startswith("  perplexity"))
+            next(line.split()[1] for line in run.stdout.splitlines() if line.startswith("  test/perplexity"))
         )
         weights[name] = torch.load(folder / "runs/tiny/checkpoints/last.ckpt", weights_only=True)
     for key, tensor in weights["one"]["state_dict"].items():
