@@ -130,7 +130,7 @@ SMALL_RESNET = [
 ]
 
 
-def _small(path, folder, monkeypatch):
+def short_training(path, folder, monkeypatch):
     """Invented data for a recipe in a folder, and the options that make its training short; the real models have the
     real size here, but for a ResNet.
     """
@@ -176,7 +176,7 @@ def test_a_recipe_for_data_of_ones_own_asks_for_them(name, tmp_path, monkeypatch
     """Even if files with the names of the examples happen to lie there."""
     recipes = (path for path in RECIPES if path.stem.startswith("finetune_"))
     path = next(path for path in recipes if f"zoo.data.{name}" in path.read_text(encoding="utf-8"))
-    _small(path, tmp_path, monkeypatch)
+    short_training(path, tmp_path, monkeypatch)
     assert main(["fit", "--config", str(path), "--data.root", str(tmp_path / "data")]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("zoo: error: the recipe needs your data: --data.") and "class_path" not in error
@@ -210,7 +210,7 @@ FIRST = _first_of_each_kind()
     ids=lambda path: path.stem,
 )
 def test_one_step(path, tmp_path, monkeypatch):
-    recipe, command = _small(path, tmp_path, monkeypatch)
+    recipe, command = short_training(path, tmp_path, monkeypatch)
     with warnings.catch_warnings():  # `stages` are read as they are, and build nothing
         warnings.filterwarnings("error", "(?s).*Instantiating a subclass spec")
         assert main([*command, "--trainer.fast_dev_run", "true"]) == 0
@@ -227,7 +227,9 @@ def _invent_for_stages(path, folder, monkeypatch):
     stages = read_stages(path)
     recipes = {stage.recipe for stage in stages if stage.kind == "fit"}
     small = {
-        option: value for recipe in recipes for option, value in _pairs(_small(recipe, folder, monkeypatch)[1][3:])
+        option: value
+        for recipe in recipes
+        for option, value in _pairs(short_training(recipe, folder, monkeypatch)[1][3:])
     }
     if any(stage.kind == "classify" for stage in stages):
         _pack_texts(folder / "data")
@@ -348,7 +350,7 @@ def test_a_killed_training_of_a_recipe_ends_with_the_same_bits(path, tmp_path, m
     for kills in ([], [("on_train_epoch_end", 1), ("on_train_batch_start", 3)]):
         folder = tmp_path / ("killed" if kills else "whole")
         folder.mkdir()
-        _, command = _small(path, folder, monkeypatch)
+        _, command = short_training(path, folder, monkeypatch)
         command += [
             "--trainer.max_epochs",
             "3",

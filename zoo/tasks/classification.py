@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from zoo.batches.classification import DocumentBatch, TextBatch, collate_documents, collate_texts
+from zoo.batches.devices import on
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
 from zoo.results.classification import Classification, DocumentClassification
@@ -230,7 +231,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
     # ---- use: what the verb `classify` computes ----
 
     def weigh(self, rows: Sequence[Any]) -> tuple[np.ndarray, list[Any], list[float] | None]:
-        batch = _on(self.device, self.collate(rows))
+        batch = on(self.device, self.collate(rows))
         logits, attention, relatedness = self.read_related(batch)
         related = None if relatedness is None else relatedness.clamp(*RELATEDNESS).tolist()
         return logits.float().cpu().numpy(), self.split(attention, rows), related
@@ -256,8 +257,8 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
     @evaluated
     def golden(self) -> dict[str, Tensor]:
         """The logits, and the relatedness if any, of a fixed batch."""
-        batch = self.example_batch(6)
-        logits, _, relatedness = self.read_related(_on(self.device, batch))
+        batch = on(self.device, self.example_batch(6))
+        logits, _, relatedness = self.read_related(batch)
         inputs = {name: x for name, x in batch._asdict().items() if isinstance(x, Tensor) and name != "labels"}
         related = {} if relatedness is None else {"relatedness": relatedness}
         return {**inputs, "logits": logits[:, :: max(1, logits.size(-1) // 100)].contiguous(), **related}
@@ -319,8 +320,3 @@ class DocumentClassifier(OfDocuments, ClassificationModule[DocumentBatch, Docume
 def _listed(names: Sequence[str]) -> str:
     """At most ten quoted names, for a message."""
     return ", ".join([*map(repr, names[:10]), *["..."] * (len(names) > 10)])
-
-
-def _on(device: torch.device, batch: Batch) -> Batch:
-    """The batch with its tensors on a device."""
-    return batch._make(x.to(device) if isinstance(x, Tensor) else x for x in batch)

@@ -31,7 +31,7 @@ from zoo.layers.search import SearchResult, search
 from zoo.metrics.gather import gathered
 from zoo.tasks.base import ZooModule, score_prefix
 from zoo.tasks.cached_text import CACHE_STATES, CachedText, next_words
-from zoo.tasks.precision import chosen, for_scores
+from zoo.tasks.precision import chosen, for_scores, widest
 from zoo.tasks.vocabulary import check_fits
 from zoo.tasks.words import Words
 from zoo.text import EOS, PAD
@@ -65,7 +65,7 @@ class LanguageModelModule(Completer, ZooModule):
         self._carried: dict[
             bool, State
         ] = {}  # by `self.training`: validation within an epoch does not change the training state
-        self._totals: Tensor | None = None
+        self._totals: list[Tensor] = []
         self._cached: CachedText | None = None
 
     # ---- filled in by the model ----
@@ -189,7 +189,7 @@ class LanguageModelModule(Completer, ZooModule):
         return self.normalize_gradient(loss, words)
 
     def on_validation_epoch_start(self) -> None:
-        self._totals = self._cached = None
+        self._totals, self._cached = [], None
 
     def validation_step(self, batch: LMBatch, batch_idx: int) -> None:
         self._measure(batch)
@@ -217,7 +217,7 @@ class LanguageModelModule(Completer, ZooModule):
         self.print("\n".join([f"\n{name}, {precision}, {self._sums()[1]:,.0f} tokens", *lines]))
 
     def _measure(self, batch: LMBatch) -> None:
-        """Adds a batch to the totals.
+        """Notes the totals of a batch.
 
         They are: loss, labels, loss with the cache, the weight on all words, and that at each distance.
         """
@@ -228,12 +228,11 @@ class LanguageModelModule(Completer, ZooModule):
             pointed = None if pointed is None else pointed[real]
             losses = self.next_losses(readouts[real], weights, pointed, batch.labels[real])
             with_cache = self._losses_with_cache(batch, readouts, losses) if self.cache else losses
-        totals = [losses.double().sum(), real.double().sum(), with_cache.double().sum()]
+        dtype = widest(losses.device.type)
+        totals = [x.sum(dtype=dtype) for x in (losses, real, with_cache)]
         if weights is not None:
-            weights = weights.double()
-            totals += [weights.sum(), *weights.sum(0)]
-        totals = torch.stack(totals)
-        self._totals = totals if self._totals is None else self._totals + totals
+            totals += [weights.sum(dtype=dtype), *weights.sum(0, dtype=dtype)]
+        self._totals.append(torch.stack(totals))
 
     def _losses_with_cache(self, batch: LMBatch, readouts: Tensor, losses: Tensor) -> Tensor:
         """The losses of the labels, (N,) like those without; the cache continues from the previous batch."""
@@ -258,9 +257,9 @@ class LanguageModelModule(Completer, ZooModule):
 
     def _sums(self) -> list[float]:
         """The totals of `_measure` over all processes."""
-        if self._totals is None:
+        if not self._totals:
             raise ValueError("there is no text to measure; give validation and test data with a word at least")
-        totals = self._totals.cpu()
+        totals = torch.stack(self._totals).cpu().double().sum(0)
         return sum(gathered([totals]), torch.zeros_like(totals)).tolist()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -315,7 +314,7 @@ class LanguageModelModule(Completer, ZooModule):
     def total_losses(self, rows: Sequence[list[int]], cache: ContinuousCache | None = None) -> list[float]:
         labels = _padded([row[1:] for row in rows], self.device)
         cached = self._cache_of(labels, cache) if cache else None
-        total = torch.zeros(len(rows), dtype=torch.float64, device=self.device)
+        total = torch.zeros(len(rows), dtype=torch.float64)
 
         def add(first: int, readouts: Tensor, *attention: Tensor | None) -> None:
             wanted = labels[:, first : first + readouts.size(1)]
@@ -323,7 +322,7 @@ class LanguageModelModule(Completer, ZooModule):
             weights, pointed = (None if x is None else x[real] for x in attention)
             losses = self.next_losses(readouts[real], weights, pointed, wanted[real])
             losses = cached.losses(readouts, wanted, losses) if cached else losses
-            total.index_add_(0, real.nonzero()[:, 0], losses.double())
+            total.index_add_(0, real.nonzero()[:, 0].cpu(), losses.cpu().double())
 
         self._follow([row[:-1] for row in rows], add)
         return total.tolist()
@@ -379,7 +378,7 @@ class LanguageModelModule(Completer, ZooModule):
     @evaluated
     def golden(self) -> dict[str, Tensor]:
         """About a hundred columns of the logits of a fixed batch, and its attention."""
-        inputs = self.example_batch(6).inputs
+        inputs = self.example_batch(6).inputs.to(self.device)
         logits, weights = self(inputs)
         found = {"inputs": inputs, "logits": logits[..., :: max(1, logits.size(-1) // 100)].contiguous()}
         return found if weights is None else {**found, "weights": weights.contiguous()}

@@ -48,6 +48,15 @@ def _warn(line: str) -> None:
     log.warning(line)
 
 
+@functools.cache
+def widest(device: str) -> torch.dtype:
+    """float64, or float32 on a device type that lacks it, such as Apple's GPUs."""
+    try:
+        return torch.empty(0, dtype=torch.float64, device=device).dtype
+    except TypeError:
+        return torch.float32
+
+
 def lacks_bf16(device: str) -> str | None:
     """Why bfloat16 is slow or missing on a device type; None if the device computes in it."""
     if device == "cuda":
