@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor
 
 from zoo.batches.captioning import CaptionBatch
+from zoo.batches.devices import on
 from zoo.layers.losses import output_losses
 from zoo.layers.search import SearchResult, check_search, search
 from zoo.tasks.given import following
@@ -315,7 +315,7 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
     @evaluated
     def golden(self) -> dict[str, Tensor]:
         """Of a fixed batch: some pixels, about a hundred columns of the logits, and what the beam search finds."""
-        batch = move_data_to_device(self.example_batch(3), self.device)
+        batch = on(self.device, self.example_batch(3))
         with torch.random.fork_rng(devices=[]):  # hard attention may draw where it looks
             torch.manual_seed(0)
             logits, _ = self(batch.images, batch.captions[..., :-1])

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
-from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from zoo.batches.classification import DocumentBatch, TextBatch, collate_documents, collate_texts
+from zoo.batches.devices import on
 from zoo.layers.kernels import wide
 from zoo.metrics import ClassScores
 from zoo.results.classification import Classification, DocumentClassification
@@ -231,7 +231,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
     # ---- use: what the verb `classify` computes ----
 
     def weigh(self, rows: Sequence[Any]) -> tuple[np.ndarray, list[Any], list[float] | None]:
-        batch = move_data_to_device(self.collate(rows), self.device)
+        batch = on(self.device, self.collate(rows))
         logits, attention, relatedness = self.read_related(batch)
         related = None if relatedness is None else relatedness.clamp(*RELATEDNESS).tolist()
         return logits.float().cpu().numpy(), self.split(attention, rows), related
@@ -257,7 +257,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
     @evaluated
     def golden(self) -> dict[str, Tensor]:
         """The logits, and the relatedness if any, of a fixed batch."""
-        batch = move_data_to_device(self.example_batch(6), self.device)
+        batch = on(self.device, self.example_batch(6))
         logits, _, relatedness = self.read_related(batch)
         inputs = {name: x for name, x in batch._asdict().items() if isinstance(x, Tensor) and name != "labels"}
         related = {} if relatedness is None else {"relatedness": relatedness}

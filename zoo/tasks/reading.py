@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor, nn
 
+from zoo.batches.devices import on
 from zoo.batches.reading import ClozeBatch, collate_questions
 from zoo.layers.masking import lengths_to_mask
 from zoo.layers.packed import segment_ids, to_padded
@@ -176,6 +176,6 @@ class ReadingModule(Reader, ScoredModule):
     @evaluated
     def golden(self) -> dict[str, Tensor]:
         """The weights for a fixed batch."""
-        batch = move_data_to_device(self.example_batch(6), self.device)
+        batch = on(self.device, self.example_batch(6))
         weights, _ = self(batch)
         return {**{name: x for name, x in batch._asdict().items() if name != "answers"}, "weights": weights}

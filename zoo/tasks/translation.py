@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from lightning.fabric.utilities import move_data_to_device
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from zoo.batches.devices import on
 from zoo.batches.translation import PairBatch, pad_batch
 from zoo.layers.kernels import wide
 from zoo.layers.search import SearchResult, check_search, search
@@ -298,7 +298,7 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
     @evaluated
     def golden(self) -> dict[str, Tensor]:
         """About a hundred columns of the logits of a fixed batch, and the beam search's output for it."""
-        batch = move_data_to_device(self.example_batch(6), self.device)
+        batch = on(self.device, self.example_batch(6))
         tgt, _ = batch.targets()
         logits, _ = self(batch.src, batch.src_lengths, tgt[:, :-1])
         found = self._search(batch.src, batch.src_lengths, self.config["beam_size"])
