@@ -62,6 +62,12 @@ def test_another_factor():
     assert Training(patience=1, halvings=1, factor=0.1).rates([1, 0, 0]) == [1, 0.1, 0.1]
 
 
+def test_a_small_rise_is_none_but_small_rises_add_up():
+    training = Training(patience=1, halvings=1, min_delta=0.5)
+    assert training.rates([1, 1.4, 1.6, 2.0, 2.05, 2.1]) == [1, 0.5, 0.5, 0.25, 0.25]
+    assert training.trainer.should_stop
+
+
 def test_it_resumes():
     first, second = Training(patience=2, halvings=2), Training(patience=2, halvings=2)
     scores = [1, 2, 2, 2, 1, 2, 0, 2, 5]
@@ -78,6 +84,7 @@ def test_it_resumes():
     [
         ({"patience": 0}, "patience must be at least 1; got 0"),
         ({"halvings": -1}, "halvings must be at least 0; got -1"),
+        ({"min_delta": -0.1}, "min_delta must be at least 0; got -0.1"),
         ({"factor": 1.0}, "factor must be between 0 and 1; got 1.0"),
     ],
 )

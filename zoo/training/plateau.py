@@ -21,17 +21,24 @@ class HalveThenStop(EarlyStopping):
         patience: validations without improvement before the rate is halved, or the training stops.
         halvings: halvings without improvement before it stops.
         factor: what a halving multiplies the rate by.
+        min_delta: an improvement counts if it is larger than this, in units of the score.
     """
 
     def __init__(
-        self, monitor: str, mode: str = "min", patience: int = 2, halvings: int = 3, factor: float = 0.5
+        self,
+        monitor: str,
+        mode: str = "min",
+        patience: int = 2,
+        halvings: int = 3,
+        factor: float = 0.5,
+        min_delta: float = 0.0,
     ) -> None:
-        for name, value, least in (("patience", patience, 1), ("halvings", halvings, 0)):
+        for name, value, least in (("patience", patience, 1), ("halvings", halvings, 0), ("min_delta", min_delta, 0)):
             if value < least:
                 raise ValueError(f"{name} must be at least {least}; got {value}")
         if not 0 < factor < 1:
             raise ValueError(f"factor must be between 0 and 1; got {factor}")
-        super().__init__(monitor, patience=patience, mode=mode)
+        super().__init__(monitor, min_delta=min_delta, patience=patience, mode=mode)
         self.halvings, self.factor = halvings, factor
         self._halved = 0  # since the last improvement
         self._due = False
