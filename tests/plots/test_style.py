@@ -7,7 +7,19 @@ import torch
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 
 from zoo.plots.html import LEVELS, NIGHT, NIGHT_INK, NIGHT_MUTED
-from zoo.plots.style import COLOURS, CONTRAST, INK, MUTED, contrast, printable, rounded, shade, text_on
+from zoo.plots.style import (
+    COLOURS,
+    CONTRAST,
+    INK,
+    MUTED,
+    contrast,
+    new_figure,
+    printable,
+    rounded,
+    save,
+    shade,
+    text_on,
+)
 from zoo.plots.weights import document_weights, hop_weights, largest
 
 
@@ -146,3 +158,22 @@ def test_a_string_is_no_list_of_words():
         document_weights(["ab"], [1.0], [[0.5, 0.5]])
     with pytest.raises(TypeError, match="texts must be a list with a list of words for each text; got a string"):
         hop_weights(["a", "b"], [[[1.0]], [[1.0]]], None)
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("map.foo", "map.foo'"),
+        ("map", "map'"),
+        ("map.html", "map.html'; to_html or --html writes a page"),
+    ],
+)
+def test_a_picture_has_the_ending_of_a_picture(tmp_path, name, end):
+    with pytest.raises(ValueError, match=r"the name of a picture must end in one of \.avif, \.eps, ") as error:
+        save(new_figure(), tmp_path / name)
+    assert str(error.value).endswith(end) and not list(tmp_path.iterdir())
+
+
+def test_a_picture_needs_its_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        save(new_figure(), tmp_path / "no" / "map.png")

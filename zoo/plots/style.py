@@ -41,7 +41,9 @@ def check_file(path: str | PathLike, picture: bool = True) -> None:
 
         endings = sorted(FigureCanvasBase.get_supported_filetypes())
         if path.suffix.lower().lstrip(".") not in endings:
-            raise ValueError(f"the name of a picture must end in one of .{', .'.join(endings)}; got {str(path)!r}")
+            page = "; to_html or --html writes a page" if path.suffix.lower() in (".html", ".htm") else ""
+            formats = ", .".join(endings)
+            raise ValueError(f"the name of a picture must end in one of .{formats}; got {str(path)!r}{page}")
         _check_latex(path)
     elif path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"the name of a page must end in .html; got {str(path)!r}")
@@ -94,9 +96,13 @@ def save_or_show(figure: "Figure", path: str | PathLike | None, **options: Any) 
 
 
 def save(figure: "Figure", path: str | PathLike, **options: Any) -> Path:
-    """Writes a figure atomically, with the format of its suffix, and returns the path."""
+    """Writes a figure atomically, with the format of its suffix, and returns the path.
+
+    Raises:
+        ValueError, FileNotFoundError: see `check_file`.
+    """
     path, content = Path(path), io.BytesIO()
-    _check_latex(path)
+    check_file(path)
     figure.savefig(content, format=path.suffix.lower().lstrip("."), **options)
     with content.getbuffer() as written:
         write_bytes(path, written)
