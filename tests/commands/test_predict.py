@@ -421,7 +421,7 @@ def test_an_empty_folder(captioner, tmp_path, capsys):
 
 def test_where_nothing_can_be_written_nothing_is_loaded(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(registry, "load", lambda name: pytest.fail("loaded first"))
-    assert "the name of a picture must end in one of .avif, .eps, " in fails(
+    assert "the name of a picture must end in one of ." in fails(
         capsys, "predict", "any", "a", "--plot", str(tmp_path / "x.abc")
     )
     assert fails(capsys, "predict", "any", "a", "--plot", str(tmp_path / "x")).endswith(f"got {str(tmp_path / 'x')!r}")

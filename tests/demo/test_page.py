@@ -286,6 +286,23 @@ def test_a_smaller_window_changes_the_perplexity(open_page, small, engine, langu
     assert f"{less:.1f}" != f"{whole:.1f}"
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("view", "answered"), VIEWS.values())
+def test_everybody_can_use_the_page(open_page, small, view, answered, scheme):
+    """By the rules of axe-core: contrasts, names for screen readers, headings, what the keyboard reaches."""
+    page = open_page(f"{small}#/{view}", scheme=scheme)
+    page.wait_for_selector(answered)
+    for word in page.locator(".target button >> nth=1").all() + page.locator(".strip button >> nth=1").all():
+        word.click()
+    for summary in page.locator("summary:visible").all():
+        summary.click()
+    # as dark as a word becomes
+    page.evaluate("document.querySelectorAll('[style*=--weight]').forEach(e => e.style.setProperty('--weight', 1))")
+    axe = importlib.import_module("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []
+
+
 def test_the_card_opens_from_the_page(open_page, translator, tmp_path):
     """From the disk too; its Markdown is shown as headings, tables and links."""
     card = "# A *card*\n\nSome `code`\nand [a link](https://example.org/x), ![no](a.png)[a file](a.md).\n\n"

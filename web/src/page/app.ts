@@ -72,7 +72,7 @@ class App {
 
   private header(): HTMLElement {
     const home = h("a", { href: "#/translate", class: "brand" }, "Attention Zoo");
-    return h("header", {}, home, this.nav, themeSwitch());
+    return h("header", {}, h("h1", {}, home), this.nav, themeSwitch());
   }
 
   /** Shows what the address names. */

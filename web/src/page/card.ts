@@ -4,6 +4,7 @@ import { button, fill, h, type Child } from "./dom.ts";
 
 const SPECIAL = /^(```|#+ |\||[-*] |\d+\. | {4})/; // begins something else than a paragraph
 const ITEM = /^([-*]|\d+\.) /;
+const CODE = { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Code" };
 const INLINE = /(!?\[[^\]]*\]\([^)\s]*\)|`[^`]+`|\*\*[^*]+\*\*)/;
 
 /** Opens the card of a model. */
@@ -37,11 +38,11 @@ function rendered(markdown: string): HTMLElement[] {
     const line = lines[0];
     if (line.startsWith("```")) {
       lines.shift();
-      found.push(h("pre", { class: "scrolls", tabindex: 0 }, take((one) => !one.startsWith("```")).join("\n")));
+      found.push(h("pre", CODE, take((one) => !one.startsWith("```")).join("\n")));
       lines.shift();
     } else if (line.startsWith("    ")) {
       const code = take((one) => one.startsWith("    "));
-      found.push(h("pre", { class: "scrolls", tabindex: 0 }, code.map((one) => one.slice(4)).join("\n")));
+      found.push(h("pre", CODE, code.map((one) => one.slice(4)).join("\n")));
     } else if (line.startsWith("#")) {
       const [, marks, title] = /^(#+) *(.*)$/.exec(lines.shift()!)!;
       found.push(h(marks.length < 2 ? "h2" : "h3", {}, inline(title)));

@@ -31,7 +31,7 @@ export function computedBy(context: Context, name: string, file: string, symbol:
         h("summary", {}, "The code"),
         h(
           "pre",
-          { class: "scrolls", tabindex: 0, "aria-label": `${file}${line}` },
+          { class: "scrolls", tabindex: 0, role: "region", "aria-label": `${file}${line}` },
           found.text.split("\n").map((text, n) => [h("span", { class: "line" }, found.line + n), text, "\n"]),
         ),
       ),

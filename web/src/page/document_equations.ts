@@ -2,7 +2,7 @@
 import type { Classification, Classifier } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { computedBy } from "./code.ts";
-import { h, panel } from "./dom.ts";
+import { equationRow, h, panel } from "./dom.ts";
 import { formula } from "./formula.ts";
 import { EVERYWHERE, mechanismOf, type Rule } from "./mechanisms.ts";
 import { decimals } from "./numbers.ts";
@@ -27,7 +27,7 @@ export function documentEquations(
       "dl",
       { class: "equations" },
       lines.map(({ name, formulas }) =>
-        h("div", {}, h("dt", {}, name), h("dd", { class: "scrolls" }, formulas.map(formula))),
+        equationRow(name, formulas.map(formula)),
       ),
     ),
     computedBy(context, model.name, file, symbol),

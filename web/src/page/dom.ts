@@ -90,7 +90,7 @@ export function tableOf(title: string, heads: string[], rows: (string | number)[
           h(
             "tr",
             {},
-            heads.map((head) => h("th", { scope: "col" }, head)),
+            heads.map((head) => (head ? h("th", { scope: "col" }, head) : h("td"))),
           ),
         ),
         h(
@@ -112,4 +112,9 @@ export function tableOf(title: string, heads: string[], rows: (string | number)[
 /** A section with a heading. */
 export function panel(title: string, ...children: Child[]): HTMLElement {
   return h("section", { class: "panel" }, h("h2", {}, title), ...children);
+}
+
+/** A row of a list of equations; those that are wider than the page scroll. */
+export function equationRow(name: string, ...found: Child[]): HTMLElement {
+  return h("div", {}, h("dt", {}, name), h("dd", { class: "scrolls", tabindex: 0 }, found));
 }

@@ -2,7 +2,7 @@
 import type { About, Step } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { computedBy } from "./code.ts";
-import { h } from "./dom.ts";
+import { equationRow, h } from "./dom.ts";
 import { formula } from "./formula.ts";
 import { label } from "./lines.ts";
 import { type Mechanism, mechanismOf } from "./mechanisms.ts";
@@ -51,23 +51,23 @@ export function equations(context: Context, name: string, facts: StepFacts): HTM
     h(
       "dl",
       { class: "equations" },
-      row("Scores", formula(mechanism.score), ...scores(facts, weights, places)),
-      row(
+      equationRow("Scores", formula(mechanism.score), ...scores(facts, weights, places)),
+      equationRow(
         isGiven ? "Weights: yours, instead of" : "Weights",
         formula(mechanism.weights),
         ...shares(mechanism, facts, weights, places),
       ),
-      row(
+      equationRow(
         "Context",
         formula(mechanism.context),
         formula(`c_{${t + 1}} = ${gate[0]}${terms}${gate[1]}`),
       ),
-      row(
+      equationRow(
         "Entropy",
         formula(`H_{${t + 1}} = − ∑_j α_{${t + 1},j} ln α_{${t + 1},j} = ${decimals(entropyOf(weights))}`),
         formula(`"at most  " ln ${weights.length} = ${decimals(most)}`),
       ),
-      row("Output", output),
+      equationRow("Output", output),
     ),
     computedBy(context, name, mechanism.file, mechanism.symbol, LETTERS[mechanism.values]),
   );
@@ -103,10 +103,6 @@ function computed({ step, names, t }: StepFacts, scores: Float32Array, weights: 
 
 function note(text: string): HTMLElement {
   return h("p", { class: "muted" }, text);
-}
-
-function row(name: string, ...found: (Element | null | false)[]): HTMLElement {
-  return h("div", {}, h("dt", {}, name), h("dd", { class: "scrolls" }, found));
 }
 
 function quoted(token: string): string {

@@ -2,7 +2,7 @@
 import type { Completion, LanguageModel, Scored } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { computedBy } from "./code.ts";
-import { button, field, fill, h, panel, styled, tableOf } from "./dom.ts";
+import { button, equationRow, field, fill, h, panel, styled, tableOf } from "./dom.ts";
 import { BEGINNINGS } from "./examples.ts";
 import { formula } from "./formula.ts";
 import { EVERYWHERE } from "./mechanisms.ts";
@@ -305,29 +305,17 @@ class Desk {
     return h(
       "dl",
       { class: "equations" },
-      h(
-        "div",
-        {},
-        h("dt", {}, "Weights"),
-        h(
-          "dd",
-          { class: "scrolls" },
-          formula(`α_t = softmax(e_t) "  with  " e_t = w^⊤ tanh(W_Y [k_{t−${window}} … k_{t−1}] + W_h k_t)`),
-          lines.map(formula),
-        ),
+      equationRow(
+        "Weights",
+        formula(`α_t = softmax(e_t) "  with  " e_t = w^⊤ tanh(W_Y [k_{t−${window}} … k_{t−1}] + W_h k_t)`),
+        lines.map(formula),
       ),
-      h(
-        "div",
-        {},
-        h("dt", {}, "Context"),
-        h(
-          "dd",
-          { class: "scrolls" },
-          formula("r_t = ∑_j α_{tj} v_{t−j}"),
-          formula(`r_{${n + 1}} = ${weightedSum(weights, places, (back) => `v_{${n + 1}−${back + 1}}`)}`),
-        ),
+      equationRow(
+        "Context",
+        formula("r_t = ∑_j α_{tj} v_{t−j}"),
+        formula(`r_{${n + 1}} = ${weightedSum(weights, places, (back) => `v_{${n + 1}−${back + 1}}`)}`),
       ),
-      chance && h("div", {}, h("dt", {}, "Output"), h("dd", { class: "scrolls" }, formula(chance))),
+      chance && equationRow("Output", formula(chance)),
     );
   }
 }

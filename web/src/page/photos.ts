@@ -30,6 +30,8 @@ export class PhotoSource {
       accept: "image/*",
       class: "unseen",
       id: "photo-file",
+      "aria-label": "Your photo",
+      tabindex: -1,
       onchange: () => this.upload(file),
     });
     fill(

@@ -2,7 +2,7 @@
 import type { Reader, Reading } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { computedBy } from "./code.ts";
-import { button, field, fill, h, panel, styled, tableOf } from "./dom.ts";
+import { button, equationRow, field, fill, h, panel, styled, tableOf } from "./dom.ts";
 import { STORIES } from "./examples.ts";
 import { formula } from "./formula.ts";
 import { heatmap } from "./heatmap.ts";
@@ -215,16 +215,11 @@ class Desk {
       h(
         "dl",
         { class: "equations" },
-        h("div", {}, h("dt", {}, "Both ways"), h("dd", { class: "scrolls" }, scores)),
+        equationRow("Both ways", scores),
         queryWeights &&
-          h(
-            "div",
-            {},
-            h("dt", {}, "Weights"),
-            h("dd", { class: "scrolls" }, formula("s_d = ∑_l α_{dl} {β̄}_l"), formula(`{β̄}_l = frac{1}{${document.length}} ∑_d β_{dl}`)),
-          ),
-        this.model.reRanking && h("div", {}, h("dt", {}, "Re-ranked"), h("dd", { class: "scrolls" }, this.reRanked(), h("p", { class: "muted" }, CONTEXTS))),
-        h("div", {}, h("dt", {}, "Sum"), h("dd", { class: "scrolls" }, formula(`P(${name}) = ${terms}${rest} = ${decimals(total, 3)}`))),
+          equationRow("Weights", formula("s_d = ∑_l α_{dl} {β̄}_l"), formula(`{β̄}_l = frac{1}{${document.length}} ∑_d β_{dl}`)),
+        this.model.reRanking && equationRow("Re-ranked", this.reRanked(), h("p", { class: "muted" }, CONTEXTS)),
+        equationRow("Sum", formula(`P(${name}) = ${terms}${rest} = ${decimals(total, 3)}`)),
       ),
       computedBy(this.context, this.model.name, ...CODE),
     );
