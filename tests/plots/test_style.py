@@ -169,7 +169,7 @@ def test_a_string_is_no_list_of_words():
     ],
 )
 def test_a_picture_has_the_ending_of_a_picture(tmp_path, name, end):
-    with pytest.raises(ValueError, match=r"the name of a picture must end in one of \.avif, \.eps, ") as error:
+    with pytest.raises(ValueError, match=r"the name of a picture must end in one of \.") as error:
         save(new_figure(), tmp_path / name)
     assert str(error.value).endswith(end) and not list(tmp_path.iterdir())
 
