@@ -97,6 +97,7 @@ def test_extras_are_those_of_the_project():
         "pytest-xdist",
         "hypothesis",
         "playwright",
+        "axe-playwright-python",
         "gensim",  # of word2vec; hatchling drops the condition of an extra named in another one
         "scipy",
     }
