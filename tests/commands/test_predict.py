@@ -12,6 +12,7 @@ import sys
 import pytest
 import torch
 from captions_fakes import picture
+from matplotlib.backend_bases import FigureCanvasBase
 
 from zoo import registry
 from zoo.cli import main
@@ -421,8 +422,10 @@ def test_an_empty_folder(captioner, tmp_path, capsys):
 
 def test_where_nothing_can_be_written_nothing_is_loaded(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(registry, "load", lambda name: pytest.fail("loaded first"))
-    assert "the name of a picture must end in one of ." in fails(
-        capsys, "predict", "any", "a", "--plot", str(tmp_path / "x.abc")
+    formats = ", .".join(sorted(FigureCanvasBase.get_supported_filetypes()))  # newer versions of matplotlib know more
+    assert (
+        fails(capsys, "predict", "any", "a", "--plot", str(tmp_path / "x.abc"))
+        == f"the name of a picture must end in one of .{formats}; got {str(tmp_path / 'x.abc')!r}"
     )
     assert fails(capsys, "predict", "any", "a", "--plot", str(tmp_path / "x")).endswith(f"got {str(tmp_path / 'x')!r}")
     assert (

@@ -39,11 +39,12 @@ def webkit(tmp_path_factory):
         options = selenium.WebKitGTKOptions()
         options.binary_location = str(BROWSER)
         options.add_argument("--automation")
-        driver = selenium.WebKitGTK(options, selenium.WebKitGTKService(DRIVER, env=environment))
-        driver.set_window_size(1200, 1000)
-        yield driver
-        driver.quit()
-        screen.terminate()
+        try:
+            with selenium.WebKitGTK(options, selenium.WebKitGTKService(DRIVER, env=environment)) as driver:
+                driver.set_window_size(1200, 1000)
+                yield driver
+        finally:
+            screen.terminate()
 
 
 class Page:
@@ -79,7 +80,9 @@ class Page:
         found.click()
 
     def drag(self, start, end):
-        chains = pytest.importorskip("selenium.webdriver").ActionChains(self.driver)
+        from selenium.webdriver import ActionChains
+
+        chains = ActionChains(self.driver)
         chains.move_to_element(start).click_and_hold().move_to_element(end).release().perform()
 
 

@@ -7,6 +7,8 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
+from zoo.utils.numbers_given import check_at_least
+
 
 class HalveThenStop(EarlyStopping):
     """Halves the learning rate when the score has not improved for `patience` validations, and at last stops.
@@ -33,9 +35,7 @@ class HalveThenStop(EarlyStopping):
         factor: float = 0.5,
         min_delta: float = 0.0,
     ) -> None:
-        for name, value, least in (("patience", patience, 1), ("halvings", halvings, 0), ("min_delta", min_delta, 0)):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}; got {value}")
+        check_at_least(patience=(patience, 1), halvings=(halvings, 0), min_delta=(min_delta, 0))
         if not 0 < factor < 1:
             raise ValueError(f"factor must be between 0 and 1; got {factor}")
         super().__init__(monitor, min_delta=min_delta, patience=patience, mode=mode)

@@ -8,6 +8,8 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
+from zoo.utils.numbers_given import check_at_least
+
 ROUNDING = 1e-4  # of scores
 
 
@@ -42,14 +44,7 @@ class StopInTime(EarlyStopping):
         tie: str | None = None,
         perfect: dict[str, float] | None = None,
     ) -> None:
-        for name, value, least in (
-            ("patience", patience, 1),
-            ("patience_steps", patience_steps, 0),
-            ("epochs", epochs, 1),
-            ("steps", steps, 0),
-        ):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}; got {value}")
+        check_at_least(patience=(patience, 1), patience_steps=(patience_steps, 0), epochs=(epochs, 1), steps=(steps, 0))
         super().__init__(monitor, patience=patience, mode=mode)
         self.patience_steps, self.epochs, self.steps = patience_steps, epochs, steps
         self.tie, self.perfect = tie, perfect or {}

@@ -1,10 +1,9 @@
 // The card of a model: its text, in a window above the page.
 import { cardOf, type Entry } from "./catalogue.ts";
-import { button, fill, h, type Child } from "./dom.ts";
+import { button, type Child, fill, h, scrolling } from "./dom.ts";
 
 const SPECIAL = /^(```|#+ |\||[-*] |\d+\. | {4})/; // begins something else than a paragraph
 const ITEM = /^([-*]|\d+\.) /;
-const CODE = { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Code" };
 const INLINE = /(!?\[[^\]]*\]\([^)\s]*\)|`[^`]+`|\*\*[^*]+\*\*)/;
 
 /** Opens the card of a model. */
@@ -38,11 +37,11 @@ function rendered(markdown: string): HTMLElement[] {
     const line = lines[0];
     if (line.startsWith("```")) {
       lines.shift();
-      found.push(h("pre", CODE, take((one) => !one.startsWith("```")).join("\n")));
+      found.push(h("pre", scrolling("Code"), take((one) => !one.startsWith("```")).join("\n")));
       lines.shift();
     } else if (line.startsWith("    ")) {
       const code = take((one) => one.startsWith("    "));
-      found.push(h("pre", CODE, code.map((one) => one.slice(4)).join("\n")));
+      found.push(h("pre", scrolling("Code"), code.map((one) => one.slice(4)).join("\n")));
     } else if (line.startsWith("#")) {
       const [, marks, title] = /^(#+) *(.*)$/.exec(lines.shift()!)!;
       found.push(h(marks.length < 2 ? "h2" : "h3", {}, inline(title)));
@@ -81,7 +80,7 @@ function table(lines: readonly string[]): HTMLElement {
     );
   return h(
     "div",
-    { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Table" },
+    scrolling("Table"),
     h("table", {}, h("thead", {}, row("th", rows[0] ?? [])), h("tbody", {}, rows.slice(1).map((one) => row("td", one)))),
   );
 }

@@ -2,7 +2,7 @@
 import { type Context, source } from "./app.ts";
 import { cardButton } from "./card.ts";
 import { isOwn } from "./catalogue.ts";
-import { h } from "./dom.ts";
+import { h, scrolling } from "./dom.ts";
 
 /** Names `symbol`, a part of `file` in models/index.json, which has the code as it is where the page was made. */
 export function computedBy(context: Context, name: string, file: string, symbol: string, letters = ""): HTMLElement {
@@ -31,7 +31,7 @@ export function computedBy(context: Context, name: string, file: string, symbol:
         h("summary", {}, "The code"),
         h(
           "pre",
-          { class: "scrolls", tabindex: 0, role: "region", "aria-label": `${file}${line}` },
+          scrolling(`${file}${line}`),
           found.text.split("\n").map((text, n) => [h("span", { class: "line" }, found.line + n), text, "\n"]),
         ),
       ),

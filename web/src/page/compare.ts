@@ -2,7 +2,7 @@
 import type { Translation, Translator } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { type Entry, isOwn } from "./catalogue.ts";
-import { fill, h, panel } from "./dom.ts";
+import { fill, h, panel, scrolling } from "./dom.ts";
 import { HeadChoice } from "./heads.ts";
 import { heatmap } from "./heatmap.ts";
 import { mechanismOf } from "./mechanisms.ts";
@@ -79,7 +79,7 @@ function column(entry: Entry, model: Translator, found: Translation): HTMLElemen
     const drawing = heatmap(words, found.source, rows, title);
     fill(
       map,
-      h("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": title }, drawing),
+      h("div", scrolling(title), drawing),
       measuresLine(rows),
     );
   };

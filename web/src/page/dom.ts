@@ -80,7 +80,7 @@ export function tableOf(title: string, heads: string[], rows: (string | number)[
     h("summary", {}, title),
     h(
       "div",
-      { class: "scrolls", tabindex: 0, role: "region", "aria-label": title },
+      scrolling(title),
       h(
         "table",
         {},
@@ -112,6 +112,11 @@ export function tableOf(title: string, heads: string[], rows: (string | number)[
 /** A section with a heading. */
 export function panel(title: string, ...children: Child[]): HTMLElement {
   return h("section", { class: "panel" }, h("h2", {}, title), ...children);
+}
+
+/** Attributes of what scrolls where it is wider than the page; the keyboard reaches it, and a screen reader has its name. */
+export function scrolling(label: string): Attributes {
+  return { class: "scrolls", tabindex: 0, role: "region", "aria-label": label };
 }
 
 /** A row of a list of equations; those that are wider than the page scroll. */

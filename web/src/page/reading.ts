@@ -2,7 +2,7 @@
 import type { Reader, Reading } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { computedBy } from "./code.ts";
-import { button, equationRow, field, fill, h, panel, styled, tableOf } from "./dom.ts";
+import { button, equationRow, field, fill, h, panel, scrolling, styled, tableOf } from "./dom.ts";
 import { STORIES } from "./examples.ts";
 import { formula } from "./formula.ts";
 import { heatmap } from "./heatmap.ts";
@@ -181,7 +181,7 @@ class Desk {
       ),
       h(
         "div",
-        { class: "scrolls", tabindex: 0, role: "region", "aria-label": title },
+        scrolling(title),
         heatmap([...query, "sum"], names, [...rows, sums], title, true),
       ),
     );

@@ -1,6 +1,6 @@
 // The weight of words and sentences beside what their removal changes.
 import type { Classification, Encoded } from "../engine/index.ts";
-import { button, h, panel, styled } from "./dom.ts";
+import { button, h, panel, scrolling, styled } from "./dom.ts";
 import { percent, top } from "./numbers.ts";
 import type { Text } from "./text.ts";
 
@@ -95,7 +95,7 @@ export function effectsTable(
     ),
     h(
       "div",
-      { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Weights and effects" },
+      scrolling("Weights and effects"),
       h(
         "table",
         { class: "effects" },

@@ -1,6 +1,6 @@
 // The search tree: candidates of each step, left to right; finished ones can be picked.
 import type { BeamNode } from "../engine/index.ts";
-import { h, svg } from "./dom.ts";
+import { h, scrolling, svg } from "./dom.ts";
 import { label } from "./lines.ts";
 import { decimals } from "./numbers.ts";
 
@@ -39,7 +39,7 @@ export function searchTree(
       `${tree.length} candidates, of which ${dropped} were dropped at once and are not drawn. `,
       "Finished ones have a frame: pick one.",
     ),
-    h("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Search tree" }, drawing),
+    h("div", scrolling("Search tree"), drawing),
   );
 }
 

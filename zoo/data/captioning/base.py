@@ -31,6 +31,7 @@ from zoo.data.common.cache import cached_text
 from zoo.data.common.files import data_root, fingerprint
 from zoo.data.common.loaders import SortedLoader, TrainLoader
 from zoo.text import Tokenizer
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.places import cache_folder
 from zoo.vision.images import ImageError, ImageTransform, check_header
 
@@ -127,7 +128,7 @@ class CaptionData(DataModule):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self._check_at_least(
+        check_at_least(
             vocab_size=(vocab_size, 5),
             min_frequency=(min_frequency, 1),
             batch_size=(batch_size, 1),

@@ -19,6 +19,7 @@ from zoo.data.common.loaders import TrainLoader
 from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.text import Tokenizer
 from zoo.utils.labels import check_labels
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.places import cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation, sentence splitting or the files change
@@ -137,7 +138,7 @@ class LabeledData(SortedData[LabeledArrays]):
         super().__init__()
         if not batch_size and not batch_tokens:
             raise ValueError("give batch_size (texts) or batch_tokens (words); got neither")
-        self._check_at_least(
+        check_at_least(
             vocab_size=(vocab_size, 5),
             min_frequency=(min_frequency, 1),
             batch_size=(batch_size, 1),

@@ -8,6 +8,7 @@ from zoo.data.classification.arrays import Example
 from zoo.data.classification.base import LabeledOptions
 from zoo.data.classification.published import PublishedTexts
 from zoo.data.common.base import Split
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.unpack import Unpack
 
 
@@ -66,7 +67,7 @@ class CaptionPairs(_FlickrCaptions):
 
     def __init__(self, draws: int = 1, draw_seed: int = 0, **options: Unpack[LabeledOptions]) -> None:
         super().__init__(**options)
-        self._check_at_least(draws=(draws, 1))
+        check_at_least(draws=(draws, 1))
         self.draws, self.draw_seed = draws, draw_seed
 
     def once(self) -> _Captions:

@@ -17,6 +17,7 @@ from zoo.data.common.download import RemoteFile
 from zoo.data.common.files import draw, fingerprint, missing, own_path, read_lines
 from zoo.data.common.tables import read_table
 from zoo.utils.atomic import write_text
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.unpack import Unpack
 
 
@@ -230,7 +231,7 @@ class FDUMTL(PublishedTexts):
         super().__init__(**options)
         if domain not in get_args(_Domain):
             raise ValueError(f"domain must be one of {', '.join(map(repr, get_args(_Domain)))}; got {domain!r}")
-        self._check_at_least(train_examples=(train_examples, 2))
+        check_at_least(train_examples=(train_examples, 2))
         self.structure: Literal["document", "text"] = "document" if split_sentences else "text"
         self.domain, self.train_examples, self.sample_seed = domain, train_examples, sample_seed
 

@@ -10,6 +10,7 @@ from zoo.data.classification.base import LabeledData, LabeledOptions
 from zoo.data.common.base import Split
 from zoo.data.common.files import draw, held_out_below, named_file, read_lines
 from zoo.text import Tokenizer
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.unpack import Unpack
 
 
@@ -41,7 +42,7 @@ class NextWord(LabeledData):
         **options: Unpack[LabeledOptions],
     ) -> None:
         super().__init__(**options)
-        self._check_at_least(context=(context, 1), num_labels=(num_labels, 2))
+        check_at_least(context=(context, 1), num_labels=(num_labels, 2))
         self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}
         self.context, self.num_labels, self.encoding = context, num_labels, encoding
         self._names: list[str] | None = None

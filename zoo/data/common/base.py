@@ -49,13 +49,6 @@ class DataModule(pl.LightningDataModule):
 
     __str__ = __repr__  # Lightning's looks for the lengths of loaders of torch
 
-    @staticmethod
-    def _check_at_least(**limits: tuple[int | None, int]) -> None:
-        """Raises ValueError if an argument, given with its minimum, is smaller; None is always allowed."""
-        for name, (value, least) in limits.items():
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}; got {value}")
-
     def check_files(self, verb: str) -> None:
         """Looks for the `own_files` that fit, validate or test will read, before anything long begins.
 

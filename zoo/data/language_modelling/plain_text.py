@@ -18,6 +18,7 @@ from zoo.data.common.tables import read_table
 from zoo.data.language_modelling.soft_targets import SoftTargets
 from zoo.data.language_modelling.streams import MARKED_UNKNOWN, TextArray, TextLoader, TextStream
 from zoo.text import KINDS, Tokenizer
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.places import cache_folder
 from zoo.utils.unpack import Unpack
 
@@ -101,7 +102,7 @@ class RunningText(DataModule):
         super().__init__()
         if tokenizer not in KINDS:
             raise ValueError(f"tokenizer must be one of 'word', 'word_punct', 'bpe', 'char'; got {tokenizer!r}")
-        self._check_at_least(
+        check_at_least(
             vocab_size=(vocab_size, 5),
             min_frequency=(min_frequency, 1),
             extend_vocabulary=(extend_vocabulary, 0),

@@ -13,6 +13,7 @@ from zoo.data.common.files import fingerprint
 from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.data.reading.arrays import ClozeArrays, Question, fresh_text
 from zoo.text import Tokenizer
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.places import cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
@@ -96,7 +97,7 @@ class ClozeData(SortedData[ClozeArrays]):
             raise ValueError(f"tokenizer must be one of 'word', 'word_punct'; got {tokenizer!r}")
         if not batch_size and not batch_tokens:
             raise ValueError("give batch_size (questions) or batch_tokens (words); got neither")
-        self._check_at_least(
+        check_at_least(
             vocab_size=(vocab_size, 5),
             min_frequency=(min_frequency, 1),
             batch_size=(batch_size, 1),

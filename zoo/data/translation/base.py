@@ -13,6 +13,7 @@ from zoo.data.common.files import fingerprint
 from zoo.data.common.loaders import BatchStream, EvalLoader, TrainLoader
 from zoo.data.common.published import Published
 from zoo.text import Tokenizer
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.places import cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
@@ -105,7 +106,7 @@ class PairData(DataModule):
             raise ValueError(f"tokenizer must be one of 'bpe', 'word', 'char'; got {tokenizer!r}")
         if not batch_size and not batch_tokens:
             raise ValueError("give batch_size (sentences) or batch_tokens (tokens); got neither")
-        self._check_at_least(
+        check_at_least(
             vocab_size=(vocab_size, 5),
             batch_size=(batch_size, 1),
             batch_tokens=(batch_tokens, 1),

@@ -24,6 +24,7 @@ from zoo.data.common.parquet import is_parquet
 from zoo.data.translation import names
 from zoo.data.translation.base import PairData, PairOptions, PublishedPairs
 from zoo.data.translation.pair_files import COLUMNS, has_names, read_pairs, seems_numbered
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.unpack import Unpack
 
 log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class ParallelText(PairData):
         super().__init__(**options)
         if val_fraction is not None:
             check_fraction("val_fraction", val_fraction)
-        self._check_at_least(train_size=(train_size, 1))
+        check_at_least(train_size=(train_size, 1))
         self.train_size = train_size
         self.columns = src_column, tgt_column
         self.paths = {"train": (train_src, train_tgt), "val": (val_src, val_tgt), "test": (test_src, test_tgt)}
@@ -254,7 +255,7 @@ class Multi30k(PublishedPairs):
         **options: Unpack[PairOptions],
     ) -> None:
         super().__init__(**options)
-        self._check_at_least(train_size=(train_size, 1))
+        check_at_least(train_size=(train_size, 1))
         self.train_size = train_size
         languages = ("en", "de", "fr", "cs")
         if src_lang not in languages or tgt_lang not in languages or src_lang == tgt_lang:
