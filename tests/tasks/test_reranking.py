@@ -1,6 +1,8 @@
 """Re-ranking: the n-gram model against its definition, the features, the learnt weights, and answers that change."""
 
 import math
+import unicodedata
+from dataclasses import replace
 
 import pytest
 import torch
@@ -156,6 +158,38 @@ def test_with_the_weight_of_the_reader_alone_nothing_changes(reranker):
     assert found.answer == plain.answer and found.probabilities == pytest.approx(plain.probabilities, rel=1e-6)
 
 
+def test_no_answer_that_the_reader_rules_out(reranker):
+    story, query = "the cat sat on the mat . the cat sat .", f"a {BLANK} ran ."
+    found = reranker.answer(story, query, ["cat", "man"])  # "a man ran" is what the n-grams would like best
+    assert (found.answer, found.probabilities["man"]) == ("cat", 0) and "never the answer: man" in found.warnings[0]
+    shy = reader()
+    shy.config["exclude_query_words"] = True
+    for asked in (f"a {BLANK} ran to the man .", f"the {BLANK} ran to the cat . man mat"):
+        found = replace(reranker, reader=shy).answer(STORY, asked)
+        assert found.answer not in asked.split()
+        assert all(found.probabilities[word] == 0 for word in asked.split() if word in found.probabilities)
+
+
+def test_a_reading_after_re_ranking_is_like_one_of_a_reader_without_a_calibration(reranker):
+    query = f"the cat sat on the {BLANK} ."
+    plain = replace(reranker.reader.answer(STORY, query), confidence=0.1, warnings=["low confidence (0.10)", "short"])
+    found = reranker.rerank(plain)
+    assert found.answer != plain.answer and found.confidence is None and found.warnings == ["short"]
+    assert [*found.probabilities.values()] == sorted(found.probabilities.values(), reverse=True)  # of all words
+
+
+def test_the_right_answer_is_found_however_its_accents_are_written():
+    model, texts, story = reader(), *([text.replace("mat", "café") for text in each] for each in (TEXTS, [STORY]))
+    model.tokenizer = Tokenizer.train([*texts, *story], "word", 30)
+    weights = [
+        Reranker.fit(
+            model, texts, [(story[0], f"on the {BLANK} .", None, unicodedata.normalize(form, "café"))], n_best=12
+        ).weights
+        for form in ("NFC", "NFD")
+    ]
+    assert weights[0] == weights[1]
+
+
 def test_only_the_n_best_are_ranked_again(reranker):
     one = Reranker(reranker.reader, 1, reranker.global_model, reranker.class_model, reranker.classes, reranker.weights)
     query = f"the cat sat on the {BLANK} ."
@@ -182,3 +216,6 @@ def test_mistakes(options, message):
         Reranker.fit(reader(), **given)
     with pytest.raises(ValueError, match="order must be at least 1; got 0"):
         NGramModel([], 0)
+    for discount in (0, 1.5):
+        with pytest.raises(ValueError, match=f"discount must be above 0 and at most 1; got {discount}"):
+            NGramModel([], discount=discount)

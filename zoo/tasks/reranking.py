@@ -18,6 +18,7 @@ Differs from the paper:
 """
 
 import math
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from zoo.layers.masking import lengths_to_mask
 from zoo.results.reading import Reading
 from zoo.tasks.reading import ReadingModule
 from zoo.text.words import BLANK, split_words, word_id
+from zoo.verbs.confidence import LOW_CONFIDENCE
 
 FEATURES = ("reader", "global", "local", "classes")
 Question = tuple[str, str, Sequence[str] | None, str]  # document, query, candidates or None, answer
@@ -50,12 +52,17 @@ class NGramModel:
     Args:
         texts: Sequences of symbols; each starts with an empty history.
         order: n, length of the n-grams.
-        discount: d.
+        discount: d, above 0 and at most 1.
+
+    Raises:
+        ValueError: a number outside its range.
     """
 
     def __init__(self, texts: Iterable[Sequence[Hashable]], order: int = 3, discount: float = 0.75):
         if order < 1:
             raise ValueError(f"order must be at least 1; got {order}")
+        if not 0 < discount <= 1:
+            raise ValueError(f"discount must be above 0 and at most 1; got {discount}")
         self.order, self.discount = order, discount
         grams: Counter[tuple] = Counter()
         for text in texts:
@@ -148,7 +155,7 @@ class Reranker:
         )
         found = []
         for reading, (_, _, _, answer) in zip(readings, questions, strict=True):
-            candidates = unweighted.best(reading)
+            candidates, answer = unweighted.best(reading), unicodedata.normalize("NFC", answer)
             if answer in candidates:
                 found.append((unweighted.features(reading, candidates), candidates.index(answer)))
         if not found:
@@ -172,25 +179,34 @@ class Reranker:
     def answer(self, document: Any, query: Any, candidates: Any = None) -> Reading | list[Reading]:
         """As `ReadingModule.answer`, with the N best candidates re-ranked.
 
-        They share the total probability that the reader gives them.
+        They share the total probability that the reader gives them. There is no confidence: that was measured for the
+        reader's own answers.
         """
         found = self.reader.answer(document, query, candidates)
         return self.rerank(found) if isinstance(found, Reading) else [self.rerank(reading) for reading in found]
 
     def rerank(self, reading: Reading) -> Reading:
-        """The same reading with the answer and the probabilities after re-ranking."""
+        """The same reading with the answer and the probabilities after re-ranking, without a confidence."""
         candidates = self.best(reading)
         weights = torch.tensor([self.weights[name] for name in FEATURES], dtype=torch.float64)
         shares = (self.features(reading, candidates) @ weights).softmax(0)
         total = sum(reading.probabilities[word] for word in candidates)
         again = {word: total * share for word, share in zip(candidates, shares.tolist(), strict=True)}
+        probabilities = {**reading.probabilities, **again}
+        if _is_of_all_words(reading):
+            probabilities = dict(sorted(probabilities.items(), key=lambda item: -item[1]))
         return replace(
-            reading, answer=candidates[int(shares.argmax())], probabilities={**reading.probabilities, **again}
+            reading,
+            answer=candidates[int(shares.argmax())],
+            probabilities=probabilities,
+            confidence=None,
+            warnings=[warning for warning in reading.warnings if not warning.startswith(LOW_CONFIDENCE)],
         )
 
     def best(self, reading: Reading) -> list[str]:
-        """The N best candidates, the best first."""
-        return sorted(reading.probabilities, key=lambda word: -reading.probabilities[word])[: self.n_best]
+        """The N best candidates, the best first; none that the reader rules out, with a probability of 0."""
+        possible = [word for word, p in reading.probabilities.items() if p > 0] or [*reading.probabilities]
+        return sorted(possible, key=lambda word: -reading.probabilities[word])[: self.n_best]
 
     def features(self, reading: Reading, candidates: Sequence[str]) -> Tensor:
         """FEATURES of each candidate in place of the blank, (N, 4) float64."""
@@ -205,6 +221,12 @@ class Reranker:
             ]
             rows.append([math.log(max(reading.probabilities[word], _LEAST)), *scores])
         return torch.tensor(rows, dtype=torch.float64)
+
+
+def _is_of_all_words(reading: Reading) -> bool:
+    """Whether a reading was made without candidates: it has all words of the document, the most probable first."""
+    values = [*reading.probabilities.values()]
+    return {*reading.document} <= {*reading.probabilities, BLANK} and values == sorted(values, reverse=True)
 
 
 def learn_weights(found: Sequence[tuple[Tensor, int]]) -> Tensor:

@@ -23,6 +23,7 @@ from zoo.utils import strict_json
 
 CALIBRATION = "calibration.json"  # its file name in a folder of weights
 BINS = 10  # of the expected calibration error
+LOW_CONFIDENCE = "low confidence"  # so begins the warning
 UNUSUAL = 0.005  # share of the validation inputs that have a lower confidence, or fewer known words, than the limits
 DOUBTFUL = 0.5  # a higher confidence is never called low
 MOST_KNOWN = 0.9  # a higher share of known words is never called low
@@ -167,7 +168,7 @@ def warnings_of(calibration: Calibration | None, evidence: Evidence) -> list[str
     if calibration.answers == "date" and evidence.answer is not None and (fault := _fault_of_date(evidence)):
         found.append(fault)
     elif confidence is not None and confidence < calibration.low_confidence:
-        found.append(f"low confidence ({confidence:.2f})")
+        found.append(f"{LOW_CONFIDENCE} ({confidence:.2f})")
     return found
 
 
