@@ -51,6 +51,11 @@ class SelfCriticalModule(CaptioningModule[Memory], Generic[Memory]):
 
     # ---- training ----
 
+    def setup(self, stage: str) -> None:
+        if stage == "fit":
+            self._cider = None  # of the captions of an earlier training
+        super().setup(stage)
+
     def loss(self, batch: CaptionBatch) -> tuple[Tensor, int]:
         first = self.config["self_critical_epoch"]
         if not self.training or first is None or self.current_epoch < first:
