@@ -3,6 +3,7 @@ decides for itself.
 """
 
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -360,6 +361,32 @@ def test_reward_of_right_words_beside_cider():
     share = torch.tensor([[3 / 4, 2 / 4], [1 / 3, 1 / 3]])
     torch.testing.assert_close(rewards(right_words=2.0), rewards() + 2 * share)
     assert rewards().std() > 0.1
+
+
+def test_each_training_has_the_document_frequencies_of_its_own_captions(monkeypatch):
+    model, batch = (
+        build(self_critical_epoch=0),
+        CaptionBatch(None, torch.tensor([[[BOS, 5, 6, EOS]]]), torch.tensor([[3]])),
+    )
+    trainings = [[[5, 6, EOS]], [[8, 9, EOS]]], [[[5, 6, EOS]], [[5, 9, EOS]], [[6, EOS]]]
+
+    def rewards(model, captions):
+        data = SimpleNamespace(training_captions=lambda: captions)
+        monkeypatch.setattr(type(model), "data_module", data)
+        model.setup("fit")
+        return model.rewards(torch.tensor([[[5, EOS], [6, EOS]]]), batch)
+
+    first, second = (rewards(model, captions) for captions in trainings)
+    assert second.equal(rewards(build(self_critical_epoch=0), trainings[1])) and not second.equal(first)
+
+
+@pytest.mark.parametrize("score", ["additive", "bilinear"])
+def test_weights_are_of_single_precision_under_autocast(score):
+    model = build(score=score)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        _, weights = model(torch.randn(1, 50, model.encoder_channels), torch.randint(4, 12, (1, 1, 3)))
+    assert weights.dtype == torch.float32  # in bf16 the cumulated sum, from which positions are drawn, is wrong
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 1, 3))
 
 
 @exactly

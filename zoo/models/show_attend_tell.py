@@ -95,8 +95,8 @@ class AttendingLSTM(nn.Module):
         return additive_score(query, keys, self.v)
 
     def attend(self, hidden: Tensor, keys: Tensor) -> Tensor:
-        """alpha_t, the softmax of e_t: (N, K, H) -> (N, K, L)."""
-        return torch.softmax(self.scores(hidden, keys) * self.temperature, dim=-1)
+        """alpha_t, the softmax of e_t, in fp32 at least: (N, K, H) -> (N, K, L)."""
+        return torch.softmax(wide(self.scores(hidden, keys)) * self.temperature, dim=-1)
 
     def context(self, chosen: Tensor, hidden: Tensor, values: Tensor) -> Tensor:
         """beta_t sum_i s_ti a_i; the selector beta_t is one number a caption: (N, K, L), (N, K, H) -> (N, K, D)."""
