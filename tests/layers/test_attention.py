@@ -360,12 +360,23 @@ def test_in_low_precision_keys_weights_and_positions_are_of_single_precision(kin
     seen = attention.project(memory, lengths_to_mask(lengths, S))
     context, weights = attention(query, seen)
     assert context.dtype == torch.bfloat16 and weights.dtype == seen.gate.dtype == torch.float32
-    if name in ("general", "concat"):
+    if name in ("dot", "scaled_dot", "general", "concat"):
         assert seen.keys.dtype == torch.float32
     if kind in ("local_p", "local_p_full"):  # of 1,000 words: bfloat16 has only every fourth of the last numbers
         long = seen._replace(lengths=torch.full((B,), 1000))
         position = attention.aligned_position(query, long)
         assert position.dtype == torch.float32 and not position.equal(position.bfloat16().float())
+
+
+@pytest.mark.parametrize("name", ["dot", "scaled_dot", "general", "concat"])
+@torch.no_grad()
+def test_scores_beyond_the_largest_number_of_half_precision(name):
+    torch.manual_seed(0)
+    attention, memory = make_attention("global", 512, 512, score=name).half(), (20 * torch.randn(1, 3, 512)).half()
+    context, weights = attention(memory[:, 1:2], attention.project(memory, torch.ones(1, 3, dtype=torch.bool)))
+    assert context.isfinite().all() and weights.sum().item() == pytest.approx(1)
+    if name in ("dot", "scaled_dot"):  # of a vector with itself, about 400 * 512
+        assert weights[0, 0, 1] == 1
 
 
 def test_location_ignores_words_beyond_its_length():
@@ -407,3 +418,7 @@ def test_bad_arguments():
         make_attention("global", 4, 4, normalize="entmax")
     with pytest.raises(ValueError, match="window must be at least 1; got 0"):
         make_attention("local_m", 4, 4, window=0)
+    with pytest.raises(ValueError, match="max_length must be at least 1; got 0"):  # not the default, 100
+        make_attention("global", 4, 4, score="location", max_length=0)
+    with pytest.raises(ValueError, match="attention_size must be at least 1; got 0"):
+        make_attention("global", 4, 4, score="concat", attention_size=0)

@@ -241,6 +241,7 @@ def test_bad_arguments(cls):
         ("LuongNMT", {"hidden_size": 7}, "hidden_size must be even"),
         ("LuongNMT", {"attentional_state": False}, "set input_feeding to false if attentional_state is false"),
         ("LuongNMT", {"window": 0}, "window must be at least 1; got 0"),
+        ("LuongNMT", {"score": "location", "max_source_length": -1}, "max_length must be at least 1; got -1"),
         (
             "LuongNMT",
             {"score": "location", "attention": "local_p"},

@@ -48,11 +48,14 @@ class GlobalAttention(nn.Module):
         memory_size: M.
         score: one of SCORES: "dot", "scaled_dot", "general", "concat", "location", "uniform".
         attention_size: K of score "concat"; the query size if not given.
-        max_length: L_max of score "location".
+        max_length: L_max of score "location"; 100 if not given.
         window: D of the local variants.
         renormalize: local_p variants: divide the weights by their sum after the Gaussian or the gate (off in the
             paper).
         normalize: one of NORMALIZATIONS: "softmax", "sparsemax".
+
+    Raises:
+        ValueError: a name that does not exist, a number below 1, or sizes that the score cannot compare.
     """
 
     def __init__(
@@ -71,8 +74,9 @@ class GlobalAttention(nn.Module):
             raise ValueError(f"score must be one of {', '.join(map(repr, SCORES))}; got {score!r}")
         if normalize not in NORMALIZATIONS:
             raise ValueError(f"normalize must be one of {', '.join(map(repr, NORMALIZATIONS))}; got {normalize!r}")
-        if window < 1:
-            raise ValueError(f"window must be at least 1; got {window}")
+        for name, value in (("window", window), ("attention_size", attention_size), ("max_length", max_length)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1; got {value}")
         self.score = SCORES[score](query_size, memory_size, attention_size, max_length)
         self.query_size, self.memory_size = query_size, memory_size
         self.window, self.renormalize = window, renormalize

@@ -30,8 +30,8 @@ class DotScore(nn.Module):
             )
 
     def project(self, memory: Tensor) -> Tensor:
-        """Keys of the memory: (B, S, M) -> (B, S, H)."""
-        return memory
+        """Keys of the memory, in fp32 at least: (B, S, M) -> (B, S, H)."""
+        return wide(memory)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Scores of queries (B, T, H) against keys (B, S, H) -> (B, T, S).
@@ -47,7 +47,7 @@ class ScaledDotScore(DotScore):
     """score(h_t, h_s) = h_t . h_s / sqrt(H) (Vaswani et al. 2017, Eq. 1)."""
 
     def project(self, memory: Tensor) -> Tensor:
-        return memory * memory.size(-1) ** -0.5
+        return wide(memory) * memory.size(-1) ** -0.5
 
 
 class GeneralScore(nn.Module):
