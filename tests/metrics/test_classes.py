@@ -55,6 +55,17 @@ def test_any_number_of_labels():
     )
 
 
+def test_one_label_or_none():
+    labels, logits = torch.tensor([[1.0], [1], [0], [0], [1]]), torch.tensor([[2.0], [-1], [3], [-2], [0.5]])
+    found = ClassScores(1, multi_label=True)
+    found.update(logits[:3], labels[:3])
+    found.update(logits[3:], labels[3:])
+    f1_of_two_of_three = 100 * 2 / 3  # 2 right of 3 chosen, and of 3 wanted
+    assert found.compute() == pytest.approx(
+        {"micro_f1": f1_of_two_of_three, "macro_f1": f1_of_two_of_three, "exact_match": 60.0}
+    )
+
+
 def test_further_measures_are_means_over_texts_not_over_batches():
     values = torch.rand(TEXTS, generator=torch.Generator().manual_seed(0))
     found = scored(

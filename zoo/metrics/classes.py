@@ -60,7 +60,13 @@ class ClassScores(nn.Module):
         super().__init__()
         from torchmetrics import classification as metrics  # late: takes a second
 
-        if multi_label:
+        if multi_label and num_classes == 1:
+            found = {
+                "micro_f1": metrics.BinaryF1Score(),
+                "macro_f1": metrics.BinaryF1Score(),
+                "exact_match": metrics.BinaryAccuracy(),
+            }
+        elif multi_label:
             found = {
                 "micro_f1": metrics.MultilabelF1Score(num_classes, average="micro"),
                 "macro_f1": metrics.MultilabelF1Score(num_classes, average="macro"),
