@@ -228,6 +228,19 @@ def test_wrong_use(score):
             score(*wrong)
 
 
+def test_captions_that_are_no_lists_of_tokens():
+    tokens = ["a", "dog"]
+    for wrong in (
+        lambda: CiderD([[tokens], ["a dog"]]),
+        lambda: CiderD([[tokens]]).score(["a dog"], [[tokens]]),
+        lambda: CiderD([[tokens]]).score([tokens], [[tokens, "a dog"]]),
+        lambda: right_words("a dog", [tokens]),
+        lambda: right_words(tokens, ["a dog"]),
+    ):
+        with pytest.raises(TypeError, match="a caption must be a list of tokens, .* got the string 'a dog'"):
+            wrong()
+
+
 def test_nothing_to_score():
     with pytest.raises(ValueError, match=r"no captions to score; call update\("):
         CaptionScores().compute()

@@ -168,6 +168,14 @@ def test_exact_match_needs_no_extra(monkeypatch):
 def test_wrong_use(score):
     with pytest.raises(ValueError, match="needs one reference; got 2 translations and 1 references"):
         score.update(["a", "b"], ["a"])
+    for wrong, name, got in [
+        (("a b", "a c"), "translations", "'a b'"),  # one string
+        ((["a"], "b"), "references", "'b'"),
+        ((["a"], [["a"]]), "references", r"\['a'\]"),  # as other libraries take them
+        ((["a", None], ["a", "b"]), "translations", "None"),
+    ]:
+        with pytest.raises(TypeError, match=f"{name} must be a list with one string for each sentence; got {got}"):
+            score.update(*wrong)
     with pytest.raises(ValueError, match=r"no translations to score; call update\("):
         score.compute()
 

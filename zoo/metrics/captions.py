@@ -97,6 +97,7 @@ class CiderD:
 
     Raises:
         ValueError: There are no images.
+        TypeError: A caption is a string instead of a list of tokens.
     """
 
     def __init__(self, references: Sequence[Sequence[list[str]]]) -> None:
@@ -104,6 +105,7 @@ class CiderD:
             raise ValueError(
                 "CIDEr-D needs the references of at least one image for its document frequencies; got none"
             )
+        _check_tokens(*references)
         self._frequency: Counter[tuple[str, ...]] = Counter()
         for captions in references:
             self._frequency.update({ngram for tokens in captions for ngram in _ngrams(tokens)})
@@ -122,8 +124,10 @@ class CiderD:
 
         Raises:
             ValueError: The numbers of captions and references differ, or an image has no reference.
+            TypeError: A caption is a string instead of a list of tokens.
         """
         _check(candidates, references)
+        _check_tokens(candidates, *references)
         return [self._score(tokens, captions) for tokens, captions in zip(candidates, references, strict=True)]
 
     def _score(self, candidate: list[str], references: Sequence[list[str]]) -> float:
@@ -163,7 +167,11 @@ def right_words(candidate: Sequence[Hashable], references: Sequence[Sequence[Has
 
     Returns:
         A number from 0 to 1; 0 for an empty caption.
+
+    Raises:
+        TypeError: A caption is a string instead of a list of tokens.
     """
+    _check_tokens([candidate], references)
     right = sum((Counter(candidate) & _allowed(references, Counter)).values())
     return right / max(len(candidate), _closest_length(candidate, references), 1)
 
@@ -342,6 +350,15 @@ def _check(captions: Sequence[Any], references: Sequence[Sequence[Any]]) -> None
     if missing := [n for n, texts in enumerate(references) if not len(texts)]:
         raise ValueError(
             f"every image needs at least one reference; got none for {len(missing)}, first at index {missing[0]}"
+        )
+
+
+def _check_tokens(*images: Sequence[Any]) -> None:
+    """Raises TypeError for a caption that is a string, of which each letter would be a token."""
+    text = next((caption for captions in images for caption in captions if isinstance(caption, str)), None)
+    if text is not None:
+        raise TypeError(
+            f"a caption must be a list of tokens, such as caption_tokens gives; got the string {text!r:.50}"
         )
 
 

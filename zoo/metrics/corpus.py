@@ -83,7 +83,10 @@ class ExactMatch(Metric):
 
         Raises:
             ValueError: if their numbers differ.
+            TypeError: one side is no list of strings.
         """
+        _check_texts("translations", hypotheses)
+        _check_texts("references", references)
         if len(hypotheses) != len(references):
             count = f"{len(hypotheses)} translations and {len(references)} references"
             raise ValueError(f"every translation needs one reference; got {count}")
@@ -166,6 +169,13 @@ class CorpusScore(ExactMatch):
             before = f"moses:lc.norm.tok-{lang}|sacremoses:{version('sacremoses')}"
         out["bleu"] = f"{before}|{out['bleu']}"
         return out
+
+
+def _check_texts(name: str, texts: Any) -> None:
+    """Raises TypeError for one string, of which each letter would be a sentence, and for items that are no strings."""
+    wrong = [texts] if isinstance(texts, str) else [text for text in texts if not isinstance(text, str)]
+    if wrong:
+        raise TypeError(f"{name} must be a list with one string for each sentence; got {wrong[0]!r:.50}")
 
 
 def _sacrebleu_metrics(characters: bool) -> dict[str, Any]:
