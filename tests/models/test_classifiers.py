@@ -357,6 +357,9 @@ def test_embed():
     assert found.shape == (3, 2 * 2 * 4) and (found[1] == 0).all() and (found[0] != 0).any()
     torch.testing.assert_close(model.embed("dog"), found[2:])
     assert model.embed([]).shape == (0, 16)
+    for wrong, got in ((["a", 3], "int in the list, as number 2"), ([("a", "b")], "tuple in the list"), (None, "None")):
+        with pytest.raises(TypeError, match=f"embed takes a string or a list of strings; got {got}"):
+            model.embed(wrong)
 
 
 def test_a_model_of_pairs_takes_pairs():
@@ -388,7 +391,12 @@ def test_what_classify_does_not_take(reader):
         (HAN, {"label_smoothing": 1.0}, r"label_smoothing must be in \[0, 1\); got 1.0"),
         (HAN, {"word_dropout": -0.1}, r"word_dropout must be in \[0, 1\); got -0.1"),
         (StructuredSelfAttention, {"hops": 0}, "hops must be at least 1; got 0"),
-        (StructuredSelfAttention, {"row_units": 3}, "row_units and column_units must be set together; got 3 and 0"),
+        (
+            StructuredSelfAttention,
+            {"row_units": 3},
+            "row_units and column_units must be set together, to at least 1, or both be 0; got 3 and 0",
+        ),
+        (StructuredSelfAttention, {"row_units": -1, "column_units": -1}, "or both be 0; got -1 and -1"),
         (AttentionClassifier, {"hidden_size": 7}, "hidden_size must be even for a bidirectional encoder"),
         (
             AttentionClassifier,

@@ -29,6 +29,7 @@ from zoo.layers.recurrent import RecurrentEncoder
 from zoo.tasks.classification import TextClassifier
 from zoo.text import PAD
 from zoo.verbs.base import evaluated
+from zoo.verbs.checks import texts_of
 from zoo.verbs.groups import groups_of_similar_size
 
 MIDDLE = 3.0  # of the relatedness scale, 1 to 5
@@ -160,8 +161,11 @@ class StructuredSelfAttention(TextClassifier):
                 f"relatedness must be 0, or above 0 for a model of pairs; got {relatedness} with pair "
                 f"{str(pair).lower()}"
             )
-        if bool(row_units) != bool(column_units):
-            raise ValueError(f"row_units and column_units must be set together; got {row_units} and {column_units}")
+        if min(row_units, column_units) < 0 or bool(row_units) != bool(column_units):
+            raise ValueError(
+                "row_units and column_units must be set together, to at least 1, or both be 0; got "
+                f"{row_units} and {column_units}"
+            )
         self.embedding = nn.Embedding(vocab_size, embedding_size, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.encoder = RecurrentEncoder("lstm", embedding_size, hidden_size, num_layers, dropout=dropout)
@@ -265,8 +269,9 @@ class StructuredSelfAttention(TextClassifier):
 
         Raises:
             ValueError: the model has no tokenizer.
+            TypeError: `texts` is neither a string nor strings in an order.
         """
-        texts = [texts] if isinstance(texts, str) else list(texts)
+        _, texts = texts_of(texts, "embed")
         self.check_ready(self.tokenizer)
         ids = self.vocabulary.encode_batch(texts)
         found = torch.zeros(len(texts), self.config["hops"] * 2 * self.config["hidden_size"])
