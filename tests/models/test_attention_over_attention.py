@@ -340,6 +340,13 @@ def test_places_of_a_word_are_summed_and_candidates_chosen_by_their_sums():
     assert not model.is_right(probabilities, absent).any()
 
 
+@torch.no_grad()
+def test_no_answer_is_judged_where_there_is_nothing_to_choose_from(reader):
+    questions = [[5, 6, 5], [], []], [[BLANK_ID, 6]] * 3, [[], [], [5, 6]], [6, 5, 5]
+    judged = reader.judge(collate(*questions))  # the second has neither words nor candidates
+    assert len(judged) == 2 and [evidence.text for evidence, _ in judged][1] == "" and not judged[1][1]
+
+
 def test_an_answer_that_is_not_there_is_counted_and_not_learnt():
     model = build(AttentionOverAttentionReader, vocab_size=60)
     batch = collate([[5, 6], [7, 8]], [[20], [20]], [[5, 6], [7, 8]], [5, 30])

@@ -140,7 +140,7 @@ class ReadingModule(Reader, ScoredModule):
         return "the answer is right, if it is one of the candidates given"
 
     def judge(self, batch: ClozeBatch) -> list[tuple[Evidence, Any]]:
-        """The default answers, and whether they are right."""
+        """The default answers, and whether they are right; none to a document without words and candidates."""
         probabilities = self.word_probabilities(self(batch)[0], batch)
         found = self.candidate_probabilities(probabilities, batch).cpu().split(batch.candidate_counts.tolist())
         words = batch.words.split(batch.word_counts.tolist())
@@ -152,6 +152,7 @@ class ReadingModule(Reader, ScoredModule):
             for p, ids, text, happened in zip(
                 found, documents, texts, self.is_right(probabilities, batch).tolist(), strict=True
             )
+            if len(p)
         ]
 
     # ---- bundle and tests ----
