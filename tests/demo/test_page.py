@@ -286,6 +286,171 @@ def test_a_smaller_window_changes_the_perplexity(open_page, small, engine, langu
     assert f"{less:.1f}" != f"{whole:.1f}"
 
 
+COUNTING = """() => {
+    const send = Worker.prototype.postMessage;
+    window.waiting = 0;
+    Worker.prototype.postMessage = function (...values) {
+        if (!this.isHeard) this.addEventListener("message", () => (window.waiting -= 1));
+        this.isHeard = true;
+        window.waiting += 1;
+        return send.apply(this, values);
+    };
+}"""  # how many answers of the engine a page waits for
+
+
+def idle(page):
+    page.wait_for_function("() => window.waiting === 0")
+
+
+def test_the_last_text_that_is_asked_for_is_shown(open_page, small, engine, translator):
+    page = open_page(f"{small}#/translate/luong")
+    page.wait_for_selector(".result .text")
+    page.evaluate(COUNTING)
+    wanted = engine.ask("translate", model=str(translator[1]), text=SENTENCE, options={"beamSize": 3})
+    long = "Two women eat ice cream on the beach. " * 12  # is ready later than what is asked for after it
+    page.evaluate(
+        """texts => {
+            for (const text of texts) {
+                document.querySelector("#text").value = text;
+                document.querySelector("form").requestSubmit();
+            }
+            document.querySelector("#text").value = "";
+            const beam = document.querySelector(".ask select");
+            beam.value = "3";
+            beam.dispatchEvent(new Event("change"));
+        }""",
+        [long, SENTENCE],
+    )
+    becomes(page, ".result .text", wanted["text"])
+    idle(page)
+    assert page.inner_text(".result .text") == wanted["text"]
+    assert page.locator(".hypotheses button").count() == len(wanted["hypotheses"])
+    assert page.locator(".source li").count() == len(wanted["source"])
+    page.select_option(".ask select", "10")
+    page.click(".examples button >> nth=1")
+    idle(page)
+    assert page.locator(".source button").all_inner_texts()[:2] != ["A", "dog"]
+    assert page.locator(".error").is_hidden()
+
+
+def test_a_reset_is_not_undone_by_what_was_decoded_before(open_page, small):
+    page = open_page(f"{small}#/translate/luong")
+    page.wait_for_selector(".result .text")
+    own = page.inner_text(".result .text")
+    page.click(".target button >> nth=1")
+    page.click(".editor button.small >> nth=4")
+    moved = changed(page, ".result .text", own)
+    page.evaluate(COUNTING)
+    page.evaluate(
+        """() => {
+            document.querySelectorAll(".editor button.small")[5].click();
+            document.querySelector(".result .own button").click();
+        }"""
+    )
+    idle(page)
+    assert page.inner_text(".result .text") == own != moved
+    assert page.locator(".target .given").count() == page.locator(".target .changed").count() == 0
+
+
+def test_weights_go_to_no_word_that_is_struck_out(open_page, small):
+    page = open_page(f"{small}#/translate/luong")
+    page.wait_for_selector(".result .text")
+    own = page.inner_text(".result .text")
+    size = page.locator(".source li").count()
+    page.click(".source button >> nth=1")
+    page.click(".word-tools >> text=Remove")
+    changed(page, ".result .text", own)
+    page.click(".target button >> nth=0")
+    left = size - page.locator(".source .struck").count()
+    assert page.locator(".editor li").count() == left
+    page.click(".editor button.small >> nth=0")
+    looks = "document.querySelector('.handle').getAttribute('aria-valuetext')"
+    page.wait_for_function(f"() => {looks}.endsWith('100 %')")
+    assert page.evaluate(looks).startswith(page.inner_text(".source button >> nth=0"))
+    page.press(".handle", "ArrowRight")
+    page.wait_for_function("was => document.querySelector('.handle').ariaValueText !== was", arg=page.evaluate(looks))
+    assert page.evaluate(looks).endswith(", 100 %")
+
+
+def test_the_words_beside_a_fixed_one_are_shown(open_page, small):
+    page = open_page(f"{small}#/translate/luong")
+    page.wait_for_selector(".result .text")
+    own = page.inner_text(".result .text")
+    page.click(".target button >> nth=1")
+    before = page.locator(".step .bars .word").all_inner_texts()
+    page.click(".step .bars .word >> nth=1")
+    changed(page, ".result .text", own)
+    assert page.locator(".step .bars .word").all_inner_texts() == before
+    page.click(".step .bars .word >> nth=0")
+    becomes(page, ".result .text", own)
+
+
+def test_a_word_that_is_struck_and_put_back_at_once_is_there(open_page, small):
+    page = open_page(f"{small}#/documents")
+    page.wait_for_selector(".effects")
+    own = page.inner_text(".labels")
+    page.evaluate(COUNTING)
+    page.evaluate(
+        """() => {
+            const word = document.querySelectorAll(".document p .shaded")[3];
+            word.click();
+            word.click();
+        }"""
+    )
+    idle(page)
+    assert page.inner_text(".labels") == own and page.locator(".document .struck").count() == 0
+    assert page.locator(".documents .own button").count() == 0
+
+
+def test_what_is_typed_while_a_text_is_classified_is_not_shown_as_it(open_page, small):
+    page = open_page(f"{small}#/documents")
+    page.wait_for_selector(".effects")
+    page.evaluate(COUNTING)
+    page.evaluate(
+        """() => {
+            document.querySelector("#text").value = "A man runs.";
+            document.querySelector("form").requestSubmit();
+            document.querySelector("#text").value = "Two women";
+        }"""
+    )
+    idle(page)
+    assert page.locator(".document p .shaded").all_inner_texts() == ["A", "man", "runs", "."]
+
+
+def test_given_words_of_several_lines_are_as_probable_when_they_are_continued(open_page, small, engine, language_model):
+    page = open_page(f"{small}#/language")
+    page.wait_for_selector(".words button")
+    text = "A man runs\nTwo women zzz"
+    page.fill("#text", text)
+    page.click("text=Continue it")
+    page.wait_for_selector(".words .added")
+    scored = engine.ask("score", model=str(language_model[1]), text=text)["words"]
+    shares = page.locator(".words small").all_inner_texts()[: len(scored) - 1]
+    assert [0 if "<" in share else int(share.split()[0]) for share in shares] == pytest.approx(
+        [100 * 2.718281828 ** word["logProb"] for word in scored[:-1]], abs=0.51
+    )
+
+
+def test_the_last_photo_is_described(open_page, small):
+    page = open_page(f"{small}#/captions")
+    page.wait_for_selector(".strip button")
+    page.evaluate(COUNTING)
+    page.click("text=A dog in the forest")
+    idle(page)
+    wanted = page.inner_text(".board .text"), page.locator(".photo").bounding_box()["height"]
+    page.evaluate(
+        """() => {
+            const buttons = [...document.querySelectorAll(".captions .ask button")];
+            for (const name of ["A game of pool", "A rabbit on the grass", "A dog in the forest"]) {
+                buttons.find((button) => button.textContent === name).click();
+            }
+        }"""
+    )
+    page.wait_for_timeout(300)
+    idle(page)
+    assert (page.inner_text(".board .text"), page.locator(".photo").bounding_box()["height"]) == wanted
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("view", "answered"), VIEWS.values())
 def test_everybody_can_use_the_page(open_page, small, view, answered, scheme):

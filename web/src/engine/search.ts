@@ -138,14 +138,15 @@ export async function search(decode: Decoder, state: Tensors, settings: Settings
     const given = settings.options.given?.get(position) ?? null;
     const last = live.map(({ path }) => path?.token ?? BOS);
     const found = await decode(last, state, position, given);
-    const logProbs = restricted(found.logProbs, live.length, position, settings);
+    const fixed = onlyFixed(found.logProbs, live.length, position, settings);
+    const logProbs = withoutForbidden(found.logProbs, live.length, position, settings);
     const { state: after, ...outputs } = found;
     seen.push({ ...outputs, logProbs, slots: live.length });
 
     const wanted = greedy ? 1 : Math.min(2 * beamSize, logProbs.length);
     const candidates = settings.draw
       ? [drawn(logProbs, live[0], settings.draw(logProbs), position)]
-      : largest(logProbs, live, wanted, position);
+      : largest(fixed ?? logProbs, live, wanted, position);
     const isLast = position + 1 >= maxLength;
     const ended = candidates.filter(({ path, total }) => (path.token === EOS || isLast) && total > -Infinity);
     const norm = lengthNorm(position + 1, lengthPenalty);
@@ -171,17 +172,22 @@ export async function search(decode: Decoder, state: Tensors, settings: Settings
   return { hypotheses: pool.map((ending) => hypothesis(ending, seen, settings)), tree };
 }
 
-/** The log-probabilities with -Infinity for forbidden tokens, and for all but a fixed one. */
-function restricted(logProbs: Float32Array, slots: number, position: number, settings: Settings): Float32Array {
-  const size = logProbs.length / slots;
-  const { prefix } = settings.options;
-  if (prefix && position < prefix.length) {
-    const only = new Float32Array(logProbs.length).fill(-Infinity);
-    for (let slot = 0; slot < slots; slot++) {
-      only[slot * size + prefix[position]] = logProbs[slot * size + prefix[position]];
-    }
-    return only;
+/** The log-probabilities with -Infinity for all but a fixed token; null where none is. */
+function onlyFixed(logProbs: Float32Array, slots: number, position: number, settings: Settings): Float32Array | null {
+  const token = settings.options.prefix?.[position];
+  if (token === undefined) {
+    return null;
   }
+  const only = new Float32Array(logProbs.length).fill(-Infinity);
+  for (let place = token; place < logProbs.length; place += logProbs.length / slots) {
+    only[place] = logProbs[place];
+  }
+  return only;
+}
+
+/** The log-probabilities, with -Infinity for forbidden tokens. */
+function withoutForbidden(logProbs: Float32Array, slots: number, position: number, settings: Settings): Float32Array {
+  const size = logProbs.length / slots;
   const never = [BOS, 0, ...settings.forbid, ...(position + 1 < (settings.minLength ?? 0) ? [EOS] : [])];
   for (let slot = 0; slot < slots; slot++) {
     never.forEach((token) => (logProbs[slot * size + token] = -Infinity));

@@ -3,6 +3,7 @@ import type { Caption, Captioner, Hypothesis } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { button, field, fill, h, tableOf } from "./dom.ts";
 import { equations } from "./equation.ts";
+import { Latest } from "./latest.ts";
 import { label } from "./lines.ts";
 import { changes, decimals, largest, percent, uniform } from "./numbers.ts";
 import { ownLine, wordsBefore } from "./parts.ts";
@@ -22,6 +23,7 @@ export class Board {
   private readonly below = h("div", {});
   private readonly radius = h("input", { type: "range", min: 0.5, max: 4, step: 0.5, value: 1.5 });
 
+  private readonly photos: Latest;
   private photo!: Photo;
   private thumb!: HTMLCanvasElement;
   private readonly smalls: HTMLCanvasElement[] = []; // of the words, by their number
@@ -33,6 +35,7 @@ export class Board {
   private stroke: Float32Array | null = null;
   private isBusy = false;
   private isWanted = false;
+  private resets = 0;
   private at: [number, number];
 
   constructor(
@@ -41,6 +44,7 @@ export class Board {
     title: string,
   ) {
     this.at = [Math.floor(model.grid[0] / 2), Math.floor(model.grid[1] / 2)];
+    this.photos = new Latest(context.attempt);
     fill(
       this.element,
       h("h2", {}, title),
@@ -52,15 +56,22 @@ export class Board {
   }
 
   async show(photo: Photo): Promise<void> {
-    this.photo = photo;
-    this.thumb = thumbnail(photo, STRIP);
-    this.own = await this.model.caption(photo.picture, { nBest: 1 });
-    this.reset();
-    this.context.announce(`Caption: ${this.own.text}`);
-    this.play();
+    await this.photos.run(
+      () => this.model.caption(photo.picture, { nBest: 1 }),
+      (found) => {
+        this.photo = photo;
+        this.thumb = thumbnail(photo, STRIP);
+        this.own = found;
+        this.reset();
+        this.context.announce(`Caption: ${this.own.text}`);
+        this.play();
+      },
+    );
   }
 
   private reset(): void {
+    this.resets += 1;
+    this.isWanted = false;
     this.now = this.own;
     this.given = new Map();
     this.prefix = [];
@@ -90,9 +101,9 @@ export class Board {
     while (this.isWanted) {
       this.isWanted = false;
       await this.context.attempt(async () => {
-        const { photo } = this;
+        const { photo, resets } = this;
         const found = await this.model.caption(photo.picture, { given: this.given, prefix: this.prefix });
-        if (photo === this.photo) {
+        if (resets === this.resets) {
           this.now = found;
           this.element.classList.remove("gradual");
           this.chosen = this.chosen === null ? null : Math.min(this.chosen, this.best.steps.length - 1);

@@ -19,7 +19,9 @@ export function captionsView(model: Captioner, context: Context): HTMLElement {
       beside,
     );
     for (const board of shown) {
-      await board.show(found);
+      if (found === photo) {
+        await board.show(found);
+      }
     }
   });
 

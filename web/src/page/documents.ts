@@ -5,6 +5,7 @@ import { documentEquations } from "./document_equations.ts";
 import { button, field, fill, h, panel, styled } from "./dom.ts";
 import { DOCUMENTS, SECONDS } from "./examples.ts";
 import { decimals, percent, top } from "./numbers.ts";
+import { Latest } from "./latest.ts";
 import { ownLine, sentenceForm } from "./parts.ts";
 import { effectsTable, type Removal, removalsOf } from "./removals.ts";
 import { Text } from "./text.ts";
@@ -38,6 +39,8 @@ class Desk {
   private own!: Classification; // of the whole text
   private now!: Classification; // without what is struck
   private turn = 0;
+  private readonly texts: Latest;
+  private readonly strikes: Latest;
 
   constructor(
     private readonly model: Classifier,
@@ -48,6 +51,8 @@ class Desk {
     this.input.value = examples[0];
     this.second.value = SECONDS[0];
     this.hop.addEventListener("change", () => this.draw());
+    this.texts = new Latest(context.attempt);
+    this.strikes = new Latest(context.attempt);
     const form = sentenceForm(
       this.input,
       model.ofPairs ? "Two texts" : "Text",
@@ -78,11 +83,13 @@ class Desk {
   }
 
   async classify(): Promise<void> {
-    await this.context.attempt(async () => {
-      const second = this.model.ofPairs ? this.second.value : undefined;
-      this.own = await this.model.classify(this.input.value, second);
-      this.now = this.own;
-      this.text = new Text(this.model.encode(this.input.value, second), this.model.ofDocuments);
+    const text = this.input.value;
+    const second = this.model.ofPairs ? this.second.value : undefined;
+    const find = () => this.model.classify(text, second);
+    await this.texts.run(find, async (found) => {
+      this.own = found;
+      this.now = found;
+      this.text = new Text(this.model.encode(text, second), this.model.ofDocuments);
       this.fillHops();
       await this.changed();
     });
@@ -90,9 +97,13 @@ class Desk {
 
   /** Classifies what is not struck, and shows it. */
   private async again(): Promise<void> {
-    await this.context.attempt(async () => {
-      this.now = this.text.isWhole ? this.own : await this.model.classifyEncoded(this.text.kept);
-      await this.changed();
+    const { text, own } = this;
+    const find = async () => (text.isWhole ? own : await this.model.classifyEncoded(text.kept));
+    await this.strikes.run(find, async (found) => {
+      if (text === this.text) {
+        this.now = found;
+        await this.changed();
+      }
     });
   }
 

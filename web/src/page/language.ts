@@ -146,7 +146,7 @@ class Desk {
     const options = { maxWords: Number(this.most.value), temperature, beamSize: temperature ? undefined : 5 };
     const found = await this.model.complete(text, { ...options, window, seed });
     const steps = found.hypotheses[0].steps;
-    const scored = await this.model.score(found.tokens.slice(0, found.given).join(" "), { window });
+    const scored = await this.model.score(text, { window });
     const before = found.attention.map((attention, n) => ({
       word: found.tokens[n],
       logProb: scored.words[n]?.logProb ?? null,

@@ -214,8 +214,7 @@ export class Lines {
       const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
       if (row && step) {
         event.preventDefault();
-        const to = Math.min(row.length - 1, Math.max(0, largest(row) + step));
-        this.handlers.onMove(chosen!, to);
+        this.handlers.onMove(chosen!, this.nextSource(largest(row), step));
       }
     });
     this.handle.addEventListener("pointerdown", (event) => {
@@ -235,8 +234,21 @@ export class Lines {
     });
   }
 
+  /** The next position in a direction whose word is not struck; at an end the same one. */
+  private nextSource(from: number, step: number): number {
+    const { source, struck } = this.drawn!;
+    let to = from + step;
+    while (struck.has(to)) {
+      to += step;
+    }
+    return to >= 0 && to < source.length ? to : from;
+  }
+
   private nearestSource(x: number, y: number): number {
-    const distances = Array.from(this.sources.querySelectorAll("button"), (token) => {
+    const distances = Array.from(this.sources.querySelectorAll("button"), (token, n) => {
+      if (this.drawn!.struck.has(n)) {
+        return Infinity;
+      }
       const { left, right, top, bottom } = token.getBoundingClientRect();
       return Math.hypot(Math.max(left - x, 0, x - right), Math.max(top - y, 0, y - bottom));
     });

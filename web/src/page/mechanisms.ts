@@ -155,5 +155,9 @@ function ofScores(config: Record<string, any>): Mechanism | null {
   const rule: Rule = { ...EVERYWHERE, positions: local ? attention : "global", normalize, window, renormalize };
   const weights = normalize === "sparsemax" ? SPARSEMAX : SOFTMAX;
   const whole = { ...found, weights, context: CONTEXT, values: "h", file: SCORES, rule };
-  return local ? { ...whole, ...local, name: `${local.name}, ${found.name}`, file: ATTENTION } : whole;
+  if (!local) {
+    return whole;
+  }
+  const own = local.weights.replace("softmax", normalize); // of the scores in the window
+  return { ...whole, ...local, weights: own, name: `${local.name}, ${found.name}`, file: ATTENTION };
 }

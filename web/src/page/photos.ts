@@ -20,6 +20,7 @@ export class PhotoSource {
   private readonly stage = h("div", { class: "camera", hidden: true });
   private readonly credit = h("p", { class: "muted" });
   private stream: MediaStream | null = null;
+  private turn = 0;
 
   constructor(
     private readonly attempt: (work: () => Promise<void>) => Promise<void>,
@@ -51,8 +52,8 @@ export class PhotoSource {
 
   async sample(n: number): Promise<void> {
     await this.attempt(async () => {
-      const photo = new Blob([await photos.bytes(SAMPLES[n].file)]);
-      await this.give(await createImageBitmap(photo), SAMPLES[n].credit);
+      const found = photos.bytes(SAMPLES[n].file).then((photo) => createImageBitmap(new Blob([photo])));
+      await this.give(found, SAMPLES[n].credit);
     });
   }
 
@@ -63,10 +64,10 @@ export class PhotoSource {
       if (!file) {
         return;
       }
-      const bitmap = await createImageBitmap(file).catch(() => {
+      const found = createImageBitmap(file).catch(() => {
         throw new Error(`${file.name} is not an image that this browser can read`);
       });
-      await this.give(bitmap, file.name);
+      await this.give(found, file.name);
     });
   }
 
@@ -83,9 +84,8 @@ export class PhotoSource {
       const video = h("video", { autoplay: true, playsinline: true, muted: true });
       video.srcObject = this.stream;
       const take = async () => {
-        const bitmap = await createImageBitmap(video);
-        this.stop();
-        await this.give(bitmap, "From the camera");
+        const found = createImageBitmap(video).finally(() => this.stop());
+        await this.give(found, "From the camera");
       };
       fill(
         this.stage,
@@ -108,7 +108,13 @@ export class PhotoSource {
     fill(this.stage);
   }
 
-  private async give(bitmap: ImageBitmap, credit: string): Promise<void> {
+  /** A photo that arrives after the user has wished for another one is dropped. */
+  private async give(found: Promise<ImageBitmap>, credit: string): Promise<void> {
+    const mine = (this.turn += 1);
+    const bitmap = await found;
+    if (mine !== this.turn) {
+      return;
+    }
     const scale = Math.min(1, LARGEST / Math.max(bitmap.width, bitmap.height));
     const canvas = h("canvas", { width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale) });
     const brush = canvas.getContext("2d", { willReadFrequently: true })!;

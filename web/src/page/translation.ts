@@ -7,6 +7,7 @@ import { Editor } from "./editor.ts";
 import { equations } from "./equation.ts";
 import { textsFor } from "./examples.ts";
 import { HeadChoice } from "./heads.ts";
+import { Latest } from "./latest.ts";
 import { label, Lines } from "./lines.ts";
 import { changes, decimals, only } from "./numbers.ts";
 import { measuresLine, ownLine, sentenceForm, wordsBefore } from "./parts.ts";
@@ -46,10 +47,12 @@ class Desk {
   private readonly stepPanel = h("div", {});
   private readonly tables = h("div", {});
   private readonly lines: Lines;
-  private readonly editor = new Editor((weights) => this.give(this.chosen!, weights));
+  private readonly editor = new Editor((kept) => this.give(this.chosen!, kept && this.sentence.widened(kept)));
   private readonly others: ReturnType<typeof comparison>;
+  private readonly latest: Latest; // of the translations of a text
 
   private source = ""; // the translated text
+  private coming: { source: string } | null = null; // the newest one, while it is being translated
   private sentences: Translation[] = []; // of the text
   private part = 0; // the chosen one of them
   private own!: Translation; // of the chosen sentence, as the model translates it
@@ -73,6 +76,7 @@ class Desk {
     this.beam.value = "1"; // the fastest, and the one that follows each intervention
     this.beam.addEventListener("change", () => void this.search());
     this.others = comparison(context);
+    this.latest = new Latest(context.attempt);
     const [language] = context.entry.languages;
     const examples = textsFor(model.name, language);
     this.text.value = examples[0];
@@ -99,10 +103,17 @@ class Desk {
   // ---- decoding ----
 
   /** Translates the text from the start. */
-  async translate(): Promise<void> {
-    await this.context.attempt(async () => {
-      const source = this.text.value;
-      const found = await this.model.translate(source, this.options());
+  async translate(source = this.text.value): Promise<void> {
+    const mine = { source };
+    this.coming = mine;
+    const find = async () => {
+      try {
+        return await this.model.translate(source, this.options());
+      } finally {
+        this.coming = this.coming === mine ? null : this.coming;
+      }
+    };
+    await this.latest.run(find, (found) => {
       this.source = source;
       this.sentences = found.sentences ?? [found];
       this.start(0);
@@ -113,8 +124,12 @@ class Desk {
 
   /** Searches with another beam; the interventions stay. */
   private async search(): Promise<void> {
-    await this.context.attempt(async () => {
-      const found = await this.model.translate(this.source, this.options());
+    if (this.coming) {
+      await this.translate(this.coming.source);
+      return;
+    }
+    const find = () => this.model.translate(this.source, this.options());
+    await this.latest.run(find, async (found) => {
       const wasTouched = this.isTouched;
       this.sentences = found.sentences ?? [found];
       this.own = this.sentences[this.part];
@@ -152,6 +167,7 @@ class Desk {
     this.heads.offer(this.model.config, this.shown.steps);
     this.sentence = new Sentence(this.own.ids, this.own.source);
     this.fixed = NONE();
+    this.isWanted = false;
     this.picked = null;
     this.chosen = null;
     this.wordTools.hidden = true;
@@ -169,10 +185,10 @@ class Desk {
       this.isWanted = false;
       await this.context.attempt(async () => {
         const given = new Map([...this.fixed.given].map(([t, weights]) => [t, this.sentence.narrowed(weights)]));
-        const own = this.own;
+        const { own, sentence } = this; // another one is of another text, or of the same after a reset
         const options = { ...this.options(), given, prefix: this.fixed.prefix };
         const found = await this.model.translateIds(this.sentence.ids, options);
-        if (own === this.own) {
+        if (own === this.own && sentence === this.sentence) {
           this.now = found;
           this.picked = null;
           this.chosen = this.chosen === null ? null : Math.min(this.chosen, this.shown.steps.length - 1);
@@ -244,11 +260,14 @@ class Desk {
 
   private async pick(tokens: number[]): Promise<void> {
     await this.context.attempt(async () => {
+      const { now } = this;
       const found = await this.model.translateIds(this.sentence.ids, { beamSize: 1, prefix: tokens });
-      this.picked = found.hypotheses[0];
-      this.chosen = null;
-      this.draw();
-      this.context.announce(`Picked: ${this.picked.text}`);
+      if (now === this.now) {
+        this.picked = found.hypotheses[0];
+        this.chosen = null;
+        this.draw();
+        this.context.announce(`Picked: ${this.picked.text}`);
+      }
     });
   }
 
@@ -311,17 +330,18 @@ class Desk {
       return;
     }
     const isGiven = this.fixed.given.has(t);
-    const weights = this.rows[t];
-    if (weights) {
-      this.editor.show(this.sentence.tokens, weights, isGiven, this.model.takesAttention);
-    }
     const names = this.sentence.tokens.filter((_, n) => !this.sentence.isStruck(n));
+    const found = this.heads.of(step).attention;
+    const weights = found?.length === names.length ? found : null; // else those of a changed sentence are on the way
+    if (weights) {
+      this.editor.show(names, weights, isGiven, this.model.takesAttention);
+    }
     const editorIsThere = this.stepPanel.contains(this.editor.element);
     const title = `Where “${label(step.piece)}” looks${isGiven ? ": your weights" : ""}`;
     const words = panel(
       "Most probable words here",
       alternatives(step, (token) => this.force(t, token)),
-      this.fixed.prefix.length <= t && whyNotBest(step),
+      this.fixed.prefix.length <= t && !this.picked && whyNotBest(step),
       isGiven && step.heads && h("p", { class: "muted" }, "All heads of all layers use your weights."),
     );
     const { about } = this.model.facts;
