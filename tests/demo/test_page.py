@@ -306,7 +306,7 @@ def test_the_last_text_that_is_asked_for_is_shown(open_page, small, engine, tran
     page = open_page(f"{small}#/translate/luong")
     page.wait_for_selector(".result .text")
     page.evaluate(COUNTING)
-    wanted = engine.ask("translate", model=str(translator[1]), text=SENTENCE, options={"beamSize": 3})
+    wanted = engine.ask("translate", model=str(translator[1]), text=SENTENCE, options={"beamSize": 3, "nBest": 3})
     long = "Two women eat ice cream on the beach. " * 12  # is ready later than what is asked for after it
     page.evaluate(
         """texts => {

@@ -1,5 +1,6 @@
 """Alignment pictures."""
 
+import warnings
 import xml.etree.ElementTree as ElementTree
 
 import matplotlib.image
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from zoo.plots import alignment_heatmap
+from zoo.plots.page import fonts
 
 WORDS = "Überraschend öffnet der größte Fußballspieler die Straße ; garçon , où est la forêt ? $5 _ ^".split()
 
@@ -26,6 +28,15 @@ def test_labels_are_written_out(tmp_path, monkeypatch):
     text = " ".join(ElementTree.parse(tmp_path / "a.svg").getroot().itertext())
     for token in ("Müller", "l'été", "$5", "␣", "où", "_a^b$"):
         assert token in text
+
+
+def test_letters_that_the_usual_font_lacks_are_drawn_with_another_installed_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("zoo.plots.page.FONTS", ("DejaVu Sans", "STIXGeneral"))  # matplotlib brings both
+    fonts.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # "Glyph 7553 (...) missing from font(s) DejaVu Sans."
+        alignment_heatmap(tmp_path / "a.png", ["\u1d81"], ["a\u1d81"], torch.ones(1, 1), title="\u1d81")
+    fonts.cache_clear()
 
 
 def test_an_absurd_length_stays_within_memory(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.plots.html import Section, as_page, asking, level_of, look_rules, scale
+from zoo.plots.page import fonts
 from zoo.plots.style import (
     COLOURS,
     DPI,
@@ -145,7 +146,7 @@ def heads_heatmap(
         if column == 0:
             axes.set_ylabel(sides[1], loc="top", fontsize=8, color=MUTED)
         if title:
-            axes.set_title(title, loc="left", fontsize=12, color=INK, pad=10)
+            axes.set_title(title, loc="left", fontsize=12, color=INK, pad=10, fontfamily=_families())
         if n == columns - 1:
             length = min(height, 2.0)
             right = (place[0] + width + 0.18, place[1] + height - length, 0.1, length)
@@ -194,12 +195,21 @@ def _draw(axes: Any, source_tokens: Sequence[str], target_tokens: Sequence[str],
             label.set_horizontalalignment("left")
     axes.set_yticks(range(t) if target_tokens else [], _plain(target_tokens))
     axes.tick_params(length=0, pad=5, labelsize=10, labelcolor=INK)
+    for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
+        label.set_fontfamily(_families())
     axes.set_xticks([i - 0.5 for i in range(s + 1)], minor=True)
     axes.set_yticks([i - 0.5 for i in range(t + 1)], minor=True)
     axes.grid(which="minor", color=GRID, linewidth=0.6)
     axes.tick_params(which="minor", length=0)
     axes.spines[:].set(edgecolor=GRID, linewidth=0.6)
     return image
+
+
+def _families() -> list[str]:
+    """The fonts of the user, then those for scripts that they lack."""
+    from matplotlib import rcParams
+
+    return [*rcParams["font.family"], *fonts()]
 
 
 def _plain(tokens: Sequence[str]) -> list[str]:

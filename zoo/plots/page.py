@@ -69,7 +69,7 @@ class Page:
 
     def text(self, x: float, y: float, text: str, size: float = SIZE, colour: str = INK, **options: Any) -> None:
         """Writes plain text, without mathematics, with its baseline at `y`."""
-        options = {"va": "baseline", "fontsize": size, "color": colour, "fontfamily": _fonts()} | options
+        options = {"va": "baseline", "fontsize": size, "color": colour, "fontfamily": fonts()} | options
         self.axes.text(x, y, text, parse_math=False, usetex=False, **options)
 
     def box(self, x: float, y: float, width: float, height: float, colour: str, **options: Any) -> None:
@@ -214,7 +214,7 @@ def measure(text: str, size: float, weight: str = "normal") -> float:
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    font = FontProperties(family=_fonts(), size=size, weight=weight)
+    font = FontProperties(family=fonts(), size=size, weight=weight)
     return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
 
 
@@ -236,7 +236,7 @@ def clean(texts: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 @lru_cache(maxsize=1)
-def _fonts() -> tuple[str, ...]:
+def fonts() -> tuple[str, ...]:
     """The installed fonts among FONTS; matplotlib takes each character from the first that has it."""
     from matplotlib.font_manager import fontManager
 
@@ -249,5 +249,5 @@ def _characters() -> frozenset[str]:
     """Characters that these fonts have."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
-    files = (findfont(FontProperties(family=[name])) for name in _fonts())
+    files = (findfont(FontProperties(family=[name])) for name in fonts())
     return frozenset(chr(code) for file in files for code in get_font(file).get_charmap())
