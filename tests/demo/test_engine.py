@@ -106,6 +106,14 @@ def test_it_reads_capitals_as_python_does(engine):
         assert engine.ask("capitals", tokenizer=json, text=text) == read, text
 
 
+def test_a_sigma_at_the_end_of_a_word_is_read_as_in_python(engine):
+    tokenizer = Tokenizer.train(["ας Ας ως Ως η γάτα τρέχει"], "word", 100)
+    for text in ("ΑΣ ΤΡΈΧΕΙ Η ΓΆΤΑ", "ΩΣ ΓΆΤΑ", "Η ΓΆΤΑ ΤΡΈΧΕΙ ΩΣ"):
+        read = read_capitals(text, tokenizer)
+        assert read is not None and "ς" in read
+        assert engine.ask("capitals", tokenizer=tokenizer.to_json(), text=text) == read
+
+
 def test_it_tells_the_languages_of_a_vocabulary_as_python_does(engine):
     english, german = _FREQUENT["en"], _FREQUENT["de"]
     for texts, kind in (([english], "word"), ([english, german], "bpe"), ([english], "char"), (SENTENCES, "word")):

@@ -48,7 +48,8 @@ export function isAlphanumeric(text: string): boolean {
 /** `text.capitalize()`. */
 export function capitalized(text: string): string {
   const first = [...text.slice(0, 2)][0] ?? "";
-  return titleCase(first) + text.slice(first.length).toLowerCase();
+  const lower = text.toLowerCase(); // of the whole: the form of a small sigma depends on what stands before it
+  return titleCase(first) + lower.slice(first.toLowerCase().length);
 }
 
 function titleCase(character: string): string {
