@@ -128,7 +128,7 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
 
     Args:
         sections: The results.
-        title: Heading of a page with several results, by default their number.
+        title: Heading of the page; by default the answer, or of several results their number.
 
     Returns:
         The text of the file, to be saved as UTF-8; it needs no network and no script.
@@ -139,8 +139,12 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
     if not sections:
         raise ValueError("a page needs at least one result")
     if len(sections) == 1:
-        heading = sections[0].title if title is None else title
-        body = [_above(sections[0]), f"<h1>{_heading(sections[0])}</h1>", _content(sections[0])]
+        above, answer = _above(sections[0]), _heading(sections[0])
+        if title is None:
+            heading, head = sections[0].title, [above, f"<h1>{answer}</h1>"]
+        else:
+            heading, head = title, [f"<h1>{escaped(title)}</h1>", above, f'<h2 class="head">{answer}</h2>']
+        body = [*head, _content(sections[0])]
     else:
         heading = f"{len(sections)} results" if title is None else title
         links = (

@@ -21,7 +21,7 @@ def page(
     Args:
         results: What the verbs of the models answered.
         path: HTML file to write.
-        title: Heading of the page.
+        title: Heading of the page; by default the answer, or of several results their number.
 
     Returns:
         `path`; without it the text of the page.
