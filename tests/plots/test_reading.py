@@ -47,6 +47,9 @@ def test_pages(tmp_path):
     assert "<h1>Who &amp; what?</h1>" in page and page.count("<tr") == 10 and "<h2>query</h2>" in page
     without = reading_html(*arguments[:3], None, {}, "-")
     assert "<table>" not in without and ">w49<" in without
+    query, document = without.split("<main>")[1].split("<h2>document</h2>")
+    assert "scale" in document and "title=" in document  # a query without weights shows none, as in the picture
+    assert "scale" not in query and "title=" not in query and arguments[2][0] in query
 
 
 @pytest.mark.parametrize(

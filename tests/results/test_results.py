@@ -247,7 +247,9 @@ def test_several_results_make_one_linked_page(tmp_path):
     assert zoo.page(one) == zoo.page([one]) == one.to_html() and "<nav>" not in zoo.page(one)
     page = Page(zoo.page(one, title="All <of> it"))
     assert page.text.count("All <of> it") == 2  # in the name of the window, and above the answer
-    assert [tag for tag, _ in page.tags if tag in ("h1", "h2")][:2] == ["h1", "h2"] and one.line().split()[0] in page.text
+    assert [tag for tag, _ in page.tags if tag in ("h1", "h2")][:2] == ["h1", "h2"] and one.line().split()[
+        0
+    ] in page.text
     with pytest.raises(ValueError, match="a page needs at least one result"):
         zoo.page([])
 

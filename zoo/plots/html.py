@@ -324,7 +324,13 @@ def escaped(text: str) -> str:
 
 
 def _hops(text: Sequence[str], weights: HopWeights) -> list[str]:
-    """The sum of the hops and, if there are several, each of them with its three top words as a summary."""
+    """The sum of the hops and, if there are several, each of them with its three top words as a summary.
+
+    A text of one hop without any weight, the query of a reader that has no query attention, has no scale.
+    """
+    if len(weights.hops) == 1 and not any(weights.total):
+        spans = (f'<span class="s0">{escaped(word)}</span>' for word in text)
+        return [f'<p class="text" lang="" dir="auto">{" ".join(spans)}</p>']
     r, top = len(weights.hops), largest([weights.total])
     if r == 1:
         return [scale("attention", top), _words(text, weights.total, weights.total, top)]
