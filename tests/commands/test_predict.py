@@ -380,6 +380,34 @@ def test_image_names_on_standard_input_as_json(captioner, photos, capsys, monkey
     assert all(len(f["n_best"]) == 2 and len(f["attention"]) == len(f["tokens"]) for f in found)
 
 
+def test_each_of_several_captions_has_the_name_of_its_image(captioner, photos, capsys):
+    assert main(["predict", "captioner", str(photos), "--n-best", "2"]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == [str(photos / name) for name in ("a.JPG", "b.png", "c.gif") for _ in range(2)]
+    best = captioner.caption(str(photos / "b.png"), n_best=2).n_best
+    assert [tuple(row[1:]) for row in rows[2:4]] == [(f"{score:.4f}", text) for text, score in best]
+
+
+@pytest.mark.parametrize("plot", ["c.png", "a.png"])
+def test_an_image_named_on_standard_input_is_not_written_over(plot, captioner, tmp_path, capsys, monkeypatch):
+    """By its own name, or as the picture of an image before it."""
+    names = [tmp_path / name for name in ("c.png", "c.png", "a-2.png")]
+    for number, name in enumerate(names):
+        name.write_bytes(picture(number))
+    before = [name.read_bytes() for name in names]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{name}\n" for name in names)))
+    message = fails(capsys, "predict", "captioner", "--plot", str(tmp_path / plot))
+    assert message.startswith("--plot would overwrite the input ") and message.endswith("; give another name")
+    assert [name.read_bytes() for name in names] == before
+
+
+def test_the_same_image_twice_has_two_pictures(captioner, tmp_path, capsys):
+    (tmp_path / "a-2.png").write_bytes(before := picture(0))
+    twice = [str(tmp_path / "a-2.png")] * 2
+    assert "would overwrite" in fails(capsys, "predict", "captioner", *twice, "--plot", str(tmp_path / "a.png"))
+    assert (tmp_path / "a-2.png").read_bytes() == before
+
+
 def test_a_bad_image_is_reported_and_the_others_are_captioned(captioner, photos, capsys):
     whole = (photos / "a.JPG").read_bytes()
     (photos / "aa.jpg").write_bytes(whole[: len(whole) // 2])

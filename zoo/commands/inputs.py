@@ -6,9 +6,10 @@ says why, and a blank line, where it means nothing, is None.
 
 import argparse
 import json
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -162,8 +163,9 @@ def _images(options: argparse.Namespace) -> Iterator[list[str]]:
     """Image files of the command line, or of lines of standard input; a folder means the image files in it."""
     names = options.text or (line for group in _lines(sys.stdin) for line in group if line.strip())
     files, total = (file for name in names for file in _files(name, len(options.text) == 1)), None
-    if options.text:
+    if options.text or options.plot and not sys.stdin.isatty():  # no picture may be written over a later image
         files = [*files]
+        check_not_read(options, files)
         files, total = iter(files), len(files)
     from tqdm import tqdm  # late: see `say`
 
@@ -175,6 +177,25 @@ def _images(options: argparse.Namespace) -> Iterator[list[str]]:
 
 def are_many(options: argparse.Namespace) -> bool:
     return len(options.text) != 1 or is_folder(options.text[0])
+
+
+def numbered(file: str, number: int) -> Path:
+    """Path of the picture of a result."""
+    path = Path(file)
+    return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def check_not_read(options: argparse.Namespace, names: Sequence[str | None]) -> None:
+    """Raises ValueError if a picture or page would overwrite an input file; `names` may also be texts, or folders."""
+    targets = {option: file for option in ("plot", "html") if (file := getattr(options, option))}
+    named = [name for name in names if targets and name and "\0" not in name]
+    files = [file for name in named for file in (Path(name).iterdir() if is_folder(name) else [name])]
+    read = {os.path.realpath(file) for file in files}
+    for option, file in targets.items():
+        numbers = range(1, len(files) + 1) if option == "plot" else [1]  # all results are in one page
+        for path in (numbered(file, number) for number in numbers):
+            if os.path.realpath(path) in read:
+                raise ValueError(f"--{option} would overwrite the input {path}; give another name")
 
 
 def is_folder(name: str) -> bool:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.commands.graphs import load_graphs, uses_graphs
-from zoo.commands.inputs import SOURCES, FileText, are_many, is_folder, or_error
+from zoo.commands.inputs import SOURCES, FileText, are_many, check_not_read, numbered, or_error
 from zoo.commands.reporting import Faults, say
 from zoo.plots.html import Section, page
 from zoo.plots.style import check_file
@@ -57,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure and (stream is sys.stdin or is_utf8(stream)):
             reconfigure(errors="surrogateescape")
-    _check_not_read(options)
+    check_not_read(options, [*options.text, options.document])
     keep_freed_memory()
     model, verb = _of_graphs(options) if uses_graphs(options) else _of_torch(options)
     task: Task = model.task
@@ -107,9 +106,9 @@ class _Answers:
         if options.json:
             print(json.dumps({"source": source, **result.to_dict()}, ensure_ascii=False, allow_nan=False))
         else:
-            line = _best(result) if self._task.searches and _n_best(options) > 1 else result.line()
-            line = "" if withheld else line
-            print(f"{source}\t{line}" if self.named else line)
+            lines = _best(result) if self._task.searches and _n_best(options) > 1 else [result.line()]
+            for line in [""] if withheld else lines:
+                print(f"{source}\t{line}" if self.named else line)
         draws = options.plot and any(result.tokens) and getattr(result, "text", True)
         not_given = ["the answer is not printed"] * withheld
         if options.plot and not draws and not result.warnings:
@@ -119,7 +118,7 @@ class _Answers:
             say(f"{place}: warning: {'; '.join(warnings)}")
         title = _title(options.name, self._task, source)
         if draws:
-            result.plot(_numbered(options.plot, self._number), title=title)
+            result.plot(numbered(options.plot, self._number), title=title)
         if options.html:
             self._sections.append(result.section(title))
 
@@ -178,24 +177,6 @@ def _title(name: str, task: Task, source: Any) -> str:
     return " · ".join(filter(None, (name, text if len(text) <= TITLE else text[: TITLE - 1] + "…")))
 
 
-def _numbered(file: str, number: int) -> Path:
-    """Path of the picture of a result."""
-    path = Path(file)
-    return path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
-
-
-def _check_not_read(options: argparse.Namespace) -> None:
-    """Raises ValueError if a picture or page would overwrite an input file."""
-    targets = {option: file for option in ("plot", "html") if (file := getattr(options, option))}
-    names = [name for name in [*options.text, options.document] if targets and name and "\0" not in name]
-    read = {os.path.realpath(file) for name in names for file in (Path(name).iterdir() if is_folder(name) else [name])}
-    for option, file in targets.items():
-        numbers = range(1, len(read) + 1) if option == "plot" else [1]  # all results are in one page
-        for path in (_numbered(file, number) for number in numbers):
-            if os.path.realpath(path) in read:
-                raise ValueError(f"--{option} would overwrite the input {path}; give another name")
-
-
 def _answered(group: list[Any], answer: Callable[[list[Any]], list[Any]]) -> Iterator[tuple[Any, Any]]:
     """Each source of a group with its result, or with the ValueError that it raised; None for a blank line."""
     sources = [source for source in group if source is not None and not isinstance(source, ValueError)]
@@ -239,8 +220,8 @@ def _of_search(task: Task, options: argparse.Namespace) -> dict[str, Any]:
     return {"beam_size": options.beam_size, "n_best": _n_best(options), **whole}
 
 
-def _best(result: Any) -> str:
-    return "\n".join(f"{score:.4f}\t{hypothesis}" for hypothesis, score in result.n_best)
+def _best(result: Any) -> list[str]:
+    return [f"{score:.4f}\t{hypothesis}" for hypothesis, score in result.n_best]
 
 
 def _of_texts(verb: Callable[..., list[Any]], search: dict[str, Any], texts: list[Any]) -> list[Any]:
