@@ -65,6 +65,8 @@ def test_list_filters(toy_registry, capsys):
     assert fails(capsys, "list", "--language", "fr") == "--language must be one of de, en; got 'fr'"
     wrong = fails(capsys, "list", "--language", "de", "--license", "other")
     assert wrong == "--license must be one of mit for the models selected so far; got 'other'"
+    wrong = fails(capsys, "list", "*v2", "--license", "other")  # which another name has
+    assert wrong == "--license must be one of mit for the models selected so far; got 'other'"
 
 
 def test_list_does_not_import_torch():

@@ -19,10 +19,12 @@ import zoo
 from zoo import registry
 from zoo.bundles.files import MisfitError
 from zoo.cli import main
+from zoo.commands import graphs
 from zoo.comparison.runner import Runner
 from zoo.layers.masking import masked_sparsemax
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
+from zoo.serving.worker import Worker
 from zoo.utils import modules
 
 PAGE = (Path(__file__).parents[1] / "docs/guides/own_mechanism.md").read_text(encoding="utf-8")
@@ -316,6 +318,52 @@ def test_started_processes_import_them_too(place, monkeypatch, before):
     with modules.imported(["mechanisms"]):
         assert os.environ[modules.VARIABLE] == ("json,mechanisms" if before else "mechanisms")
     assert os.environ.get(modules.VARIABLE) == before
+
+
+def test_a_worker_of_the_server_and_an_export_import_them_too(place, monkeypatch):
+    """They are processes of their own, started by the command that was given --import."""
+    original = zoo.load("luong_dot.dates")
+    Path("of_mine.py").write_text(
+        "import zoo\nfrom zoo.models.luong import LuongNMT\n\n\n@zoo.register\nclass Mine(LuongNMT):\n    pass\n"
+    )
+    with modules.imported(["of_mine"]):
+        mine = sys.modules["of_mine"].Mine(**original.config)
+    mine.load_assets(original.assets())
+    mine.load_state_dict(original.state_dict())
+    mine.save_pretrained("own_weights")
+
+    registry._REGISTERED.clear()
+    del sys.modules["of_mine"]
+    monkeypatch.setenv(modules.VARIABLE, "of_mine")
+    facts = Worker("local-dir:own_weights", 1, None, 1000).facts()["model"]
+    assert facts["class"] == "Mine" and facts["parameters"] == sum(p.numel() for p in original.parameters())
+    del sys.modules["of_mine"]
+    monkeypatch.setattr(graphs, "graphs_of", lambda name, int8: name if "of_mine" in sys.modules else None)
+    assert graphs._exported("local-dir:own_weights", False) == "local-dir:own_weights"
+
+
+def test_cached_graphs_are_those_of_the_modules_as_they_are(place, monkeypatch):
+    model = LuongNMT(**LuongNMT.tiny)
+    model.save_pretrained("own_weights")
+    before = graphs._place("local-dir:own_weights", False)
+    Path("package").mkdir()
+    for name in ("one.py", "package/__init__.py", "package/part.py"):
+        Path(name).write_text("")
+    with modules.imported(["one", "package"]):
+        found = [graphs._place("local-dir:own_weights", False)]
+        for name in ("one.py", "package/part.py"):
+            Path(name).write_text("changed = True\n")
+            found.append(graphs._place("local-dir:own_weights", False))
+        assert graphs._place("luong_dot.dates", False).name.endswith(registry.TABLE["luong_dot.dates"].sha256[:12])
+    assert len({before, *found}) == 4
+    assert graphs._place("local-dir:own_weights", False) == before
+
+
+def test_what_follows_two_hyphens_is_text():
+    assert modules.split_imports(["predict", "han", "--import", "a", "--", "--import", "b", "--import=c"]) == (
+        ["predict", "han", "--", "--import", "b", "--import=c"],
+        ["a"],
+    )
 
 
 def test_a_missing_import_is_named(tmp_path, monkeypatch, capsys):

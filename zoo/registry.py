@@ -182,12 +182,12 @@ def load(name: str, overrides: dict[str, Any] | None = None) -> "ZooModule":
     bundle = open_bundle(name)
     model = model_class(bundle.class_path).from_pretrained(bundle, overrides)
     if name in TABLE and not model.overridden:
-        model.explains = _measured(name)
+        model.explains = measured(name)
     return model
 
 
-def _measured(name: str) -> str | None:
-    """What the stored certificate of a weight says, for pictures; None if there is none."""
+def measured(name: str) -> str | None:
+    """What the stored certificate of a shipped weight says, for pictures; None if there is none."""
     file = certificate_file(name)
     if not file.is_file():
         return None

@@ -449,6 +449,20 @@ def test_a_card_that_people_wrote_is_kept(remote, client, folder):
     assert "kept" in client.zoo("publish", str(folder), REPO).out and repo.tree["README.md"] == changed
 
 
+def test_pictures_of_a_card_that_is_kept_stay(remote, client, folder):
+    """Those that are there as they are, and one that is missing is sent."""
+    client.zoo("publish", NAME, REPO)
+    repo, picture = remote.repos[REPO], "luong_dot.dates.png"
+    changed = repo.tree["README.md"].replace(b"\n# ", b"\n# My ", 1)
+    repo.commit(repo.tree | {"README.md": changed, picture: PNG})
+    for source in (NAME, str(folder)):
+        assert "kept" in client.zoo("publish", source, REPO).out
+        assert repo.tree["README.md"] == changed and repo.tree[picture] == PNG
+    repo.commit({name: data for name, data in repo.tree.items() if name != picture})
+    assert "kept" in client.zoo("publish", NAME, REPO).out
+    assert repo.tree[picture] == (cards.CARDS / picture).read_bytes() and whole(repo.tree)
+
+
 def test_card_in_the_folder_is_sent_as_it_is(remote, client, folder):
     card = "---\nlibrary_name: mine\nlicense: mit\ndatasets: dates\n---\n# Mine\n\n![how](how.png)\n"
     (folder / "README.md").write_text(card)

@@ -51,6 +51,18 @@ def test_links_are_those_of_align(files, capsys):
     assert capsys.readouterr().out.splitlines() == lines
 
 
+def test_links_stay_next_to_the_lines_of_one_file(files, capsys):
+    lines = (files / "both").read_text(encoding="utf-8").splitlines()
+    long = " ".join(["Hund"] * 1001)
+    (files / "gaps").write_text(f"\n{lines[0]}\n\n{long}\tdog\n{lines[1]}\n", encoding="utf-8")
+    assert main(["align", NAME, str(files / "gaps")]) == 2
+    out, err = capsys.readouterr()
+    assert [bool(line) for line in out.splitlines()] == [False, True, False, False, True]
+    assert err.splitlines()[-1].startswith("zoo: error: line 4: the text has 1,001 tokens")
+    (files / "named.tsv").write_text(f"src\ttgt\n{long}\tdog\n", encoding="utf-8")
+    assert _fails(capsys, NAME, files / "named.tsv").startswith("pair 1: the text has 1,001 tokens")
+
+
 def test_json_and_picture(files, capsys):
     assert main(["align", NAME, str(files / "both"), "--json", "--plot", str(files / "picture.png")]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -1,10 +1,14 @@
 """`zoo cache` and the graphs that `--runtime onnx` exported."""
 
 import os
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import zoo
 from zoo.cli import main
+from zoo.commands import graphs
 
 NAME = "luong_dot.dates-1.0123456789ab"
 
@@ -45,6 +49,15 @@ def test_damaged_ones_are_exported_again(file, tmp_path, monkeypatch, capsys):
     assert again.out == first.out
     assert again.err == f"zoo: {folder} is damaged; exporting luong_dot.dates again\n"
     assert main(command) == 0 and capsys.readouterr().err == ""
+
+
+def test_whether_attention_explains_is_said_of_the_same_weights(monkeypatch):
+    monkeypatch.setattr(graphs, "graphs_of", lambda name, int8: Path(name))
+    monkeypatch.setattr("zoo.runtime.load", lambda *_: SimpleNamespace(explains=None))
+    for name in ("han.imdb", "luong_dot.dates"):
+        assert graphs.load_graphs(name).explains == zoo.load(name).explains is not None
+    assert graphs.load_graphs("han.imdb", int8=True).explains is None  # nobody has measured that
+    assert graphs.load_graphs("local-dir:mine").explains is None
 
 
 def test_torch_cannot_run_graphs(folder, monkeypatch, capsys):

@@ -4,7 +4,7 @@ import pytest
 from fakes import Toy
 
 from zoo.cli import main
-from zoo.commands import cards, recipes
+from zoo.commands import cards, evaluating, recipes
 from zoo.training import card_scores
 
 RECIPE = """\
@@ -39,6 +39,12 @@ def tested(monkeypatch):
     monkeypatch.setattr(Toy, "on_test_epoch_end", at_end, raising=False)
     monkeypatch.setattr(Toy, "on_validation_epoch_end", lambda self: seen.append(self.config["hidden"]), raising=False)
     return seen
+
+
+@pytest.mark.parametrize("said", ["recipes/toy.v10.yaml", "toy.v10.yaml", "toy.v10"])
+def test_the_recipe_that_a_card_names(said, shipped, tmp_path):
+    (tmp_path / "README.md").write_text(f"---\nrecipe: {said}\n---\n")
+    assert evaluating.expanded(["test", f"local-dir:{tmp_path}"])[1] == "toy.v10"
 
 
 def fails(capsys, *args):

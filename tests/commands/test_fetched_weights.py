@@ -228,14 +228,15 @@ def test_download_verifies(fetching, remote):
 
 
 def test_download_mistakes_fetch_nothing(fetching, remote):
-    unknown, form, nowhere = typed(
+    unknown, beside, form, nowhere = typed(
         fetching,
         f"download {LARGE} toy.v3",
+        "download all toy.v3",
         f"download {LARGE} hf-hub:me/x",
         lambda: pins.write(registry.PINS, {}),
         f"download {LARGE}",
     )
-    assert fails(unknown) == ("unknown model 'toy.v3'; nearest: toy.v2, toy.v10", [])
+    assert fails(unknown) == fails(beside) == ("unknown model 'toy.v3'; nearest: toy.v2, toy.v10", [])
     assert "expected hf-hub:ORG/REPO@REVISION" in fails(form)[0]
     assert fails(nowhere)[0].startswith(f"{LARGE} is neither in this installation nor on the Hub yet; clone")
     assert remote.requests == []

@@ -8,6 +8,7 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
 from zoo.models.show_attend_tell import ShowAttendTell
-from zoo.serving import server
+from zoo.serving import server, worker
 from zoo.serving.listening import bound, listen
 
 # ---- what it tells of itself ----
@@ -214,6 +215,15 @@ def test_graphs_get_the_cores_that_the_process_may_use(monkeypatch):
     monkeypatch.delattr("os.sched_getaffinity")  # other systems
     graphs.open_graphs(True, "toy.v2", "cpu", 2)
     assert asked == [("toy.v2", True, threads) for threads in (1, 4, 2, 1, 32)]
+
+
+def test_info_says_how_graphs_store_their_weights(monkeypatch):
+    about = {"class": "Toy", "parameters": 1, "weights": "int8"}
+    monkeypatch.setattr(worker, "FORMS", {"translation": Mock()})
+    model = SimpleNamespace(task=SimpleNamespace(name="translation"))
+    found = worker.Worker("toy.v2", 1, 1, 100, open_model=lambda *_: (model, about))
+    found.form.parts, found.form.limits.return_value = (), {}
+    assert about.items() <= found.facts()["model"].items()
 
 
 def test_devices(monkeypatch):

@@ -235,11 +235,13 @@ def publish(
     parent, there = hub.open_repository(repo_id, private, token)
     card = hub.read_remote(repo_id, parent, README, token) if README in there else None
     kept = None if card is None or card == files[README] or is_marked(card) or replace_card else card
+    shown = set() if kept is None else {*pictures(kept.decode(errors="replace"))}  # which stay as they are there
     if kept is not None:
-        files = {name: content for name, content in files.items() if name not in package.pictures} | {README: kept}
+        unused = package.pictures - (shown - there)
+        files = {name: content for name, content in files.items() if name not in unused} | {README: kept}
     files[MANIFEST] = _manifest(files)
     stale = _of_manifest(hub.read_remote(repo_id, parent, MANIFEST, token)) if MANIFEST in there else set()
-    stale = (stale & there) - files.keys()
+    stale = (stale & there) - files.keys() - shown
     message = message or f"{package.name}, by {LIBRARY} {__version__}"
     done = hub.commit(repo_id, parent, files, sorted(stale), message, token)
     return Published(repo_id, done, kept is not None, done != parent)

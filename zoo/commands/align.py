@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.commands.reporting import Faults, say
-from zoo.data.translation.pair_files import read_pairs
+from zoo.data.translation.pair_files import has_names, read_pairs
 from zoo.metrics import GoldAlignment, alignment_error_rate, diagonal_links, read_gold_alignments
 from zoo.plots.html import page
 from zoo.plots.style import check_file
@@ -39,14 +39,16 @@ def run(options: argparse.Namespace) -> None:
     if options.gold and options.json:
         raise ValueError("--gold prints the error rate and --json the links: give only one of them")
     keep_freed_memory()
-    pairs = list(read_pairs(Path(options.source), options.target and Path(options.target)))
+    source, target = Path(options.source), options.target and Path(options.target)
+    noun = "line" if target or not has_names(source) else "pair"  # rows of a table may have several lines
+    pairs = list(read_pairs(source, target, keep_empty=True))
     gold = read_gold_alignments(options.gold) if options.gold else None
     if gold is not None:
         _check(gold, pairs, options.gold)
     model = registry.load(options.name)
     if not isinstance(model, TranslationModule):
         raise ValueError(f"{options.name} is not a translator: it cannot align")
-    results, faults = _aligned(model, pairs), Faults("line")
+    results, faults = _aligned(model, pairs), Faults(noun)
     for number, result in enumerate(results, 1):
         if isinstance(result, ValueError):
             faults.add(number, result)
@@ -66,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
                 print(alignment.line())
     for number, alignment in enumerate(results, 1):
         if not isinstance(alignment, ValueError) and alignment.warnings:
-            say(f"line {number}: warning: {'; '.join(alignment.warnings)}")
+            say(f"{noun} {number}: warning: {'; '.join(alignment.warnings)}")
     drawn = next((alignment for alignment in found if alignment.source_words and alignment.target_words), None)
     if options.plot and drawn:  # without words there is nothing to draw
         drawn.plot(options.plot, title=options.name)

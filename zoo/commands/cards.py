@@ -52,13 +52,14 @@ def list_cards(options: argparse.Namespace) -> None:
 
 def _filtered(cards: dict[str, dict[str, Any]], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """The cards that have what --task, --language and --license ask for."""
-    every = cards
     for field in ("task", "language", "license"):
         if (wanted := getattr(options, field)) is None:
             continue
         known = {value for card in cards.values() for value in _values(card, field)}
         if wanted not in known:
-            allowed = f"{', '.join(sorted(known))}{' for the models selected so far' * (len(cards) < len(every))}"
+            allowed = (
+                f"{', '.join(sorted(known))}{' for the models selected so far' * (len(cards) < len(registry.TABLE))}"
+            )
             raise ValueError(f"--{field} must be one of {allowed}; got {wanted!r}")
         cards = {name: card for name, card in cards.items() if wanted in _values(card, field)}
     return cards

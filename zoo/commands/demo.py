@@ -15,6 +15,7 @@ from zoo.commands.graphs import exported_graphs, graphs_of, is_exported
 from zoo.demo import Models, Shown, check_target, serve, write_folder
 from zoo.demo.page import FIRST, MANIFEST
 from zoo.utils.extras import require
+from zoo.utils.places import at_home
 
 _HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 _NOT_IN_ADDRESSES = re.compile(r"[^\w.-]+", re.ASCII)
@@ -40,7 +41,7 @@ def _labelled(names: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names:
         if name.startswith(LOCAL_DIR):
-            label = _NOT_IN_ADDRESSES.sub("-", Path(name.removeprefix(LOCAL_DIR)).expanduser().resolve().name)
+            label = _NOT_IN_ADDRESSES.sub("-", at_home(name.removeprefix(LOCAL_DIR)).resolve().name)
         else:
             label = registry.entry(name).name
         if found.setdefault(label, name) != name or (label != name and label in registry.TABLE):
@@ -68,13 +69,13 @@ def _opener(opens_browser: bool) -> Callable[[str], None]:
 
 def _prepared(name: str) -> Path | None:
     """The 8-bit graphs of a model that are there already; of a folder of graphs these, whatever they are."""
-    return Path(name.removeprefix(LOCAL_DIR)).expanduser() if is_exported(name) else exported_graphs(name, int8=True)
+    return at_home(name.removeprefix(LOCAL_DIR)) if is_exported(name) else exported_graphs(name, int8=True)
 
 
 def _prepare(name: str) -> Path:
     """The 8-bit graphs of a model, which are exported if they are not in the cache."""
     if is_exported(name):
-        return Path(name.removeprefix(LOCAL_DIR)).expanduser()
+        return at_home(name.removeprefix(LOCAL_DIR))
     require("onnx", "`zoo demo`, which exports a model on first use,")
     return graphs_of(name, int8=True)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from itertools import chain
 
 from zoo import registry
 from zoo.bundles import hub
@@ -21,7 +22,8 @@ def run(options: argparse.Namespace) -> None:
         BundleError: the only weight cannot be had, or the Hub cannot be reached.
         ValueError: an unknown name; then nothing is fetched. Or, after all others, several weights cannot be had.
     """
-    names = registry.list_models() if "all" in options.name else list(dict.fromkeys(options.name))
+    given = (registry.list_models() if name == "all" else [name] for name in options.name)
+    names = list(dict.fromkeys(chain.from_iterable(given)))
     for name in names:
         if name.startswith(HF_HUB):
             hub.split_source(name.removeprefix(HF_HUB))

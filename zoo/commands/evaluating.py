@@ -6,6 +6,7 @@ from zoo import registry
 from zoo.bundles.card import split_card
 from zoo.bundles.files import HF_HUB, LOCAL_DIR, README, read_text
 from zoo.commands.recipes import find
+from zoo.utils.places import at_home
 
 EVALUATES = ("validate", "test")
 
@@ -54,10 +55,10 @@ def _recipe_name(weights: str) -> str:
     """The recipe that the card in a folder of weights names, else one with the name of the weight."""
     if not weights.startswith(LOCAL_DIR):
         return weights.removeprefix(HF_HUB).partition("@")[0].rpartition("/")[2]
-    folder = Path(weights.removeprefix(LOCAL_DIR)).expanduser().absolute()
+    folder = at_home(weights.removeprefix(LOCAL_DIR)).absolute()
     if (folder / README).is_file():
         card = read_text(folder, README)
         recipe = split_card(card, folder / README)[0].get("recipe") if card.startswith("---\n") else None
         if isinstance(recipe, str):
-            return Path(recipe).stem
+            return Path(recipe).name.removesuffix(".yaml")
     return folder.name

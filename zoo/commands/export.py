@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
         options.model,
     )
     if options.format != "bundle":
-        _export_for(options.format, model, options.folder, options.model[0], options.int8)
+        _export_for(options.format, model, options.folder, _origin(options.model), options.int8)
         return
     before = _bundle_in(options.folder)
     folder = model.save_pretrained(options.folder, half=not options.int8, golden=True, int8=options.int8)
@@ -59,6 +59,11 @@ def _export_for(engine: str, model: Any, folder: str, source: str, int8: bool) -
 
     written = export(model, folder, source, int8)
     print("\n".join(f"{file.name:20}{file.stat().st_size / 1e6:7.2f} MB" for file in sorted(written.iterdir())))
+
+
+def _origin(models: list[str]) -> str:
+    """Where an exported model comes from, as its manifest says it."""
+    return models[0] if len(models) == 1 else f"the average of {', '.join(models)}"
 
 
 def _is_checkpoint(source: str) -> bool:

@@ -1,6 +1,7 @@
 """Graphs for `--runtime onnx`: those of a folder, or of a weight, which are exported once and kept in the cache."""
 
 import argparse
+import hashlib
 import multiprocessing
 import os
 import shutil
@@ -14,7 +15,8 @@ from zoo.bundles.files import CONFIG, HF_HUB, LOCAL_DIR
 from zoo.runtime.graphs import FORMAT, MANIFEST, Exported
 from zoo.utils.cores import usable_cores
 from zoo.utils.extras import require
-from zoo.utils.places import cache_folder
+from zoo.utils.modules import imported, imported_files
+from zoo.utils.places import at_home, cache_folder
 from zoo.utils.whole import is_whole
 
 
@@ -25,7 +27,7 @@ def is_exported(name: str) -> bool:
 
 def _holds(name: str, file: str) -> bool:
     """Whether the folder of a local-dir:FOLDER has a file."""
-    return (Path(name.removeprefix(LOCAL_DIR)).expanduser() / file).is_file()
+    return (at_home(name.removeprefix(LOCAL_DIR)) / file).is_file()
 
 
 def uses_graphs(options: argparse.Namespace) -> bool:
@@ -56,7 +58,10 @@ def load_graphs(name: str, int8: bool = False, threads: int = 1) -> Any:
     from zoo import runtime
 
     if not is_exported(name):
-        return runtime.load(graphs_of(name, int8), threads)
+        model = runtime.load(graphs_of(name, int8), threads)
+        if name in registry.TABLE and not int8:  # it was measured for these weights
+            model.explains = registry.measured(name)
+        return model
     model = runtime.load(Path(name.removeprefix(LOCAL_DIR)), threads)
     if int8 and model.about["weights"] != "int8":
         raise ValueError(f"{name} has no 8-bit graphs: export it with --int8, or leave out --int8")
@@ -68,7 +73,13 @@ def export_first(name: str, int8: bool) -> None:
     if is_exported(name) or not is_whole() or exported_graphs(name, int8):
         return
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        pool.submit(graphs_of, name, int8).result()
+        pool.submit(_exported, name, int8).result()
+
+
+def _exported(name: str, int8: bool) -> Path:
+    """`graphs_of` in a new process, which has not imported what `--import` named."""
+    with imported([]):
+        return graphs_of(name, int8)
 
 
 def open_graphs(int8: bool, name: str, device: str, sharing: int) -> tuple[Any, dict[str, Any]]:
@@ -101,9 +112,20 @@ def _is_undamaged(folder: Path) -> bool:
 
 
 def _place(name: str, int8: bool) -> Path:
-    sha256 = registry.TABLE[name].sha256 if name in registry.TABLE else registry.open_bundle(name).config_sha256
+    sha256 = registry.TABLE[name].sha256 if name in registry.TABLE else _own_digest(name)
     label = Path(name).name if name.startswith(LOCAL_DIR) else name.removeprefix(HF_HUB).replace("/", "--")
     return _root() / "-".join([label, *["int8"] * int8, f"{FORMAT}.{sha256[:12]}"])
+
+
+def _own_digest(name: str) -> str:
+    """Changes with the weights of a folder or of the Hub, and with modules of the user, which may compute with them."""
+    sha256 = registry.open_bundle(name).config_sha256
+    if not (files := imported_files()):
+        return sha256
+    found = hashlib.sha256(sha256.encode())
+    for file in files:
+        found.update(hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
 
 
 def graphs_of(name: str, int8: bool) -> Path:

@@ -8,6 +8,7 @@ from zoo.demo.page import CARD, INDEX, Shown, index, model_files, packed, site_f
 from zoo.demo.space import README, space_readme
 from zoo.demo.wrapped import wrapped
 from zoo.utils.atomic import write_bytes
+from zoo.utils.places import at_home
 
 
 def check_target(folder: str | os.PathLike) -> Path:
@@ -16,7 +17,7 @@ def check_target(folder: str | os.PathLike) -> Path:
     Raises:
         ValueError: it holds something else than an earlier page.
     """
-    target = Path(folder).expanduser()
+    target = at_home(folder)
     if target.exists() and not target.is_dir():
         raise ValueError(f"{folder} exists and is not a folder; give a new or an empty folder")
     if target.is_dir() and any(target.iterdir()) and not (target / INDEX).is_file():

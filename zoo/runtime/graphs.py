@@ -9,6 +9,7 @@ import numpy as np
 
 from zoo.utils import strict_json
 from zoo.utils.extras import require
+from zoo.utils.places import at_home
 from zoo.utils.regular import check_regular
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Exported:
 
     def __init__(self, folder: str | os.PathLike, threads: int = 1) -> None:
         require("runtime", "zoo.runtime")
-        self.folder, self.threads = Path(folder).expanduser(), threads
+        self.folder, self.threads = at_home(folder), threads
         if not (self.folder / MANIFEST).is_file():
             raise ValueError(
                 f"{folder} is not a folder of exported graphs: it has no {MANIFEST}; "

@@ -13,6 +13,7 @@ from zoo.serving.checks import Refused, short
 from zoo.serving.forms import FORMS
 from zoo.serving.limits import BATCH_SHARE
 from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.modules import imported
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ class Worker:
     ) -> None:
         self.source, self.max_items, self.max_work = source, max_items, max_work
         keep_freed_memory()
-        model, self._about = open_model(source, device, sharing)
+        with imported([]):  # what --import named, in this process too
+            model, self._about = open_model(source, device, sharing)
         form = FORMS.get(model.task.name)
         if form is None:
             raise ValueError(
@@ -75,11 +77,8 @@ class Worker:
         is_folder = self.source.startswith(registry.LOCAL_DIR)  # its path stays private
         shown = {
             "name": Path(self.source).name if is_folder else self.source,
-            "class": model.about["class"] if hasattr(model, "about") else type(model).__name__,
+            **self._about,
             "task": self.form.name,
-            "parameters": model.about["parameters"]
-            if hasattr(model, "about")
-            else sum(p.numel() for p in model.parameters()),
             "fields": self.form.fields,
             **({self.form.one: self.form.parts} if self.form.parts else {}),
             "limits": {

@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 REGISTERED = ("score", "attention", "normalize")  # arguments of which a user may register choices (zoo/extensions.py)
@@ -14,7 +15,7 @@ VARIABLE = "ZOO_IMPORT"  # names, joined by commas; processes that a command sta
 
 
 def split_imports(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments without `--import`, and the names given by it.
+    """The arguments without `--import`, and the names given by it; what follows `--` are texts.
 
     Raises:
         ValueError: it has no value.
@@ -28,6 +29,8 @@ def split_imports(args: Sequence[str]) -> tuple[list[str], list[str]]:
             names.append(word.partition("=")[2])
         else:
             rest.append(word)
+            if word == "--":
+                rest += words
     if "" in names:
         raise ValueError("--import needs the name of a module, e.g. --import mechanisms for mechanisms.py")
     return rest, names
@@ -37,6 +40,17 @@ def imports(*modules: str) -> list[str]:
     """The options `--import MODULE` of this command, which is read before all others, and for further modules."""
     names = dict.fromkeys(filter(None, [*os.environ.get(VARIABLE, "").split(","), *modules]))
     return [word for name in names for word in ("--import", name)]
+
+
+def imported_files() -> list[Path]:
+    """The files of the modules that `--import` named; of a package all."""
+    found = []
+    for name in filter(None, os.environ.get(VARIABLE, "").split(",")):
+        module = sys.modules[name]
+        folders = [Path(folder) for folder in getattr(module, "__path__", [])]
+        file = getattr(module, "__file__", None)  # a module in C of Python itself has none
+        found += [path for folder in folders for path in sorted(folder.rglob("*.py"))] or [Path(file)] * bool(file)
+    return found
 
 
 def find_local_modules() -> None:

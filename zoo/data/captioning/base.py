@@ -32,7 +32,7 @@ from zoo.data.common.files import data_root, fingerprint
 from zoo.data.common.loaders import SortedLoader, TrainLoader
 from zoo.text import Tokenizer
 from zoo.utils.numbers_given import check_at_least
-from zoo.utils.places import cache_folder
+from zoo.utils.places import at_home, cache_folder
 from zoo.vision.images import ImageError, ImageTransform, check_header
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation, the transform or the files change
@@ -180,7 +180,7 @@ class CaptionData(DataModule):
         Raises:
             FileNotFoundError: no such file.
         """
-        path, root = Path(name).expanduser(), data_root(self.root)
+        path, root = at_home(name), data_root(self.root)
         paths = [path, *([] if root is None else [root / path, root / "captioning" / path])]
         for candidate in paths:
             if candidate.is_file():

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from zoo.data.common.cache import file_digest
+from zoo.utils.places import at_home
 from zoo.utils.regular import check_regular
 
 
@@ -30,7 +31,7 @@ def data_root(root: str | None) -> Path | None:
     named = root or os.environ.get("ZOO_DATA")
     if not named:
         return None
-    folder = Path(named).expanduser()
+    folder = at_home(named)
     if not folder.is_dir():
         source = "root" if root else "ZOO_DATA"
         if folder.exists():
@@ -46,14 +47,14 @@ def own_path(root: str | None, name: str) -> Path:
     """A user's own file or folder: a relative path starts from `root` (else `ZOO_DATA`) if it exists there, otherwise
     from the working directory.
     """
-    path = Path(name).expanduser()
+    path = at_home(name)
     below_root = (data_root(root) or Path()) / path
     return below_root if below_root.exists() or not path.exists() else path
 
 
 def missing(root: str | None, name: str, what: str = "file") -> str:
     """Says where an `own_path` was looked for."""
-    path, here = own_path(root, name), Path(name).expanduser()
+    path, here = own_path(root, name), at_home(name)
     return f"there is no {what} {path}{'' if path == here else ', nor is it in the working directory'}"
 
 
@@ -92,7 +93,7 @@ def named_files(root: str | None, argument: str, name: str) -> list[Path]:
 
 def _own_pattern(root: str | None, name: str) -> Path:
     """As `own_path`: from the working directory if the pattern matches only there."""
-    pattern = Path(name).expanduser()
+    pattern = at_home(name)
     below_root = (data_root(root) or Path()) / pattern
     return below_root if _matches(below_root) or not _matches(pattern) else pattern
 

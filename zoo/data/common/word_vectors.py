@@ -15,6 +15,7 @@ from zoo.data.common.cache import read_file, write_file
 from zoo.data.common.files import decompressed
 from zoo.text import EOS, Tokenizer
 from zoo.utils.extras import require
+from zoo.utils.places import at_home
 from zoo.utils.regular import check_regular
 
 _CHUNK = 1024  # examples read together
@@ -45,8 +46,8 @@ def check_word_vectors(word_vectors: str) -> None:
     """
     if word_vectors == "word2vec":
         require("word2vec", 'word_vectors "word2vec"')
-    elif Path(word_vectors).expanduser().exists():
-        check_regular(Path(word_vectors).expanduser())
+    elif at_home(word_vectors).exists():
+        check_regular(at_home(word_vectors))
     else:
         raise FileNotFoundError(
             f"word_vectors must be 'word2vec' or a file of word vectors; there is no file {word_vectors!r}"
@@ -82,7 +83,7 @@ def cached_vectors(
     elif word_vectors == "word2vec":
         vectors = _word2vec(training_text, len(tokenizer), size, epochs, seed)
     else:
-        vectors = read_vectors(Path(word_vectors).expanduser(), tokenizer, size)
+        vectors = read_vectors(at_home(word_vectors), tokenizer, size)
     if content is None:
         buffer = io.BytesIO()
         np.save(buffer, vectors)

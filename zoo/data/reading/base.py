@@ -14,7 +14,7 @@ from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
 from zoo.data.reading.arrays import ClozeArrays, Question, fresh_text
 from zoo.text import Tokenizer
 from zoo.utils.numbers_given import check_at_least
-from zoo.utils.places import cache_folder
+from zoo.utils.places import at_home, cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
 
@@ -187,7 +187,7 @@ class ClozeData(SortedData[ClozeArrays]):
             return None
         check_word_vectors(self.word_vectors)
         tokenizer = self._ready(self.tokenizer, "tokenizer")
-        texts, source = [], [Path(self.word_vectors).expanduser()] if self.word_vectors != "word2vec" else []
+        texts, source = [], [at_home(self.word_vectors)] if self.word_vectors != "word2vec" else []
         if self.word_vectors == "word2vec":
             source = [*self.signature("train"), self.word2vec_epochs, self.seed]
         key = fingerprint(_FORMAT, "cloze vectors", tokenizer.to_json(), size, *source)

@@ -12,7 +12,9 @@ COLUMNS = "src", "tgt"  # names of the two columns unless a user gives others
 _LOOKED_AT = 20  # lines
 
 
-def read_pairs(src: Path, tgt: Path | None, columns: tuple[str, str] = COLUMNS) -> Iterator[tuple[str, str]]:
+def read_pairs(
+    src: Path, tgt: Path | None, columns: tuple[str, str] = COLUMNS, keep_empty: bool = False
+) -> Iterator[tuple[str, str]]:
     """Sentence pairs, streamed.
 
     Args:
@@ -20,7 +22,9 @@ def read_pairs(src: Path, tgt: Path | None, columns: tuple[str, str] = COLUMNS) 
             tab-separated one.
         tgt: target sentences; line n translates line n of `src`.
         columns: names of the columns in a file of both sides. In a tab-separated one they may be numbers, from "1"; if
-            its first line does not name them, they are the first two. Its empty lines are left out.
+            its first line does not name them, they are the first two.
+        keep_empty: an empty line of a tab-separated file without names is a pair of empty texts, so that pairs and
+            lines have the same numbers; otherwise it is left out.
 
     Raises:
         ValueError: the two files differ in length, or a column is missing.
@@ -30,7 +34,7 @@ def read_pairs(src: Path, tgt: Path | None, columns: tuple[str, str] = COLUMNS) 
     if is_parquet(src):
         return read_parquet(src, *columns)
     if not has_names(src, columns):
-        return _tab_separated(src, *(map(int, columns) if _are_numbers(columns) else (1, 2)))
+        return _tab_separated(src, *(map(int, columns) if _are_numbers(columns) else (1, 2)), keep_empty)
     try:
         return read_table(src, columns, None)
     except ValueError as error:
@@ -58,10 +62,12 @@ def _are_numbers(columns: tuple[str, str]) -> bool:
     return all(column.isdecimal() and int(column) for column in columns)
 
 
-def _tab_separated(path: Path, src: int, tgt: int) -> Iterator[tuple[str, str]]:
+def _tab_separated(path: Path, src: int, tgt: int, keep_empty: bool) -> Iterator[tuple[str, str]]:
     """Two columns, counted from 1, of each line."""
     for number, line in enumerate(read_lines(path), 1):
         if not line:
+            if keep_empty:
+                yield "", ""
             continue
         columns = line.split("\t")
         if len(columns) < max(src, tgt):
