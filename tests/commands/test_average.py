@@ -7,6 +7,7 @@ import torch
 import zoo
 from zoo import registry
 from zoo.cli import main
+from zoo.commands import export
 from zoo.commands.average import FREE, average
 from zoo.models.luong import LuongNMT
 from zoo.text import Tokenizer
@@ -91,3 +92,11 @@ def test_at_the_command_line(tmp_path, monkeypatch, capsys):
         torch.testing.assert_close(tensor, want, atol=1e-3, rtol=1e-3)  # fp16
     assert main(["export", "local-dir:0", "local-dir:2", "other"]) == 2
     assert not (tmp_path / "other").exists()
+
+
+def test_an_export_for_another_engine_says_that_it_is_an_average(toy_registry, tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(export, "_export_for", lambda engine, model, folder, source, int8: said.append(source))
+    for models in (["toy.v2"], ["toy.v2", "toy.v2"]):
+        assert main(["export", *models, str(tmp_path / "graphs"), "--format", "onnx"]) == 0
+    assert said == ["toy.v2", "the average of toy.v2, toy.v2"]

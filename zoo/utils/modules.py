@@ -47,9 +47,10 @@ def imported_files() -> list[Path]:
     found = []
     for name in filter(None, os.environ.get(VARIABLE, "").split(",")):
         module = sys.modules[name]
-        folders = [Path(folder) for folder in getattr(module, "__path__", [])]
-        file = getattr(module, "__file__", None)  # a module in C of Python itself has none
-        found += [path for folder in folders for path in sorted(folder.rglob("*.py"))] or [Path(file)] * bool(file)
+        if folders := getattr(module, "__path__", None):
+            found += [path for folder in folders for path in sorted(Path(folder).rglob("*.py"))]
+        elif file := getattr(module, "__file__", None):  # a module of Python itself, in C, has none
+            found.append(Path(file))
     return found
 
 
