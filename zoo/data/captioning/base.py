@@ -137,6 +137,7 @@ class CaptionData(DataModule):
             extend_vocabulary=(extend_vocabulary, 0),
             pool_batches=(pool_batches, 1),
             num_workers=(num_workers, 0),
+            seed=(seed, 0),
         )
         if not 0 <= flip <= 1:
             raise ValueError(f"flip must be a probability, from 0 to 1; got {flip}")

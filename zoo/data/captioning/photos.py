@@ -10,7 +10,7 @@ from zoo.data.captioning.arrays import Record
 from zoo.data.captioning.base import CaptionData, CaptionOptions
 from zoo.data.captioning.image_files import FolderImages, ImageFiles, TarImages, state_of
 from zoo.data.common.base import Split
-from zoo.data.common.files import check_fraction, draw, missing, named_file, own_path, read_lines
+from zoo.data.common.files import check_encoding, check_fraction, draw, missing, named_file, own_path, read_lines
 from zoo.data.common.published import Published
 from zoo.data.common.tables import has_column, read_table
 from zoo.utils.unpack import Unpack
@@ -243,6 +243,7 @@ class ImageCaptions(CaptionData):
         check_fraction("val_fraction", val_fraction)
         if test_fraction:
             check_fraction("test_fraction", test_fraction)
+        check_encoding(encoding)
         self.folder, self.captions, self.encoding = folder, captions, encoding
         self.val_fraction, self.test_fraction, self.split_seed = val_fraction, test_fraction, split_seed
 

@@ -150,6 +150,7 @@ class LabeledData(SortedData[LabeledArrays]):
             extend_vocabulary=(extend_vocabulary, 0),
             pool_batches=(pool_batches, 1),
             num_workers=(num_workers, 0),
+            seed=(seed, 0),
         )
         check_fraction("val_fraction", val_fraction)
         self.root = root

@@ -1,6 +1,5 @@
 """Document classification: IMDB, Reuters, 20 Newsgroups, FDU-MTL, and your own texts."""
 
-import codecs
 import json
 import re
 import tarfile
@@ -14,7 +13,7 @@ from zoo.data.classification.base import LabeledData, LabeledOptions
 from zoo.data.classification.published import PublishedTexts
 from zoo.data.common.base import Split
 from zoo.data.common.download import RemoteFile
-from zoo.data.common.files import draw, fingerprint, missing, own_path, read_lines
+from zoo.data.common.files import check_encoding, draw, fingerprint, missing, own_path, read_lines
 from zoo.data.common.tables import read_table
 from zoo.utils.atomic import write_text
 from zoo.utils.numbers_given import check_at_least
@@ -326,7 +325,7 @@ class LabeledText(LabeledData):
         super().__init__(**options)
         if split_sentences and text2_column:
             raise ValueError("split_sentences and text2_column exclude each other: documents have no second text")
-        _check_encoding(encoding)
+        check_encoding(encoding)
         self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}
         self.text_columns = [text_column, *([text2_column] if text2_column else [])]
         self.label_column, self.encoding = label_column, encoding
@@ -391,12 +390,3 @@ def _files_below(folder: Path) -> list[tuple[str, Path]]:
     """The files of the classes, each with the class name."""
     classes = [path for path in sorted(folder.iterdir()) if path.is_dir()]
     return [(label.name, path) for label in classes for path in sorted(label.iterdir()) if path.is_file()]
-
-
-def _check_encoding(encoding: str) -> None:
-    try:
-        fits = codecs.decode(b"a\n", encoding) == "a\n"
-    except (LookupError, UnicodeDecodeError, TypeError):
-        fits = False
-    if not fits:
-        raise ValueError(f"encoding must be a superset of ASCII, e.g. 'utf-8', 'latin-1', 'cp1252'; got {encoding!r}")

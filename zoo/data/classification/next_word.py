@@ -8,7 +8,7 @@ from pathlib import Path
 from zoo.data.classification.arrays import Example
 from zoo.data.classification.base import LabeledData, LabeledOptions
 from zoo.data.common.base import Split
-from zoo.data.common.files import draw, held_out_below, named_file, read_lines
+from zoo.data.common.files import check_encoding, draw, held_out_below, named_file, read_lines
 from zoo.text import Tokenizer
 from zoo.utils.numbers_given import check_at_least
 from zoo.utils.unpack import Unpack
@@ -43,6 +43,7 @@ class NextWord(LabeledData):
     ) -> None:
         super().__init__(**options)
         check_at_least(context=(context, 1), num_labels=(num_labels, 2))
+        check_encoding(encoding)
         self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}
         self.context, self.num_labels, self.encoding = context, num_labels, encoding
         self._names: list[str] | None = None

@@ -266,6 +266,16 @@ def check_fraction(name: str, value: float) -> None:
         raise ValueError(f"{name} must be between 0 and 0.5; got {value}")
 
 
+def check_encoding(encoding: str) -> None:
+    """Raises ValueError for an encoding whose line ends `read_lines` would not find, or that does not exist."""
+    try:
+        fits = b"a\n".decode(encoding) == "a\n"
+    except (LookupError, ValueError, TypeError):
+        fits = False
+    if not fits:
+        raise ValueError(f"encoding must be a superset of ASCII, e.g. 'utf-8', 'latin-1', 'cp1252'; got {encoding!r}")
+
+
 def fingerprint(*parts: object) -> str:
     """Short hash of JSON-able values; a `Path` counts with its name and its content, so that changes are noticed."""
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zoo.data.common.base import DataModule, Split
 from zoo.data.common.cache import cached_text
-from zoo.data.common.files import check_fraction, fingerprint, named_file, read_lines
+from zoo.data.common.files import check_encoding, check_fraction, fingerprint, named_file, read_lines
 from zoo.data.common.loaders import TrainLoader
 from zoo.data.common.published import Published
 from zoo.data.common.tables import read_table
@@ -111,6 +111,7 @@ class RunningText(DataModule):
             val_streams=(val_streams, 1),
             test_streams=(test_streams, 1),
             num_workers=(num_workers, 0),
+            seed=(seed, 0),
         )
         self.root, self.cache = root, cache_folder(cache_dir)
         self.kind: Literal["word", "word_punct", "bpe", "char"] = tokenizer
@@ -395,6 +396,7 @@ class PlainText(RunningText):
     ) -> None:
         super().__init__(tokenizer=tokenizer, **options)
         check_fraction("val_fraction", val_fraction)
+        check_encoding(encoding)
         self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}
         self.val_fraction, self.encoding = val_fraction, encoding
 

@@ -105,6 +105,7 @@ class ClozeData(SortedData[ClozeArrays]):
             word2vec_epochs=(word2vec_epochs, 1),
             pool_batches=(pool_batches, 1),
             num_workers=(num_workers, 0),
+            seed=(seed, 0),
         )
         self.root = root
         self.cache = cache_folder(cache_dir)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from zoo.data.common.base import Split
-from zoo.data.common.files import check_fraction, draw, held_out_below, named_file
+from zoo.data.common.files import check_encoding, check_fraction, draw, held_out_below, named_file
 from zoo.data.common.tables import read_table
 from zoo.data.reading.arrays import Question
 from zoo.data.reading.base import ClozeData, ClozeOptionsWithoutTokenizer
@@ -54,6 +54,7 @@ class Cloze(ClozeData):
     ) -> None:
         super().__init__(tokenizer=tokenizer, **options)
         check_fraction("val_fraction", val_fraction)
+        check_encoding(encoding)
         if not blank.strip():
             raise ValueError(f"blank must be the mark of the missing word, e.g. '____'; got {blank!r}")
         self.paths: dict[Split, str | None] = {"train": train, "val": val, "test": test}

@@ -114,6 +114,7 @@ class PairData(DataModule):
             pool_batches=(pool_batches, 1),
             extend_vocabulary=(extend_vocabulary, 0),
             num_workers=(num_workers, 0),
+            seed=(seed, 0),
         )
         if not 0 <= bpe_dropout < 1:
             raise ValueError(f"bpe_dropout must be at least 0 and less than 1; got {bpe_dropout}")
