@@ -56,6 +56,26 @@ def test_the_same_case_is_preferred(tmp_path):
     assert read_vectors(tmp_path / "a.txt", TOKENIZER, 2)[TOKENIZER.encode("film")[0]].tolist() == [2, 2]
 
 
+def test_words_with_capitals_take_vectors_in_lower_case(tmp_path):
+    """A file such as glove.6B has no capitals."""
+    tokenizer = Tokenizer.train(["Berlin berlin is The IS Rome"], "word", 50)
+    (tmp_path / "a.txt").write_text("berlin 1 1\nBerlin 2 2\nthe 3 3\nThe 4 4\nis 5 5\nrOmE 6 6\nROME 7 7\n")
+    vectors = read_vectors(tmp_path / "a.txt", tokenizer, 2)
+    rows = dict(zip(tokenizer.tokens(range(len(tokenizer))), vectors[:, 0].tolist(), strict=True))
+    assert {word: rows[word] for word in ("berlin", "Berlin", "The", "is", "IS", "Rome")} == {
+        "berlin": 1, "Berlin": 2, "The": 4, "is": 5, "IS": 5, "Rome": 6,
+    }  # fmt: skip
+
+
+def test_tabs_in_place_of_spaces(tmp_path):
+    for header in (False, True):
+        (tmp_path / "a.txt").write_bytes(_text(header).replace(b" ", b"\t"))
+        vectors = read_vectors(tmp_path / "a.txt", TOKENIZER, 3)
+        assert [vectors[i].tolist() for i in TOKENIZER.encode("the film")] == [[1, 2, 3], [4, 5, 6]]
+    (tmp_path / "a.txt").write_text("the\t1 2 3\nfilm\t4 5 6\n")
+    assert read_vectors(tmp_path / "a.txt", TOKENIZER, 3)[TOKENIZER.encode("film")[0]].tolist() == [4, 5, 6]
+
+
 def test_binary_files_larger_than_a_block(tmp_path):
     words = 30_000
     tokenizer = Tokenizer.train([" ".join(f"w{i}" for i in range(0, words, 100))], "word_punct", 1000)

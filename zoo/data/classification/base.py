@@ -16,11 +16,11 @@ from zoo.data.common.base import SortedData, Split
 from zoo.data.common.cache import cached_text
 from zoo.data.common.files import check_fraction, draw, fingerprint, held_out_below, named_file
 from zoo.data.common.loaders import TrainLoader
-from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
+from zoo.data.common.word_vectors import cached_vectors, check_word_vectors, file_signature
 from zoo.text import Tokenizer
 from zoo.utils.labels import check_labels
 from zoo.utils.numbers_given import check_at_least
-from zoo.utils.places import at_home, cache_folder
+from zoo.utils.places import cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation, sentence splitting or the files change
 
@@ -268,7 +268,7 @@ class LabeledData(SortedData[LabeledArrays]):
             texts += [data._build("train", tokenizer, data._own_label_names()) for data in others]
             source = [*(folder.name for folder in texts), self.word2vec_epochs, self.seed]
         else:
-            texts, source = [], [at_home(self.word_vectors)]
+            texts, source = [], file_signature(self.word_vectors)
         key = fingerprint(_FORMAT, "vectors", tokenizer.to_json(), size, *source)
         path = self.cache / "vectors" / f"{key}.npy"
         arrays = [LabeledArrays(folder) for folder in texts]

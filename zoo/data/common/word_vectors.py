@@ -2,6 +2,7 @@
 
 import io
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -54,6 +55,11 @@ def check_word_vectors(word_vectors: str) -> None:
         )
 
 
+def file_signature(word_vectors: str) -> list[object]:
+    """What the vectors read from a file depend on, besides the vocabulary."""
+    return [at_home(word_vectors), "words in any case"]
+
+
 def cached_vectors(
     path: Path,
     word_vectors: str,
@@ -98,8 +104,8 @@ def read_vectors(path: Path, tokenizer: Tokenizer, size: int) -> np.ndarray:
     A word that is not in the file takes the first vector whose word differs only in case.
 
     Args:
-        path: GloVe text (a word and its numbers per line), word2vec or fastText text (the first line has the number
-            of words and the dimension), plain, .gz or .xz; or word2vec binary.
+        path: GloVe text (a word and its numbers per line, with spaces or tabs between them), word2vec or fastText text
+            (the first line has the number of words and the dimension), plain, .gz or .xz; or word2vec binary.
         tokenizer: tokenizer with the vocabulary.
         size: dimension of the vectors.
 
@@ -107,13 +113,18 @@ def read_vectors(path: Path, tokenizer: Tokenizer, size: int) -> np.ndarray:
         ValueError: the vectors have another dimension, or the file is not in one of these formats.
     """
     vectors = np.full((len(tokenizer), size), np.nan, np.float32)
-    ids = {word: i for i, word in enumerate(tokenizer.tokens(range(len(tokenizer)))) if i > EOS}
+    words = tokenizer.tokens(range(len(tokenizer)))
+    alike: dict[str, list[int]] = defaultdict(list)  # ids of the words that differ only in case
+    for i, word in enumerate(words):
+        if i > EOS:
+            alike[word.lower()].append(i)
     exact = np.zeros(len(tokenizer), bool)
     for word, numbers in _entries(path, size):
-        for i, same in ((ids.get(word), True), (ids.get(word.lower()), False)):
-            if i is not None and not exact[i] and (same or np.isnan(vectors[i, 0])) and (row := numbers()) is not None:
+        for i in alike.get(word.lower(), ()):
+            same = words[i] == word
+            if not exact[i] and (same or np.isnan(vectors[i, 0])) and (row := numbers()) is not None:
                 vectors[i], exact[i] = row, same
-    log.info(f"{path}: vectors for {int((~np.isnan(vectors[:, 0])).sum()):,} of {len(ids):,} words")
+    log.info(f"{path}: vectors for {int((~np.isnan(vectors[:, 0])).sum()):,} of {len(words) - EOS - 1:,} words")
     return vectors
 
 
@@ -138,6 +149,7 @@ def _entries(path: Path, size: int) -> Iterator[tuple[str, Callable[[], np.ndarr
         if not header:
             file.seek(0)
         for number, line in enumerate(file, 1 + header):
+            line = line.replace(b"\t", b" ")
             word = line.partition(b" ")[0]
             yield word.decode("utf-8", "replace"), partial(_numbers, line, word, size, f"{path}, line {number}")
 

@@ -10,11 +10,11 @@ from zoo.data.classification.arrays import Encoding, Example, LabeledArrays
 from zoo.data.common.base import SortedData, Split
 from zoo.data.common.cache import cached_text
 from zoo.data.common.files import fingerprint
-from zoo.data.common.word_vectors import cached_vectors, check_word_vectors
+from zoo.data.common.word_vectors import cached_vectors, check_word_vectors, file_signature
 from zoo.data.reading.arrays import ClozeArrays, Question, fresh_text
 from zoo.text import Tokenizer
 from zoo.utils.numbers_given import check_at_least
-from zoo.utils.places import at_home, cache_folder
+from zoo.utils.places import cache_folder
 
 _FORMAT = 2  # part of every cache key: increase it when tokenisation or the files change
 
@@ -188,7 +188,7 @@ class ClozeData(SortedData[ClozeArrays]):
             return None
         check_word_vectors(self.word_vectors)
         tokenizer = self._ready(self.tokenizer, "tokenizer")
-        texts, source = [], [at_home(self.word_vectors)] if self.word_vectors != "word2vec" else []
+        texts, source = [], [] if self.word_vectors == "word2vec" else file_signature(self.word_vectors)
         if self.word_vectors == "word2vec":
             source = [*self.signature("train"), self.word2vec_epochs, self.seed]
         key = fingerprint(_FORMAT, "cloze vectors", tokenizer.to_json(), size, *source)
