@@ -340,3 +340,15 @@ def test_unknown_words_that_lower_the_perplexity_are_told(tmp_path, caplog, kind
     known = write(tmp_path / "known.txt", ["the cat sat"])
     trainer.test(model, PlainText(known, known, known, tokenizer=kind), verbose=False)
     assert "UNK" not in caplog.text
+
+
+def test_marks_of_unknown_words_are_not_added_to_the_vocabulary(tmp_path):
+    """Not to that of a pretrained model of single words either, whatever tokenizer the data would choose themselves."""
+    own = write(tmp_path / "own.txt", ["the <unk> sat on the <unk> today", "a <unk> dog today"])
+    model = KeyValuePredictLM(**KeyValuePredictLM.tiny | {"vocab_size": 100})
+    model.tokenizer = Tokenizer.train(["the cat sat on a dog"], "word", 100)
+    options = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    trainer = pl.Trainer(max_steps=0, enable_checkpointing=False, **options)
+    trainer.fit(model, PlainText(own, own, extend_vocabulary=1, batch_size=1))
+    (new,) = model.tokenizer.tokens([len(model.tokenizer) - 1])
+    assert new == "today" and model.tokenizer.encode("<unk> today") == [UNK, len(model.tokenizer) - 1]

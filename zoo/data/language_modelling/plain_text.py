@@ -222,15 +222,18 @@ class RunningText(DataModule):
         if tokenizer is not None and not self._adds_words():
             return tokenizer
         if tokenizer is not None:
-            return self._extended(tokenizer, self._vocabulary_lines, self.signature("train"), self.min_frequency)
+            lines = lambda: self._vocabulary_lines(tokenizer.kind)  # noqa: E731
+            signature = [*self.signature("train"), "without marks"]
+            return self._extended(tokenizer, lines, signature, self.min_frequency)
         options = (self.kind, self.vocab_size, self.lowercase, self.min_frequency)
         path = self.cache / "tokenizers" / f"{fingerprint(_FORMAT, self.signature('train'), 'running', options)}.json"
         return Tokenizer.from_json(
-            cached_text(path, lambda: Tokenizer.train(self._vocabulary_lines(), *options).to_json())
+            cached_text(path, lambda: Tokenizer.train(self._vocabulary_lines(self.kind), *options).to_json())
         )
 
-    def _vocabulary_lines(self) -> Iterator[str]:
-        if self.kind != "word":
+    def _vocabulary_lines(self, kind: str) -> Iterator[str]:
+        """The lines from which a tokenizer of a kind learns words."""
+        if kind != "word":
             return self.lines("train")
         # in the vocabulary it would be a word like any other
         return (" ".join(word for word in line.split() if word != MARKED_UNKNOWN) for line in self.lines("train"))
