@@ -77,3 +77,33 @@ def test_a_number_is_day_or_year_but_not_both():
 def test_two_digits_are_the_years_around_now():
     assert tells("1.1.69", datetime.date(1969, 1, 1)) and tells("1.1.68", datetime.date(2068, 1, 1))
     assert not tells("1.1.68", datetime.date(1968, 1, 1)) and not tells("1.1.69", datetime.date(2069, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "text, right, wrong",
+    [
+        ("the twenty-first of july 2008", (2008, 7, 21), (2008, 7, 1)),
+        ("July the twenty sixth, 1999", (1999, 7, 26), (1999, 7, 6)),
+        ("thirty-first of may nineteen sixteen", (1916, 5, 31), (1916, 5, 1)),
+        ("first of may two thousand and nine", (2009, 5, 1), (2000, 5, 1)),
+        ("first of may two thousand nine", (2009, 5, 1), (2000, 5, 1)),
+        ("first of may two thousand sixteen", (2016, 5, 1), (2006, 5, 1)),
+        ("first of may twenty twenty-five", (2025, 5, 1), (2020, 5, 1)),
+        ("1 may nineteen sixty-six", (1966, 5, 1), (1960, 5, 1)),
+        ("Nineteen twenty, fifth of May", (1920, 5, 5), (1925, 5, 5)),
+        ("may the fifth, nineteen , twenty", (1920, 5, 5), (1925, 5, 5)),
+        ("twenty twenty-first of May 2009", (2009, 5, 21), (2009, 5, 1)),
+    ],
+)
+def test_a_number_in_words_is_no_part_of_another(text, right, wrong):
+    assert tells(text, datetime.date(*right)) and not tells(text, datetime.date(*wrong))
+
+
+def test_every_way_to_say_a_date_tells_it_alone():
+    """And the twentieth, whose word is no end of another day, after a year in words."""
+    for date in (datetime.date(2000, 1, 1) + datetime.timedelta(days=n) for n in range(0, 20_000, 37)):
+        for year in year_in_words(date.year):
+            text = f"{ordinal_in_words(date.day)} of may {year}"
+            told = [other for other in range(1, 32) if tells(text, date.replace(month=1, day=other))]
+            assert told == [date.day], text
+    assert tells("twenty twenty twentieth of may", datetime.date(2020, 5, 20))

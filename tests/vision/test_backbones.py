@@ -251,6 +251,16 @@ def test_what_is_refused(tmp_path):
     save_file({"other": torch.zeros(1)}, tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match="found nothing"):
         load_backbone(backbone, "efficientnet_lite0", tmp_path / "other.safetensors")
+    mobile = make_backbone("mobilenet_v2_tf", "blocks.0")
+    for key in ("other", "conv1.weight", "features.77.conv.0.0.weight", "features.1.conv.9.weight"):
+        save_file({key: torch.zeros(1)}, tmp_path / "other.safetensors")
+        with pytest.raises(
+            ValueError, match=f"other.safetensors does not match mobilenet_v2_tf: it has a tensor '{key}'"
+        ):
+            load_backbone(mobile, "mobilenet_v2_tf", tmp_path / "other.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes((tmp_path / "other.safetensors").read_bytes()[:-1])
+    with pytest.raises(ValueError, match="cut.safetensors is no file of safetensors: "):
+        load_backbone(mobile, "mobilenet_v2_tf", tmp_path / "cut.safetensors")
 
 
 def test_names_of_torchvision_weights(monkeypatch):

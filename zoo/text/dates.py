@@ -13,6 +13,10 @@ _SMALL = (
     "eighteen nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_BEFORE = f"(?:{'|'.join(_TENS)}) ?"  # "first" is the end of another day after these, as in "twenty first"
+_AFTER = (
+    f" ?(?:and |oh )?(?:{'|'.join(_SMALL + _TENS)})"  # and "two thousand" the beginning of another year before these
+)
 _IRREGULAR = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth"}
 _IRREGULAR |= {"twelve": "twelfth", "twenty": "twentieth", "thirty": "thirtieth"}
 
@@ -56,14 +60,26 @@ def tells(text: str, date: datetime.date) -> bool:
     numbers = re.findall(r"\d+", text)
     if date.strftime("%Y%m%d") in numbers:
         return True
-    words = " ".join(re.findall("[a-z]+", text.lower()))
+    words = re.sub("[^a-z,]+", " ", text.lower())
     years = [f"{date.year}"] + [f"{date.year % 100:02}"] * (date.year in TWO_DIGITS)
-    for digits, said in (
-        ([f"{date.day}", f"{date.day:02}"], [ordinal_in_words(date.day)]),
-        (years, year_in_words(date.year)),
-    ):
+    said_day = _said(ordinal_in_words(date.day), before=_BEFORE if date.day < 10 else "")
+    said_years = [
+        _said(way, after=rf"\b(?!{_AFTER}\b)" if date.year % 10 == 0 else r"\b") for way in year_in_words(date.year)
+    ]
+    for digits, said in (([f"{date.day}", f"{date.day:02}"], [said_day]), (years, said_years)):
         if number := next((number for number in numbers if number in digits), None):
             numbers.remove(number)
-        elif not any(way.replace("-", " ") in words for way in said):
+        elif not any("" in re.findall(way, words) for way in said):
             return False
     return True
+
+
+def _said(number: str, before: str = "", after: str = "") -> str:
+    """A regular expression whose group is empty where a text says a number, and nothing else with these words.
+
+    Args:
+        number: in words.
+        before: what makes another number of it.
+        after: what must follow.
+    """
+    return f"({before})?{re.sub('[ -]', '[ ,]+', number)}{after}"

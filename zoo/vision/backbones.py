@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -263,10 +264,13 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
 
     Raises:
         OSError: they cannot be read or downloaded.
-        ValueError: a tensor is missing or has another shape, or there are no such weights.
+        ValueError: a tensor is missing or has another shape, the file is damaged, or there are no such weights.
     """
     if Path(weights).suffix == ".safetensors":
-        tensors = load_file(weights)
+        try:
+            tensors = load_file(weights)
+        except SafetensorError as error:
+            raise ValueError(f"{weights} is no file of safetensors: {error}") from error
     elif name in NETWORKS:
         package = NETWORKS[name].package
         if package is None or str(weights) != "DEFAULT":
@@ -289,7 +293,7 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
                 "or give a .safetensors file"
             ) from error
     if name in NETWORKS:
-        tensors = {NETWORKS[name].rename(key): t for key, t in tensors.items() if not key.startswith("classifier")}
+        tensors = {_ours(key, name, weights): t for key, t in tensors.items() if not key.startswith("classifier")}
     else:
         tensors = {f"network.{key}": t for key, t in tensors.items()}
     state: dict[str, Any] = backbone.state_dict()
@@ -304,6 +308,14 @@ def load_backbone(backbone: nn.Module, name: str, weights: str | os.PathLike) ->
     backbone.load_state_dict(
         {key: tensors[key].float() if tensors[key].is_floating_point() else tensors[key] for key in state}
     )
+
+
+def _ours(key: str, name: str, weights: str | os.PathLike) -> str:
+    """Our name for a tensor of a weight file of a network."""
+    try:
+        return NETWORKS[name].rename(key)
+    except (LookupError, ValueError) as error:
+        raise ValueError(f"{weights} does not match {name}: it has a tensor {key!r}") from error
 
 
 def _packaged(name: str, package: Package) -> dict[str, Tensor]:

@@ -485,3 +485,10 @@ def test_texts_of_one_label_only(tmp_path):
     data.setup("fit")
     with pytest.raises(ValueError, match="t.tsv: all texts have the label 'x'; give texts of two labels or more"):
         HAN(**{**HAN.tiny, "num_classes": 2}).adapt(data, "fit")
+
+
+def test_labels_of_the_same_number_have_an_order_too(tmp_path):
+    names = ["1", "01", "001", "0001", "00001", "2"]
+    path = tmp_path / "a.tsv"
+    path.write_text("text\tlabel\n" + "".join(f"word {n}\t{name}\n" for n, name in enumerate(names)))
+    assert LabeledText(str(path))._own_label_names() == ["00001", "0001", "001", "01", "1", "2"]

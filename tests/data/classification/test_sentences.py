@@ -188,6 +188,17 @@ def test_swapped_pairs_do_not_count_twice_in_the_vocabulary(tmp_path):
     assert {"a", "b", "c"} < set(words) and "three" not in words
 
 
+def test_words_of_extra_pairs_are_in_the_vocabulary_of_swapped_pairs_too(tmp_path):
+    root, extra = _sick(tmp_path, PAIRS), tmp_path / "extra.tsv"
+    extra.write_text("text\ttext2\tlabel\na zebra\truns\tneutral\n")
+    plain, swapped = (
+        _ready(SICK(root=root, swapped=swapped, min_frequency=1, extra_examples=[str(extra)]))
+        for swapped in (False, True)
+    )
+    assert swapped.tokenizer.to_json() == plain.tokenizer.to_json()
+    assert "zebra" in swapped.tokenizer.tokens(range(len(swapped.tokenizer)))
+
+
 def test_scores_survive_the_cache_and_the_order_of_batches(root, monkeypatch):
     first = _ready(SICK(root=root, batch_size=7, pool_batches=2))
     expected = sorted(

@@ -39,11 +39,19 @@ def test_a_csv_has_quoted_texts(tmp_path):
         ),
         ("label,text,text\ngood,a,b\n", "mine.csv has 2 columns 'text'; rename or remove all but one"),
         ("", "mine.csv is empty"),
+        ("\n\n", "mine.csv is empty"),
+        ("label,text\n\n", "mine.csv has a header and no row"),
+        ("\nlabel,text\ngood,a\n", "mine.csv begins with an empty line; its first must name the columns"),
     ],
 )
 def test_a_csv_that_is_none(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         _rows(tmp_path, text)
+
+
+def test_empty_lines_of_json_are_left_out(tmp_path):
+    assert _rows(tmp_path, '\n{"text": "a", "label": "b"}\n\n', "mine.jsonl") == [("a", "b")]
+    assert has_column(tmp_path / "mine.jsonl", "label") and not has_column(tmp_path / "mine.jsonl", "split")
 
 
 def test_a_csv_of_a_spreadsheet_with_semicolons(tmp_path):

@@ -399,7 +399,7 @@ class LabeledData(SortedData[LabeledArrays]):
         names = {name for example in self.examples("train") for name in example.labels}
         if not names:
             raise ValueError(f"{self.source('train')}: it has no text with a label")
-        found = sorted(names, key=_natural)
+        found = sorted(sorted(names), key=_natural)  # "01" and "1" too have an order, the same in each process
         check_labels(found, f"{self.source('train')}: the labels")
         return json.dumps(found)
 

@@ -143,7 +143,13 @@ class SICK(PublishedTexts):
 
     def once(self) -> "SICK":
         return (
-            SICK(self.extra_snli, root=self.root, cache_dir=str(self.cache), max_words=self.max_words)
+            SICK(
+                self.extra_snli,
+                root=self.root,
+                cache_dir=str(self.cache),
+                max_words=self.max_words,
+                extra_examples=self.extra_examples,
+            )
             if self.swapped
             else self
         )

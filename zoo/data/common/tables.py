@@ -21,9 +21,10 @@ NAMES = {"\t": "tab", ",": "comma", ";": "semicolon"}  # what separates columns
 
 def has_column(path: Path, column: str, encoding: str | None = "utf-8") -> bool:
     """Whether the header of a table names a column; of JSON lines, whether the first object has it."""
-    header = next(read_lines(path, encoding), "")
+    lines = read_lines(path, encoding)
     if table_kind(path) == ".jsonl":
-        return re.search(rf'"{re.escape(column)}"\s*:', header) is not None
+        return re.search(rf'"{re.escape(column)}"\s*:', next(filter(None, lines), "")) is not None
+    header = next(lines, "")
     if (mark := _separator(path, header)) == "\t":
         return column in header.split(mark)
     return column in next(_csv_fields(path, iter([header]), mark), (1, []))[1]
@@ -61,7 +62,9 @@ def read_table(
         rows = _table_rows(path, fields, mark, columns, lists, numbers or {})
     first = next(rows, None)
     if first is None:
-        raise ValueError(f"{path} {'has a header and no row' if any(read_lines(path, encoding)) else 'is empty'}")
+        begins = next(read_lines(path, encoding), "")
+        found = "has a header and no row" if begins else "begins with an empty line; its first must name the columns"
+        raise ValueError(f"{path} {found if any(read_lines(path, encoding)) else 'is empty'}")
     return chain([first], rows)
 
 
