@@ -13,12 +13,10 @@ _SMALL = (
     "eighteen nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_BEFORE = f"(?:{'|'.join(_TENS)}) ?"  # "first" is the end of another day after these, as in "twenty first"
-_AFTER = (
-    f" ?(?:and |oh )?(?:{'|'.join(_SMALL + _TENS)})"  # and "two thousand" the beginning of another year before these
-)
 _IRREGULAR = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth"}
 _IRREGULAR |= {"twelve": "twelfth", "twenty": "twentieth", "thirty": "thirtieth"}
+_NOT_AFTER_TENS = "".join(f"(?<!{tens})(?<!{tens} )" for tens in _TENS)  # "twenty first" is not the first
+_NOT_BEFORE_MORE = rf"(?! ?(?:and |oh )?(?:{'|'.join(_SMALL + _TENS)})\b)"  # "two thousand and nine" is not 2000
 
 
 def ordinal(day: int) -> str:
@@ -62,24 +60,20 @@ def tells(text: str, date: datetime.date) -> bool:
         return True
     words = re.sub("[^a-z,]+", " ", text.lower())
     years = [f"{date.year}"] + [f"{date.year % 100:02}"] * (date.year in TWO_DIGITS)
-    said_day = _said(ordinal_in_words(date.day), before=_BEFORE if date.day < 10 else "")
-    said_years = [
-        _said(way, after=rf"\b(?!{_AFTER}\b)" if date.year % 10 == 0 else r"\b") for way in year_in_words(date.year)
-    ]
+    said_day = _in_text(ordinal_in_words(date.day))
+    said_years = [_in_text(way) + r"\b" for way in year_in_words(date.year)]
+    if date.day < 10:
+        said_day = _NOT_AFTER_TENS + said_day
+    if date.year % 10 == 0:
+        said_years = [way + _NOT_BEFORE_MORE for way in said_years]
     for digits, said in (([f"{date.day}", f"{date.day:02}"], [said_day]), (years, said_years)):
         if number := next((number for number in numbers if number in digits), None):
             numbers.remove(number)
-        elif not any("" in re.findall(way, words) for way in said):
+        elif not any(re.search(way, words) for way in said):
             return False
     return True
 
 
-def _said(number: str, before: str = "", after: str = "") -> str:
-    """A regular expression whose group is empty where a text says a number, and nothing else with these words.
-
-    Args:
-        number: in words.
-        before: what makes another number of it.
-        after: what must follow.
-    """
-    return f"({before})?{re.sub('[ -]', '[ ,]+', number)}{after}"
+def _in_text(number: str) -> str:
+    """A regular expression for a number in words, between which there may be commas."""
+    return re.sub("[ -]", "[ ,]+", number)

@@ -19,6 +19,10 @@ const IRREGULAR: Record<string, string> = {
   thirty: "thirtieth",
 };
 
+const NOT_AFTER_TENS = TENS.map((tens) => `(?<!${tens})(?<!${tens} )`).join(""); // "twenty first" is not the first
+const MORE = [...SMALL, ...TENS].join("|");
+const NOT_BEFORE_MORE = `(?! ?(?:and |oh )?(?:${MORE})\\b)`; // "two thousand and nine" is not the year 2000
+
 /** 25 -> "twenty five", for numbers below 100. */
 function inWords(number: number): string {
   if (number < 20) {
@@ -51,6 +55,9 @@ function yearInWords(year: number): string[] {
   return found;
 }
 
+/** A regular expression for a number in words, between which there may be commas. */
+const inText = (number: string) => number.replace(/ /g, "[ ,]+");
+
 /** Whether day and year of a date are in a text, as different numbers, in words, or as eight digits. */
 export function tells(text: string, year: number, month: number, day: number): boolean {
   const two = (number: number) => String(number).padStart(2, "0");
@@ -58,17 +65,19 @@ export function tells(text: string, year: number, month: number, day: number): b
   if (numbers.includes(`${year}${two(month)}${two(day)}`)) {
     return true;
   }
-  const words = (text.toLowerCase().match(/[a-z]+/g) ?? []).join(" ");
+  const words = text.toLowerCase().replace(/[^a-z,]+/g, " ");
+  const saidDay = (day < 10 ? NOT_AFTER_TENS : "") + inText(ordinalInWords(day));
+  const saidYears = yearInWords(year).map((way) => `${inText(way)}\\b${year % 10 ? "" : NOT_BEFORE_MORE}`);
   const isShort = year >= TWO_DIGITS[0] && year <= TWO_DIGITS[1];
   const isTold = (digits: string[], said: string[]) => {
     const place = numbers.findIndex((number) => digits.includes(number));
     if (place >= 0) {
       numbers.splice(place, 1);
     }
-    return place >= 0 || said.some((way) => words.includes(way));
+    return place >= 0 || said.some((way) => new RegExp(way).test(words));
   };
   return (
-    isTold([String(day), two(day)], [ordinalInWords(day)]) &&
-    isTold([String(year), ...(isShort ? [two(year % 100)] : [])], yearInWords(year))
+    isTold([String(day), two(day)], [saidDay]) &&
+    isTold([String(year), ...(isShort ? [two(year % 100)] : [])], saidYears)
   );
 }
