@@ -118,11 +118,21 @@ def test_stages_of_another_recipe_stand_in_their_place(recipe, tmp_path):
         )
     stages = read_stages(file)
     assert [stage.name for stage in stages] == ["first", "second", "a", "weight"]
-    assert [stage.recipe.stem for stage in stages] == ["scratch", "loaded", "own", "own"]
+    assert [stage.recipe.stem for stage in stages] == ["scratch", "loaded", "loaded", "own"]
     assert [stage.uses for stage in stages] == [(), ("first",), (), ("second",)]
     assert [stage.definition({}) for stage in stages[:2]] == [
         stage.definition({}) for stage in read_stages(tmp_path / "loaded.yaml")[:2]
     ]
+
+
+def test_a_teacher_of_another_recipe_learns_the_data_of_that_one(recipe, tmp_path):
+    predict = {"predict": "train", "by": "key_value_predict.ptb", "to": "soft"}
+    theirs = {"model": SCRATCH, "data": {"class_path": "zoo.data.TREC"}, "stages": [TEACHER, predict, FIRST]}
+    file, other = recipe([{"stages": "scratch", "up_to": "soft"}, {"to": "x"}]), tmp_path / "scratch.yaml"
+    other.write_text(yaml.safe_dump(theirs))
+    teacher, soft, _ = read_stages(file)
+    assert teacher.recipe == soft.recipe == other
+    assert [stage.definition({})["data"] for stage in (teacher, soft)] == [theirs["data"]] * 2
 
 
 def test_recipes_do_not_take_stages_in_a_circle(recipe, tmp_path):

@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import signal
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,14 @@ import zoo
 from zoo.cli import main
 from zoo.training import checkpoints
 from zoo.training import lightning_cli as training
-from zoo.training.checkpoints import AtomicCheckpointIO, NotWrittenError, local_file, model_of, read_checkpoint
+from zoo.training.checkpoints import (
+    AtomicCheckpointIO,
+    NotWrittenError,
+    StopAtNaN,
+    local_file,
+    model_of,
+    read_checkpoint,
+)
 
 LAST, BEST = (f"runs/tiny/checkpoints/{name}.ckpt" for name in ("last", "best"))
 RECIPE = {
@@ -257,6 +265,28 @@ def test_a_run_that_was_moved_keeps_its_best(place):
     ] == 6
 
 
+@pytest.mark.parametrize(
+    ("saving", "wrong"),
+    [({"monitor": "val/exact"}, "val/exact"), ({"monitor": "loss"}, "loss"), ({"monitor": "val/loss", "tie": "x"}, "x")],
+)
+def test_a_score_that_there_is_not_is_said_before_the_training_has_no_best(saving, wrong, place, capsys):
+    saving = {"filename": "best", "save_last": True, **saving}
+    callback = {"class_path": "zoo.training.checkpoints.ExactCheckpoints", "init_args": saving}
+    recipe = {**RECIPE, "trainer": {**RECIPE["trainer"], "callbacks": [callback], "default_root_dir": "other"}}
+    (place / "tiny.yaml").write_text(yaml.safe_dump(recipe))
+    line = fails(capsys, *fit())
+    assert line.startswith(f"ExactCheckpoints: there is no score '{wrong}'; choose among epoch, step, train/loss, val/")
+
+
+@pytest.mark.parametrize("part", ["state_dict", "current_model_state"])
+def test_neither_an_average_nor_the_weights_beside_it_are_saved_with_nan(part):
+    weights = {name: {"w": torch.ones(2)} for name in ("state_dict", "current_model_state")}
+    trainer, stop = SimpleNamespace(global_step=7), StopAtNaN()
+    stop.on_save_checkpoint(trainer, None, {**weights})
+    with pytest.raises(ValueError, match="the weights are NaN or infinite after 7 steps"):
+        stop.on_save_checkpoint(trainer, None, {**weights, part: {"w": torch.tensor([1.0, torch.nan])}})
+
+
 # ---- settings ----
 
 
@@ -271,6 +301,31 @@ def test_the_model_of_a_checkpoint_cannot_be_changed(option, verb, place, capsys
 
 def test_what_the_checkpoint_has_may_be_repeated(place):
     assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2", "--model.dropout", "0.3")) == 0
+
+
+def _with_optimizer(class_path, **arguments):
+    with open("tiny.yaml", "w") as file:
+        yaml.safe_dump({**RECIPE, "optimizer": {"class_path": class_path, "init_args": arguments}}, file)
+
+
+def test_another_optimizer_in_the_recipe_of_a_resumed_training_is_told(place, capsys):
+    _with_optimizer("zoo.tasks.optimizer.AdamW", lr=0.5)
+    assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2")) == 0
+    said = capsys.readouterr().err
+    assert "resumed with the optimizer of " in said
+    assert "AdamW (lr 0.001, betas (0.9, 0.98), weight_decay 0.0): that of the recipe, AdamW (lr 0.5, " in said
+    assert read_checkpoint(LAST)["zoo_training"]["optimizer"]["init_args"]["lr"] == 0.001
+    assert yaml.safe_load((place / "runs/tiny/version_1/config.yaml").read_text())["optimizer"]["init_args"]["lr"] == 0.001
+    _with_optimizer("zoo.tasks.optimizer.AdamW", lr=0.001)
+    assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2")) == 0
+    assert "optimizer" not in capsys.readouterr().err
+
+
+def test_a_resumed_training_keeps_the_class_of_its_optimizer(place, capsys):
+    _with_optimizer("torch.optim.SGD", lr=0.5)
+    line = fails(capsys, *fit("--ckpt_path", "last", "--trainer.max_epochs", "2"))
+    assert "last.ckpt was trained with AdamW (lr 0.001, " in line and ", which cannot become SGD (lr 0.5, " in line
+    assert line.endswith("; restore it in the recipe, or begin a new training")
 
 
 @pytest.mark.parametrize("verb", ["fit", "test"])

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
+from torch.optim import lr_scheduler
 
 from zoo.tasks.optimizer import AdamW, WarmupCosine
 from zoo.training.plateau import HalveThenStop
@@ -91,3 +92,53 @@ def test_it_resumes():
 def test_what_a_user_can_get_wrong(options, message):
     with pytest.raises(ValueError, match=message):
         HalveThenStop("val/bleu", "max", **options)
+
+
+SCHEDULES = {
+    "WarmupCosine": lambda optimizer: WarmupCosine(optimizer, warmup_steps=3, total_steps=40),
+    "OneCycleLR": lambda optimizer: lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=40),
+    "CyclicLR": lambda optimizer: lr_scheduler.CyclicLR(optimizer, 0.1, 1.0, step_size_up=4, cycle_momentum=False),
+    "CosineAnnealingLR": lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, 40),
+    "SequentialLR": lambda optimizer: lr_scheduler.SequentialLR(
+        optimizer, [WarmupCosine(optimizer, warmup_steps=3), lr_scheduler.CosineAnnealingLR(optimizer, 40)], [6]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_any_schedule_goes_on_with_half_the_rate(name):
+    scores = [1, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10]  # the third is no rise
+    usual, halved = Training(patience=9), Training(patience=1)
+    for training in (usual, halved):
+        training.scheduler = SCHEDULES[name](training.optimizer)
+        training.trainer.lr_scheduler_configs = [SimpleNamespace(scheduler=training.scheduler)]
+    found = list(zip(_rates(usual, scores), _rates(halved, scores), strict=True))
+    assert [rate for rate, _ in found[:2]] == [rate for _, rate in found[:2]]
+    assert [after for _, after in found[2:]] == pytest.approx([rate / 2 for rate, _ in found[2:]], rel=1e-4)
+
+
+def _rates(training, scores):
+    """The rate of the step after each validation."""
+    found = []
+    for score in scores:
+        training.trainer.callback_metrics = {"val/bleu": torch.tensor(float(score))}
+        training.callback._run_early_stopping_check(training.trainer)
+        found.append(training.optimizer.param_groups[0]["lr"])
+        training.optimizer.step()
+        training.scheduler.step()
+    return found
+
+
+def test_an_unknown_score_is_said():
+    training = Training()
+    training.trainer.callback_metrics = {"val/loss": torch.tensor(1.0), "train/loss": torch.tensor(1.0)}
+    with pytest.raises(ValueError, match="HalveThenStop: there is no score 'val/bleu'; choose among train/loss, val/loss"):
+        training.callback._run_early_stopping_check(training.trainer)
+
+
+def test_without_a_validation_nothing_is_halved():
+    training = Training(patience=1)
+    training.trainer.callback_metrics = {"train/loss": torch.tensor(1.0)}
+    for _ in range(3):
+        training.callback._run_early_stopping_check(training.trainer)
+    assert training.optimizer.param_groups[0]["lr"] == 1.0 and not training.trainer.should_stop

@@ -106,6 +106,31 @@ def test_without_a_warm_up_it_stays_at_the_beginning():
     assert _share_of_the_way({"decay": 0.99}) < 0.3
 
 
+def test_an_average_may_begin_in_a_later_epoch():
+    assert _fit(averaging={"decay": 0.9, "update_starting_at_epoch": 3}, stopping={"epochs": 4}) == 0
+    last = torch.load(RUN / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 12 and last["averaging_state"]["n_averaged"] == 3
+
+
+def test_an_average_that_has_not_begun_is_the_current_weights():
+    assert _fit(averaging={"decay": 0.9, "update_starting_at_epoch": 9}, stopping={"epochs": 2}) == 0
+    last = torch.load(RUN / "last.ckpt", weights_only=True)
+    assert last["averaging_state"]["n_averaged"] == 0
+    assert all(torch.equal(last["state_dict"][name], w) for name, w in last["current_model_state"].items())
+
+
+def test_checkpoints_of_weights_alone_would_be_without_the_average():
+    trainer = SimpleNamespace(checkpoint_callbacks=[ModelCheckpoint(), ModelCheckpoint(save_weights_only=True)])
+    with pytest.raises(ValueError, match="EMAWeights: a checkpoint with save_weights_only is without the average"):
+        EMAWeights().setup(trainer, LightningModule(), "fit")
+    EMAWeights().setup(trainer, LightningModule(), "test")
+
+
+def test_an_average_is_updated_each_so_many_steps():
+    with pytest.raises(ValueError, match="update_every_n_steps must be at least 1; got 0"):
+        EMAWeights(update_every_n_steps=0)
+
+
 def test_a_warm_up_ends_where_the_decay_is_reached():
     warm, usual = (EMAWeights(decay=0.5, warmup=warmup)._kwargs["avg_fn"] for warmup in (True, False))
     average, new = torch.tensor([1.0]), torch.tensor([2.0])

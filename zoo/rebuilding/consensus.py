@@ -81,7 +81,7 @@ def translate_file(
     """Writes the pairs on which several models agree. What each has translated is saved, so that it can be resumed.
 
     Args:
-        source: file of lines.
+        source: file of lines; a tab in one becomes a space.
         target: file for source and translation, with a tab between them.
         models: names of `zoo list`, or local-dir:FOLDER.
         length_penalties: one for each model; 1.2 if there are none.
@@ -89,7 +89,7 @@ def translate_file(
         min_agreement: least agreement of a translation with the others.
     """
     file = Path(target)
-    lines = read_lines(Path(source).read_text(encoding="utf-8"))
+    lines = [line.replace("\t", " ") for line in read_lines(Path(source).read_text(encoding="utf-8"))]
     columns = []
     for number, name in enumerate(models):
         penalty = length_penalties[number] if length_penalties else LENGTH_PENALTY

@@ -64,7 +64,7 @@ class Stage:
         kind: a key of `KEYS`.
         to: its names: of the weight, or of each file that it makes.
         given: its keys in the recipe.
-        recipe: the recipe of a fit; of another stage, the one that lists it.
+        recipe: the recipe of a fit; of another stage, the one that lists it, whose data it learns or predicts.
         uses: names of earlier stages.
         weights: names of published weights.
     """
@@ -143,13 +143,13 @@ def read_stages(file: Path) -> list[Stage]:
         OSError: a recipe cannot be read.
     """
     listed = _all_listed(file)
-    listed[-1].setdefault("to", WEIGHT)
+    listed[-1][1].setdefault("to", WEIGHT)
     names: dict[str, str] = {}  # of earlier stages -> what it is, one of THINGS
-    later = [name for given in listed for name in _listed(given.get("to"))]
+    later = [name for _, given in listed for name in _listed(given.get("to"))]
     found = []
-    for number, given in enumerate(listed, 1):
+    for number, (recipe, given) in enumerate(listed, 1):
         try:
-            stage = _stage(file, given, names, later)
+            stage = _stage(recipe, given, names, later)
         except ValueError as error:
             raise ValueError(f"{file}, stage {number}: {error}") from error
         names |= dict.fromkeys(stage.to, stage.makes)
@@ -161,22 +161,22 @@ def read_stages(file: Path) -> list[Stage]:
     return found
 
 
-def _all_listed(file: Path, within: tuple[Path, ...] = ()) -> list[dict[str, Any]]:
-    """The stages as a recipe lists them, with those of other recipes in their places."""
+def _all_listed(file: Path, within: tuple[Path, ...] = ()) -> list[tuple[Path, dict[str, Any]]]:
+    """The stages as a recipe lists them, with those of other recipes in their places; each with the recipe it is of."""
     listed = read_recipe(file).get("stages", [{}])
     if not isinstance(listed, list) or not listed or not all(isinstance(given, dict) for given in listed):
         raise ValueError(f"{file}: `stages:` must be a list of stages, each with keys like fit, from and to")
     found = []
     for number, given in enumerate(listed, 1):
         try:
-            found += _borrowed(file, given, (*within, file)) if "stages" in given else [given]
+            found += _borrowed(file, given, (*within, file)) if "stages" in given else [(file, given)]
         except ValueError as error:
             raise ValueError(f"{file}, stage {number}: {error}") from error
     return found
 
 
-def _borrowed(file: Path, given: dict[str, Any], within: tuple[Path, ...]) -> list[dict[str, Any]]:
-    """The stages of another recipe up to a name; its own fits name it."""
+def _borrowed(file: Path, given: dict[str, Any], within: tuple[Path, ...]) -> list[tuple[Path, dict[str, Any]]]:
+    """The stages of another recipe up to a name: what they do with "this recipe" they do with that one."""
     if given.keys() != {"stages", "up_to"}:
         raise ValueError(
             f"stages of another recipe are {{stages: RECIPE, up_to: NAME}}; got the keys {', '.join(given)}"
@@ -187,12 +187,12 @@ def _borrowed(file: Path, given: dict[str, Any], within: tuple[Path, ...]) -> li
     if other in within:
         raise ValueError(f"stages: {other.name} takes stages of this recipe, so this one cannot take its")
     listed = _all_listed(other, within)
-    names = [_listed(stage.get("to")) for stage in listed]
+    names = [_listed(stage.get("to")) for _, stage in listed]
     ends = [number for number, to in enumerate(names, 1) if given["up_to"] in to]
     if not ends:
         there = ", ".join(name for to in names for name in to) or "none with a name"
         raise ValueError(f"{other.name} has no stage '{given['up_to']}'; its stages are {there}")
-    return [stage if KEYS.keys() & stage.keys() else {"fit": other.stem, **stage} for stage in listed[: ends[0]]]
+    return listed[: ends[0]]
 
 
 def _stage(file: Path, given: dict[str, Any], names: dict[str, str], later: list[str]) -> Stage:

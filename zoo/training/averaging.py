@@ -9,20 +9,23 @@ from lightning.pytorch.callbacks import EMAWeightAveraging
 from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from zoo.utils.numbers_given import check_at_least
+
 
 class EMAWeights(EMAWeightAveraging):
     """Lightning's average, which here is the current weights until it begins (`update_starting_at_step`), and keeps
     frozen weights as they are, to the bit.
 
     Lightning's own is the untrained weights so long: they are what it validates, saves, and ends a short training with.
+    It also begins with the first step whatever `update_starting_at_epoch` says.
 
     Args:
         device: of the average; None: the model's.
         use_buffers: average the buffers too.
         decay: share of the average that a step keeps.
-        update_every_n_steps: optimizer steps between two updates.
-        update_starting_at_step: step of the first update.
-        update_starting_at_epoch: epoch of the first update.
+        update_every_n_steps: optimizer steps between two updates, at least 1.
+        update_starting_at_step: no update before this step, counted from 0.
+        update_starting_at_epoch: no update before this epoch, counted from 0.
         warmup: keep at most (1 + n) / (10 + n) at update n, so that the average is over about the last tenth of a
             training that is shorter than the horizon of `decay`. Without it the average hardly leaves the weights that
             a short training began with.
@@ -38,6 +41,7 @@ class EMAWeights(EMAWeightAveraging):
         update_starting_at_epoch: int | None = None,
         warmup: bool = False,
     ) -> None:
+        check_at_least(update_every_n_steps=(update_every_n_steps, 1))
         super().__init__(
             device, use_buffers, decay, update_every_n_steps, update_starting_at_step, update_starting_at_epoch
         )
@@ -46,6 +50,16 @@ class EMAWeights(EMAWeightAveraging):
             self._kwargs["avg_fn"] = _warmed_up(decay)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Copies the model.
+
+        Raises:
+            ValueError: some checkpoints would be without the average.
+        """
+        if stage == "fit" and any(getattr(one, "save_weights_only", False) for one in trainer.checkpoint_callbacks):
+            raise ValueError(
+                f"{type(self).__name__}: a checkpoint with save_weights_only is without the average of the weights; "
+                "leave save_weights_only out, and store the model of the checkpoint with zoo export"
+            )
         super().setup(trainer, pl_module, stage)
         model = self._average_model
         if stage != "fit" or model is None or (mean := model.avg_fn) is None:
@@ -55,6 +69,15 @@ class EMAWeights(EMAWeightAveraging):
             model.avg_fn, model.multi_avg_fn = None, get_ema_multi_avg_fn(self._decay)
         else:  # the mean of equal numbers is not quite that number
             model.avg_fn = lambda average, new, n: torch.where(average == new, new, mean(average, new, n))
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.current_epoch >= (self.update_starting_at_epoch or 0):
+            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Does nothing: the last step was averaged, and the validation has judged the average as it is."""
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._follow(pl_module)

@@ -26,6 +26,7 @@ from zoo.bundles.files import MisfitError
 from zoo.bundles.skeleton import check_types, skeleton
 from zoo.registry import model_class
 from zoo.tasks.base import ZooModule
+from zoo.training.monitored import check_known
 from zoo.utils.atomic import write_bytes
 from zoo.utils.modules import OF_A_MODULE
 
@@ -245,7 +246,13 @@ class ExactCheckpoints(ModelCheckpoint):
             self._save(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Saves at the end of an epoch."""
+        """Saves at the end of an epoch.
+
+        Raises:
+            ValueError: the validation gives no score of the name of `monitor` or `tie`, so none would be the best.
+        """
+        for score in (self.monitor, self.tie):
+            check_known(self, score, self._monitor_candidates(trainer))
         best = self._due or (self._is_epoch(trainer) and self._should_save_on_train_epoch_end(trainer))
         self._save(trainer, best)
 
@@ -346,8 +353,9 @@ class StopAtNaN(Callback):
             self._check(trainer, pl_module.parameters())
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        if checkpoint["state_dict"]:  # of sharded weights only the first process has them
-            self._check(trainer, checkpoint["state_dict"].values())  # an average, maybe
+        for name in ("state_dict", "current_model_state"):  # of an average also the weights that are trained
+            if weights := checkpoint.get(name):  # of sharded weights only the first process has them
+                self._check(trainer, weights.values())
 
     def _check(self, trainer: Trainer, tensors: Iterable[Tensor]) -> None:
         weights = [tensor.detach() for tensor in tensors if tensor.is_floating_point()]

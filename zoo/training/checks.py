@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from jsonargparse import Namespace
+from lightning.pytorch.utilities import rank_zero_info
 
 from zoo.registry import model_class, open_bundle
 from zoo.training import precision
@@ -202,6 +204,29 @@ def check_training(config: Any, checkpoint: dict[str, Any], args: list[str]) -> 
                 f"{given[0]}: {config.ckpt_path} was trained with {name} {_short(began[name])}, which cannot become "
                 f"{_short(wanted)}; leave it out, or begin a new training"
             )
+
+
+def keep_optimizer(config: Any, checkpoint: dict[str, Any]) -> None:
+    """Gives the optimiser of a recipe the arguments that the checkpoint restores, so that what a resumed training notes
+    down is true; a line says so if they differ.
+
+    Raises:
+        ValueError: the recipe has an optimiser of another class, which cannot take the state.
+    """
+    wanted = config.optimizer.as_dict()
+    began = checkpoint.get("zoo_training", {}).get("optimizer", wanted)
+    if began["class_path"] != wanted["class_path"]:  # a class is only ever taken from the recipe
+        raise ValueError(
+            f"optimizer: {config.ckpt_path} was trained with {_short(began)}, which cannot become {_short(wanted)}; "
+            "restore it in the recipe, or begin a new training"
+        )
+    given, before = (settings.get("init_args", {}) for settings in (wanted, began))
+    if changed := {name: value for name, value in before.items() if name in given and value != given[name]}:
+        rank_zero_info(
+            f"resumed with the optimizer of {config.ckpt_path}, {_short(began)}: that of the recipe, {_short(wanted)}, "
+            "has no effect; for another one begin a new training"
+        )
+        config.optimizer.init_args.update(Namespace(**changed))
 
 
 def begins_with(model: Any, weights: str | None) -> str | None:

@@ -49,6 +49,7 @@ from zoo.training.checks import (
     check_training,
     given_options,
     given_values,
+    keep_optimizer,
     read_recipe,
     whole_batches,
 )
@@ -204,6 +205,7 @@ class TrainingCLI(LightningCLI):
             check_model(config.model, self.checkpoint, given, config.ckpt_path)
             if fits:
                 check_training(config, self.checkpoint, args)
+                keep_optimizer(config, self.checkpoint)
 
     def instantiate_classes(self) -> None:
         """Builds everything; --weights takes the place of the model, and a checkpoint brings vocabulary and labels

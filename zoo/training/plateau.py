@@ -1,5 +1,6 @@
 """Training until a score stops rising: the learning rate falls step by step, then the training ends."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from lightning.pytorch import Trainer
@@ -7,6 +8,7 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
+from zoo.training.monitored import check_known
 from zoo.utils.numbers_given import check_at_least
 
 
@@ -51,6 +53,9 @@ class HalveThenStop(EarlyStopping):
         self._halved = state_dict["halved"]
 
     def _run_early_stopping_check(self, trainer: Trainer) -> None:
+        check_known(self, self.monitor, trainer.callback_metrics)
+        if self.monitor not in trainer.callback_metrics:
+            return  # max_steps ended the first epoch early, or there is no validation
         super()._run_early_stopping_check(trainer)
         if self._due:
             self._due = False
@@ -71,7 +76,19 @@ class HalveThenStop(EarlyStopping):
 def _scale_rates(trainer: Trainer, factor: float) -> None:
     """Multiplies the peak rates and those of the next step; both are in the checkpoints, so a resumed run has them."""
     for config in trainer.lr_scheduler_configs:
-        config.scheduler.base_lrs = [factor * rate for rate in config.scheduler.base_lrs]
+        for schedule in _parts(config.scheduler):
+            for name in ("base_lrs", "max_lrs"):
+                if rates := getattr(schedule, name, None):
+                    setattr(schedule, name, [factor * rate for rate in rates])
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
-            group["lr"] *= factor
+            for name in ("lr", "initial_lr", "max_lr", "min_lr"):  # OneCycleLR keeps its rates here
+                if name in group:
+                    group[name] *= factor
+
+
+def _parts(schedule: Any) -> Iterator[Any]:
+    """A schedule, and those that it is made of, as SequentialLR is."""
+    yield schedule
+    for part in getattr(schedule, "_schedulers", []):
+        yield from _parts(part)

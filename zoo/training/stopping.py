@@ -8,6 +8,7 @@ from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
+from zoo.training.monitored import check_known
 from zoo.utils.numbers_given import check_at_least
 
 ROUNDING = 1e-4  # of scores
@@ -76,11 +77,9 @@ class StopInTime(EarlyStopping):
 
     def _run_early_stopping_check(self, trainer: Trainer) -> None:
         known = trainer.callback_metrics
+        for score in (self.monitor, self.tie):
+            check_known(self, score, known)
         if self.monitor not in known:
-            if any(name.startswith("val/") for name in known):
-                raise ValueError(
-                    f"StopInTime: there is no score {self.monitor!r}; choose among {', '.join(sorted(known))}"
-                )
             return  # max_steps ended the first epoch early, or there is no validation
         self._step = trainer.global_step
         self._scores = {name: value.item() for name, value in trainer.callback_metrics.items()}
