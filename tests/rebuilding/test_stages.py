@@ -210,6 +210,24 @@ WRONG = {  # what the message says -> stages
         {"predict": "lines", "by": "han.imdb", "to": "x"},
         FIRST,
     ],
+    "stage 1: epochs must be a whole number, at least 1; got 0": [{"encoder": {"epochs": 0}, "to": "x"}, FIRST],
+    "stage 1: label_smoothing must be a number, from 0 to 1; got 2": [
+        {"encoder": {"label_smoothing": 2}, "to": "x"},
+        FIRST,
+    ],
+    "stage 2: count must be a whole number, at least 1; got 0": [LINES, {"cross": "lines", "count": 0, "to": "x"}],
+    "stage 2: copies must be a whole number, at least 1; got 'ten'": [
+        LINES,
+        {"vary": "lines", "vectors": "lines", "copies": "ten", "to": "x"},
+    ],
+    "stage 2: min_probability must be a number, from 0 to 1; got '0.6'": [
+        LINES,
+        {"classify": "lines", "by": "han.imdb", "min_probability": "0.6", "to": "x"},
+    ],
+    "stage 2: beam_size must be a whole number, at least 1; got True": [
+        LINES,
+        {"translate": "lines", "by": "luong_dot.dates", "beam_size": True, "to": "x"},
+    ],
     "stage 1: sample must be a number of words, at least 1; got 'many'": [
         {"sample": "many", "by": "han.imdb", "to": "x"},
         FIRST,

@@ -1,6 +1,7 @@
 """What `zoo fit` writes and reads: whole or named in one line, from local files, and one training a folder."""
 
 import errno
+import logging
 import os
 import random
 import signal
@@ -278,6 +279,14 @@ def test_a_score_that_there_is_not_is_said_before_the_training_has_no_best(savin
     assert line.startswith(f"ExactCheckpoints: there is no score '{wrong}'; choose among epoch, step, train/loss, val/")
 
 
+def test_early_stopping_by_a_score_that_there_is_not_ends_with_a_line(place, capsys):
+    callback = {"class_path": "lightning.pytorch.callbacks.EarlyStopping", "init_args": {"monitor": "val/los"}}
+    recipe = {**RECIPE, "trainer": {**RECIPE["trainer"], "callbacks": [callback], "default_root_dir": "other"}}
+    (place / "tiny.yaml").write_text(yaml.safe_dump(recipe))
+    line = fails(capsys, *fit())
+    assert line.startswith("Early stopping conditioned on metric `val/los` which is not available. ") and "val/loss" in line
+
+
 @pytest.mark.parametrize("part", ["state_dict", "current_model_state"])
 def test_neither_an_average_nor_the_weights_beside_it_are_saved_with_nan(part):
     weights = {name: {"w": torch.ones(2)} for name in ("state_dict", "current_model_state")}
@@ -308,17 +317,22 @@ def _with_optimizer(class_path, **arguments):
         yaml.safe_dump({**RECIPE, "optimizer": {"class_path": class_path, "init_args": arguments}}, file)
 
 
-def test_another_optimizer_in_the_recipe_of_a_resumed_training_is_told(place, capsys):
+def test_another_optimizer_in_the_recipe_of_a_resumed_training_is_told(place, caplog):
+    caplog.set_level(logging.INFO)
     _with_optimizer("zoo.tasks.optimizer.AdamW", lr=0.5)
     assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2")) == 0
-    said = capsys.readouterr().err
-    assert "resumed with the optimizer of " in said
-    assert "AdamW (lr 0.001, betas (0.9, 0.98), weight_decay 0.0): that of the recipe, AdamW (lr 0.5, " in said
+    assert "resumed with the optimizer of " in caplog.text
+    assert "AdamW (lr 0.001, betas (0.9, 0.98), weight_decay 0.0): that of the recipe, AdamW (lr 0.5, " in caplog.text
     assert read_checkpoint(LAST)["zoo_training"]["optimizer"]["init_args"]["lr"] == 0.001
-    assert yaml.safe_load((place / "runs/tiny/version_1/config.yaml").read_text())["optimizer"]["init_args"]["lr"] == 0.001
+    (config,) = place.glob("runs/tiny/version_*/config.yaml")
+    assert yaml.safe_load(config.read_text())["optimizer"]["init_args"]["lr"] == 0.001
+
+
+def test_the_same_optimizer_is_not_told(place, caplog):
+    caplog.set_level(logging.INFO)
     _with_optimizer("zoo.tasks.optimizer.AdamW", lr=0.001)
-    assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2")) == 0
-    assert "optimizer" not in capsys.readouterr().err
+    assert main(fit("--ckpt_path", "last")) == 0
+    assert "optimizer" not in caplog.text
 
 
 def test_a_resumed_training_keeps_the_class_of_its_optimizer(place, capsys):

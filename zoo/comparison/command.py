@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from zoo.comparison.data import data_settings, load_data
-from zoo.comparison.files import BASE, JOB, RECIPES, RESULT, SEEDS
-from zoo.comparison.jobs import Job, Plan, read_settings
+from zoo.comparison.files import BASE, JOB, RECIPES, RESULT, SEEDS, SIZES
+from zoo.comparison.jobs import WAS, Job, Plan, read_settings
 from zoo.comparison.page import check_page, write_page
 from zoo.comparison.publishing import publish
 from zoo.comparison.recipes import Recipes
@@ -147,6 +147,13 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
             raise ValueError(
                 f"{file} is of {known} epochs, not {plan.epochs}: choose another --out, or delete {file.parent}"
             )
+    shared = {"epochs": plan.epochs, "base": recipes.fingerprint}
+    for file in sorted(plan.out.glob(f"{SIZES}/{JOB}")):  # on the same page
+        known = {**shared, **read_settings(file)}
+        for key, value in shared.items():
+            if known[key] != value:
+                was = WAS[key].format(known[key], value)
+                raise ValueError(f"{file} is of {was}: choose another --out, or delete {file.parent}")
     check_runs(read_runs(plan.out, recipes.task), recipes)
     return plan
 

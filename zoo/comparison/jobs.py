@@ -148,7 +148,7 @@ class Job:
             "--trainer.devices": 1,
             "--trainer.enable_progress_bar": "false",
             **({"--ckpt_path": "last"} if any(self.folder.glob(f"{BASE}/checkpoints/*.ckpt")) else {}),
-            **{f"--{setting}": value for setting, value in self.options.items()},
+            **{f"--{setting}": "null" if value is None else value for setting, value in self.options.items()},
             **self._size(),
             **({"--data.root": self.plan.root} if self.plan.root else {}),
         }

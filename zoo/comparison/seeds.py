@@ -81,6 +81,9 @@ def _check_seeds(runs: Sequence[Run], configs: Mapping[Path, Config], recipes: R
 
 def _differing(one: Run, other: Run, configs: Mapping[Path, Config], recipes: Recipes) -> list[str]:
     """The settings in which two trainings differ, with both values."""
+    sizes = [run.result.get("pairs") for run in (one, other)]
+    if None not in sizes and sizes[0] != sizes[1]:  # files of the user may have changed in place
+        return [f"the number of training examples ({sizes[0]:,} and {sizes[1]:,})"]
     pair = [configs[run.folder] for run in (one, other)]
     if all(pair):
         first, second = (dict(_settings(config)) for config in pair)

@@ -48,6 +48,14 @@ KEYS = {  # kind -> keys
     "cross": ("cross", "count", "longest", "seed", "to"),
     "pair": ("pair", "similar", "others", "seed", "to"),
 }
+INFINITE = float("inf")
+RANGES: dict[str, tuple[type, float, float]] = {  # of numbers: kind, least and most
+    **dict.fromkeys(("beam_size", "epochs", "batch_size", "copies", "count", "words"), (int, 1, INFINITE)),
+    **dict.fromkeys(("common", "similar", "others", "seed"), (int, 0, INFINITE)),
+    "longest": (int, 3, INFINITE),
+    "lr": (float, 0, INFINITE),
+    **dict.fromkeys(("min_agreement", "min_probability", "share", "label_smoothing"), (float, 0, 1)),
+}
 ENCODER = ("epochs", "lr", "batch_size", "label_smoothing", "longest", "seed")  # settings
 THINGS = {"weight": "a weight", "encoder": "an encoder", "file": "a file"}
 OURS = ("config", "ckpt_path", "weights", "model.name", "data.root", "trainer.default_root_dir", "stages")
@@ -200,6 +208,7 @@ def _stage(file: Path, given: dict[str, Any], names: dict[str, str], later: list
     kind = kinds[0] if kinds else "fit"
     if unknown := [key for key in given if key not in KEYS[kind]]:
         raise ValueError(f"'{unknown[0]}' is no key of {_article(kind)}; allowed: {', '.join(KEYS[kind])}")
+    _check_numbers(given)
     to = tuple(_listed(given.get("to")))
     if not to:
         raise ValueError("it has no name; give to: NAME")
@@ -233,6 +242,16 @@ def _stage(file: Path, given: dict[str, Any], names: dict[str, str], later: list
                 raise ValueError(f"'{name}' is {THINGS[names[name]]}, and {needed} is needed")
     uses = [name for name in (*of_weights, *of_files, *of_either) if name in names]
     return Stage(kind, to, given, recipe, tuple(dict.fromkeys(uses)), tuple(dict.fromkeys(weights)))
+
+
+def _check_numbers(given: dict[str, Any]) -> None:
+    """Raises ValueError for a number of a stage that is none, or out of its range."""
+    for name, (kind, least, most) in RANGES.items():
+        value = given.get(name, least)
+        if isinstance(value, bool) or not isinstance(value, (int, kind)) or not least <= value <= most:
+            what = "a whole number" if kind is int else "a number"
+            span = f"at least {least}" if most == INFINITE else f"from {least} to {most}"
+            raise ValueError(f"{name} must be {what}, {span}; got {value!r}")
 
 
 def _recipe(file: Path, given: dict[str, Any]) -> Path:
@@ -285,6 +304,7 @@ def _mentioned(kind: str, given: dict[str, Any]) -> tuple[list[str], list[str], 
         wrong = [key for key in given if key not in ENCODER] if isinstance(given, dict) else [given]
         if wrong:
             raise ValueError(f"encoder must be settings like {{epochs: 3}}, of {', '.join(ENCODER)}; got {wrong[0]!r}")
+        _check_numbers(given)
         return [], [], []
     if kind == "vary":
         if "vectors" not in given:

@@ -421,6 +421,8 @@ def run(args: list[str], typed: list[str] | None = None, callbacks: Sequence[Cal
                 raise
             if path := restoring(cli):
                 raise ValueError(f"{path} does not fit this training: {first_line(error)}") from error
+            if isinstance(error, RuntimeError) and str(error).startswith("Early stopping conditioned on"):
+                raise ValueError(first_line(error).partition(": ")[2]) from error
             if type(error).__module__.startswith("wandb"):
                 hint = "log in with `wandb login`, or set WANDB_MODE=offline"
                 raise ValueError(f"--log wandb: {first_line(error)}; {hint}") from error
