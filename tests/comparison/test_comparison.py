@@ -259,6 +259,12 @@ def test_arguments_of_a_training(place):
     )
 
 
+def test_nothing_as_a_choice_of_the_search_is_null(place):
+    plan = Plan(Recipes(place / "recipes"), place / "out", None, 1, "cpu", 1, 0)
+    arguments = Job(plan, "dot", 1, {"lr_scheduler.total_steps": None}).fit_arguments()
+    assert arguments[arguments.index("--lr_scheduler.total_steps") + 1] == "null"  # `zoo fit` takes None for a text
+
+
 def test_gpus_in_turn(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert [runner._visible(n) for n in (0, 1)] == ["0", "1"]

@@ -61,6 +61,18 @@ def test_seeds_of_different_settings_are_not_averaged(tmp_path, capsys):
     assert "differ in trainer.callbacks.0.class_path ('Meter' and 'EMAWeights'), so" in report(tmp_path, capsys)
 
 
+def test_seeds_of_different_data_are_not_averaged(tmp_path, capsys):
+    """Files of the user keep their names when more texts come in."""
+    (first, config), second = trained("dot", 1, [3.0, 2.0]), trained("dot", 2, [3.1, 2.1])
+    put(tmp_path, ({**first, "pairs": 1000}, config), second)
+    assert main(["compare", "--out", str(tmp_path), "--report"]) == 0, "an older result does not say"
+    shutil.rmtree(tmp_path / "dot" / "seed2")
+    put(tmp_path, ({**second[0], "pairs": 900}, second[1]))
+    assert "differ in the number of training examples (1,000 and 900), so they have no common mean" in report(
+        tmp_path, capsys
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -337,6 +337,16 @@ def test_fewer_pairs(place, jobs, capsys):
     assert "no page yet: it begins with trainings on all pairs" in capsys.readouterr().out
 
 
+def test_pairs_of_another_budget_are_named_before_anything_is_trained(place, played, capsys):
+    """The page could not show both."""
+    assert main(["compare", *options(place, "--only", "none", "--pairs", "12")]) == 0
+    capsys.readouterr()
+    line, said = fails(capsys, *options(place, "--only", "dot", "--epochs", "3"))
+    folder = place / "out" / "none" / "pairs12" / "seed1"
+    assert line == f"{folder / 'job.json'} is of 2 epochs, not 3: choose another --out, or delete {folder}"
+    assert "training" not in said
+
+
 def test_pairs_of_other_data(place, capsys):
     base = yaml.safe_load((place / "recipes" / "base.yaml").read_text())
     base["data"] = {"class_path": "zoo.data.Tatoeba", "init_args": {}}
