@@ -268,7 +268,11 @@ def test_a_run_that_was_moved_keeps_its_best(place):
 
 @pytest.mark.parametrize(
     ("saving", "wrong"),
-    [({"monitor": "val/exact"}, "val/exact"), ({"monitor": "loss"}, "loss"), ({"monitor": "val/loss", "tie": "x"}, "x")],
+    [
+        ({"monitor": "val/exact"}, "val/exact"),
+        ({"monitor": "loss"}, "loss"),
+        ({"monitor": "val/loss", "tie": "x"}, "x"),
+    ],
 )
 def test_a_score_that_there_is_not_is_said_before_the_training_has_no_best(saving, wrong, place, capsys):
     saving = {"filename": "best", "save_last": True, **saving}
@@ -284,7 +288,10 @@ def test_early_stopping_by_a_score_that_there_is_not_ends_with_a_line(place, cap
     recipe = {**RECIPE, "trainer": {**RECIPE["trainer"], "callbacks": [callback], "default_root_dir": "other"}}
     (place / "tiny.yaml").write_text(yaml.safe_dump(recipe))
     line = fails(capsys, *fit())
-    assert line.startswith("Early stopping conditioned on metric `val/los` which is not available. ") and "val/loss" in line
+    assert (
+        line.startswith("Early stopping conditioned on metric `val/los` which is not available. ")
+        and "val/loss" in line
+    )
 
 
 @pytest.mark.parametrize("part", ["state_dict", "current_model_state"])

@@ -132,7 +132,9 @@ def _rates(training, scores):
 def test_an_unknown_score_is_said():
     training = Training()
     training.trainer.callback_metrics = {"val/loss": torch.tensor(1.0), "train/loss": torch.tensor(1.0)}
-    with pytest.raises(ValueError, match="HalveThenStop: there is no score 'val/bleu'; choose among train/loss, val/loss"):
+    with pytest.raises(
+        ValueError, match="HalveThenStop: there is no score 'val/bleu'; choose among train/loss, val/loss"
+    ):
         training.callback._run_early_stopping_check(training.trainer)
 
 

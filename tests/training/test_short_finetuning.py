@@ -119,17 +119,6 @@ def test_an_average_that_has_not_begun_is_the_current_weights():
     assert all(torch.equal(last["state_dict"][name], w) for name, w in last["current_model_state"].items())
 
 
-@pytest.mark.parametrize(("device", "place"), [(None, "meta"), ("cpu", "cpu")])
-def test_the_average_is_where_the_model_is(device, place):
-    model = LightningModule()
-    model.weight = nn.Parameter(torch.ones(2))
-    averaging = EMAWeights(device=device)
-    trainer = Trainer(logger=False, enable_checkpointing=False, accelerator="cpu")
-    averaging.setup(trainer, model, "fit")
-    averaging.on_fit_start(trainer, model.to("meta"))  # a trainer moves it in between
-    assert averaging._average_model.module.weight.device.type == place
-
-
 def test_checkpoints_of_weights_alone_would_be_without_the_average():
     trainer = SimpleNamespace(checkpoint_callbacks=[ModelCheckpoint(), ModelCheckpoint(save_weights_only=True)])
     with pytest.raises(ValueError, match="EMAWeights: a checkpoint with save_weights_only is without the average"):

@@ -70,11 +70,6 @@ class EMAWeights(EMAWeightAveraging):
         else:  # the mean of equal numbers is not quite that number
             model.avg_fn = lambda average, new, n: torch.where(average == new, new, mean(average, new, n))
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Moves the average to the device of the model, which `setup` has seen before the trainer moved it."""
-        if self._average_model is not None and self._device is None:
-            self._average_model.to(pl_module.device)
-
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:

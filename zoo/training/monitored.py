@@ -16,6 +16,4 @@ def check_known(callback: object, score: str | None, known: Iterable[str]) -> No
     """
     known = sorted(known)
     if score and score not in known and any(name.startswith("val/") for name in known):
-        raise ValueError(
-            f"{type(callback).__name__}: there is no score {score!r}; choose among {', '.join(known)}"
-        )
+        raise ValueError(f"{type(callback).__name__}: there is no score {score!r}; choose among {', '.join(known)}")
