@@ -188,7 +188,16 @@ def test_crafted_checkpoints(name, place, capsys):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("loops", {}), ("loops", {"fit_loop": 5}), ("optimizer_states", []), ("lr_schedulers", [5]), ("callbacks", 3)],
+    [
+        ("loops", {}),
+        ("loops", {"fit_loop": 5}),
+        ("optimizer_states", []),
+        ("lr_schedulers", [5]),
+        ("callbacks", 3),
+        ("zoo_training", [1]),
+        ("zoo_training", {"optimizer": {}}),
+        ("zoo_training", {"optimizer": {"class_path": 1}}),
+    ],
 )
 def test_crafted_states_of_a_training(field, value, place, capsys):
     torch.save({**read_checkpoint(LAST), field: value}, "crafted.ckpt")

@@ -153,6 +153,8 @@ def _what_is_wrong(found: Any, resume: bool) -> str | None:
             return f"its {name} has a wrong type"
     if resume and not (found["loops"] and found["optimizer_states"]):
         return "it holds a model, but no training state"
+    if resume and not _names_optimizer(found.get("zoo_training", {})):
+        return "its zoo_training has a wrong type"
     if not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in found["state_dict"].items()):
         return "its state_dict holds values that are not tensors"
     if not isinstance(found["hyper_parameters"].get("_class_path"), str):
@@ -160,6 +162,14 @@ def _what_is_wrong(found: Any, resume: bool) -> str | None:
     if not all(isinstance(text, str) for item in found["zoo_assets"].items() for text in item):
         return "its zoo_assets hold values that are not texts"
     return None
+
+
+def _names_optimizer(settings: Any) -> bool:
+    """Whether settings of a training name the class and the arguments of its optimiser, or none."""
+    optimizer = settings.get("optimizer", {"class_path": ""}) if isinstance(settings, dict) else None
+    if not isinstance(optimizer, dict):
+        return False
+    return isinstance(optimizer.get("class_path"), str) and isinstance(optimizer.get("init_args", {}), dict)
 
 
 # ---- writing ----
