@@ -126,10 +126,15 @@ def test_it_finds_dates_in_texts_as_python_does(engine):
     texts = [text for text, _ in written_dates()]
     dates = [datetime.date.fromisoformat(answer) for _, answer in written_dates() if answer]
     dates += [datetime.date(generator.randrange(1, 3100), 1 + day % 12, 1 + day % 28) for day in range(60)]
-    dates += [datetime.date(year, 12, 25) for year in (1968, 1969, 2000, 2009, 2068, 2069, 1900, 1906, 999)]
+    dates += [datetime.date(year, 12, 25) for year in (1968, 1969, 2000, 2009, 2068, 2069, 1900, 1906, 1960, 999)]
     for date in dates:
         own = [f"{date:%d %b} {date.year % 100:02}", f"{date:%Y%m%d}", ordinal_in_words(date.day).upper()]
         own += [f"the {ordinal_in_words(date.day)} of May {way}" for way in year_in_words(date.year)]
+        own += [
+            f"twenty {ordinal_in_words(date.day)} {way}{more}"
+            for way in year_in_words(date.year)
+            for more in (" six", ", six")
+        ]
         for text in [*own, *generator.sample(texts, 6), *odd_texts(1, seed=date.day)]:
             found = engine.ask("tells", text=text, date=[date.year, date.month, date.day])
             assert found == tells(text, date), (text, date)
