@@ -34,7 +34,8 @@ def read_pairs(
     if is_parquet(src):
         return read_parquet(src, *columns)
     if not has_names(src, columns):
-        return _tab_separated(src, *(map(int, columns) if _are_numbers(columns) else (1, 2)), keep_empty)
+        first, second = map(int, columns) if _are_numbers(columns) else (1, 2)
+        return _tab_separated(src, first, second, keep_empty)
     try:
         return read_table(src, columns, None)
     except ValueError as error:
