@@ -40,6 +40,8 @@ def test_contradictions():
         WarmupCosine(optimizer, 10, 20, 2)
     with pytest.raises(ValueError, match="cycles must be at least 1; got 0"):
         WarmupCosine(optimizer, 10, 20, 0)
+    with pytest.raises(ValueError, match="warmup_steps must be at least 0; got -5"):
+        WarmupCosine(optimizer, -5)
 
 
 class _Scheduled(Toy):

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from zoo.utils.numbers_given import check_at_least
+
 
 class AdamW(torch.optim.AdamW):
     """AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101) with the betas of Vaswani et al. 2017.
@@ -35,7 +37,7 @@ class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
 
     Args:
         optimizer: The optimiser, with the peak rates.
-        warmup_steps: Optimiser steps of the warm-up.
+        warmup_steps: Optimiser steps of the warm-up; 0: none.
         total_steps: Optimiser steps in all; None: the rate stays constant after the warm-up.
         cycles: Number of cosine cycles; the cosine restarts from the peak (cycles - 1) times.
 
@@ -43,7 +45,7 @@ class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
         total_steps: as given.
 
     Raises:
-        ValueError: The steps contradict each other.
+        ValueError: The steps contradict each other, or a number is too small.
     """
 
     def __init__(
@@ -53,8 +55,7 @@ class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
         total_steps: int | None = None,
         cycles: int = 1,
     ) -> None:
-        if cycles < 1:
-            raise ValueError(f"cycles must be at least 1; got {cycles}")
+        check_at_least(warmup_steps=(warmup_steps, 0), cycles=(cycles, 1))
         if total_steps is not None and total_steps // cycles <= warmup_steps:
             got = f"{total_steps} steps in {cycles} cycles"
             raise ValueError(f"each cycle of total_steps must exceed warmup_steps ({warmup_steps}); got {got}")
