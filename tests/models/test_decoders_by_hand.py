@@ -95,6 +95,13 @@ def test_without_attention_the_tutorial_decoder_reads_a_source_of_any_length():
     assert logits.isfinite().all() and model.max_source_tokens == 1000
 
 
+def test_a_tutorial_decoder_for_short_sources_has_examples_that_it_can_read(tmp_path):
+    model = TutorialAttentionNMT(**{**TutorialAttentionNMT.tiny, "max_length": 4}).eval()
+    assert model.example_batch(8).src_lengths.tolist() == [1, 2, 3, 4, 4, 4, 4, 1]  # with the end of the sentence
+    model.save_pretrained(tmp_path, golden=True)
+    assert (tmp_path / "golden.safetensors").is_file()
+
+
 @pytest.mark.parametrize("normalize", NORMALIZATIONS)
 @torch.no_grad()
 def test_textbook_form_of_luong(normalize):

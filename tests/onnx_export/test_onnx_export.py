@@ -40,6 +40,7 @@ from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.models.transformer import TransformerNMT
+from zoo.models.tutorial_attention import TutorialAttentionNMT
 from zoo.onnx_export import encoder_decoder, export_onnx, quantized, readers
 from zoo.onnx_export.classifiers import padded_documents
 from zoo.runtime.graphs import EXACT_PRODUCTS, padded
@@ -158,10 +159,10 @@ def some_given(shape, lengths):
     return weights
 
 
-def check_translator(model, folder):
+def check_translator(model, folder, batches=(([0], 1, 0), ([5, 0, 11, 2, 7], 3, 4), ([3, 3], 1, 1))):
     """Batches of other sizes than the traced ones, one row, one word, one hypothesis, columns of pads."""
     generator = torch.Generator().manual_seed(1)
-    for lengths, hypotheses, pads in [([0], 1, 0), ([5, 0, 11, 2, 7], 3, 4), ([3, 3], 1, 1)]:
+    for lengths, hypotheses, pads in batches:
         rows = [torch.randint(4, model.config["src_vocab_size"], (n,), generator=generator).tolist() for n in lengths]
         batch = pad_batch(rows)
         tokens = torch.randint(2, model.config["tgt_vocab_size"], (len(rows), hypotheses, 4), generator=generator)
@@ -365,6 +366,23 @@ def test_the_example_translates_as_the_package_does(kind, beam_size, each, reque
     for text, want in zip(texts, wanted, strict=True):
         found, score = other.translate(text, beam_size)
         assert found == want.text and score == pytest.approx(want.score, abs=1e-4)
+
+
+def test_a_translator_of_short_sources(tmp_path):
+    """Its examples all have a source of the longest length; those of any other length are read too."""
+    model = loud(build(TutorialAttentionNMT, max_length=4))
+    folder = export_onnx(model, tmp_path / "graphs", "tiny")
+    assert about(folder)["graphs"]["step.onnx"]["inputs"][GIVEN] == "float32 (batch, beam, length)"
+    check_translator(model, folder, (([0], 1, 0), ([2, 0, 3, 1, 3], 3, 0), ([1, 2], 1, 1)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_model_in_another_precision(dtype, tmp_path):
+    """It is exported in float32, and stays as it is."""
+    model = loud(build(Seq2SeqNMT)).to(dtype)
+    folder = export_onnx(model, tmp_path / "graphs", "tiny")
+    assert {p.dtype for p in model.parameters()} == {dtype}
+    check_translator(model.float(), folder)
 
 
 def test_the_example_needs_neither_torch_nor_this_package(translator):

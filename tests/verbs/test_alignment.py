@@ -95,6 +95,16 @@ def test_what_a_gaussian_takes_does_not_go_to_the_end(attention):
     assert found.links == [(s, t) for t, s in enumerate(best) if s < len(source.split())]
 
 
+def test_a_target_may_be_longer_than_a_source_of_the_model():
+    """As the translations of the model itself are."""
+    model = build(TutorialAttentionNMT, src_vocab_size=40, tgt_vocab_size=40, max_length=4).eval()
+    model.src_tokenizer = model.tgt_tokenizer = Tokenizer.train(TEXT, "word", 40)
+    found = model.align(("two men play", TEXT[0]))
+    assert found.attention.shape == (8, 3)
+    with pytest.raises(ValueError, match="^text 1 has 7 tokens; at most 3 are allowed. Split it into sentences$"):
+        model.align((TEXT[1], "two men"))
+
+
 def test_what_cannot_be_aligned(model):
     with pytest.raises(TypeError, match="align takes a pair .* got str"):
         model.align(["a dog"])
@@ -196,7 +206,7 @@ def test_what_is_no_pair(pairs, message):
 
 def test_the_tutorial_model_refuses_sources_that_it_cannot_see_whole():
     model = TutorialAttentionNMT(**{**TutorialAttentionNMT.tiny, "max_length": 4})
-    batch = model.example_batch(8)
+    batch = TutorialAttentionNMT(**TutorialAttentionNMT.tiny).example_batch(8)
     assert batch.src_lengths.max() > 4
     with pytest.raises(
         ValueError,

@@ -47,7 +47,8 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str, int8: 
     """Writes the graphs of a model, its other files (tokenizer, labels), and onnx.json.
 
     Args:
-        model: a translator, a captioner, a classifier, a language model or a reader.
+        model: a translator, a captioner, a classifier, a language model or a reader; exported in float32 whatever its
+            precision.
         folder: target: new, empty, or an earlier export, which is then replaced.
         source: origin of the model, recorded in onnx.json.
         int8: store the weights in 8 bits and multiply in integers; the numbers then differ slightly from torch's.
@@ -59,7 +60,7 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str, int8: 
     require("onnx", "export to ONNX")
     folder = Path(folder).absolute()
     target_folder(folder, replaceable_graphs)
-    model = copy.deepcopy(model).cpu().eval()
+    model = copy.deepcopy(model).cpu().float().eval()
     write = _writer(model)
     with new_folder(folder, replaceable_graphs) as new:
         with torch.no_grad():

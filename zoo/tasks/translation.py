@@ -286,14 +286,14 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
     # ---- bundle and tests ----
 
     def example_batch(self, batch_size: int) -> PairBatch:
-        """Random ids with lengths from 1 up; used for training in the common tests."""
-        generator = torch.Generator().manual_seed(batch_size)
+        """Random ids with lengths from 1 up, sources within the model's limit; used for training in the common tests."""
+        generator, most = torch.Generator().manual_seed(batch_size), self.max_source_tokens
 
-        def rows(vocab_size: int, longest: int) -> list[list[int]]:
-            lengths = [n % longest for n in range(batch_size)]
+        def rows(vocab_size: int, lengths: list[int]) -> list[list[int]]:
             return [torch.randint(EOS + 1, vocab_size, (n,), generator=generator).tolist() for n in lengths]
 
-        return pad_batch(rows(self.config["src_vocab_size"], 7), rows(self.config["tgt_vocab_size"], 5))
+        src = rows(self.config["src_vocab_size"], [min(n % 7, most) for n in range(batch_size)])
+        return pad_batch(src, rows(self.config["tgt_vocab_size"], [n % 5 for n in range(batch_size)]))
 
     @evaluated
     def golden(self) -> dict[str, Tensor]:

@@ -233,7 +233,7 @@ class Translator(Verbs):
         src_ids, tgt_ids = ([list(chain.from_iterable(pair[side])) for pair in pieces] for side in (0, 1))
         places = [f"text {n}" for n in range(1, len(words) + 1)]
         self._check_lengths(src_ids, places)
-        self._check_lengths(tgt_ids, places)
+        self._check_lengths(tgt_ids, places, max(MAX_SOURCE_TOKENS, self.max_source_tokens))
         results = [Alignment(source, target, self.zeros((len(target), len(source))), []) for source, target in words]
         order = sorted(
             (n for n, (source, target) in enumerate(words) if source and target), key=lambda n: len(words[n][0])
@@ -260,12 +260,13 @@ class Translator(Verbs):
         places = len(ids[0]) + 1  # with EOS
         return given_weights(attention, places, longest_translation(places))
 
-    def _check_lengths(self, ids: Sequence[Sequence[int]], places: Sequence[str]) -> None:
+    def _check_lengths(self, ids: Sequence[Sequence[int]], places: Sequence[str], most: int | None = None) -> None:
+        """Raises ValueError for a row of more than `most` tokens; of more than a source may have if not given."""
+        most = self.max_source_tokens if most is None else most
         for place, row in zip(places, ids, strict=True):
-            if len(row) > self.max_source_tokens:
+            if len(row) > most:
                 raise ValueError(
-                    f"{place} has {len(row):,} tokens; at most {self.max_source_tokens:,} are allowed. Split it "
-                    "into sentences"
+                    f"{place} has {len(row):,} tokens; at most {most:,} are allowed. Split it into sentences"
                 )
 
     def _translation(self, found: Hypotheses, row: int, source: list[int], different: int | None) -> Translation:
