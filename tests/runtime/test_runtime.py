@@ -30,6 +30,7 @@ from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.models.tutorial_attention import TutorialAttentionNMT
 from zoo.onnx_export import export_onnx
 from zoo.runtime import language_modelling
+from zoo.runtime.classification import GraphDocumentClassifier
 from zoo.text import Tokenizer
 from zoo.utils import strict_json
 
@@ -485,6 +486,34 @@ def test_bad_arguments(translator, monkeypatch):
     message = 'zoo.runtime needs onnxruntime; install with: pip install "onnxruntime>=1.22"'
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         zoo.runtime.load(translator[1])
+
+
+# ---- documents ----
+
+
+def test_a_text_without_full_stops_does_not_lengthen_the_sentences_of_others():
+    """They are padded apart, and each answer is that of its document."""
+    documents = [[[n, 1, 2]] * 200 for n in range(3, 12)]
+    documents.insert(4, [[9] * 600])
+    documents.insert(2, [])
+    read = []
+
+    def graph(inputs):
+        read.append(inputs["tokens"].size)
+        return {
+            "logits": inputs["tokens"].sum((1, 2))[:, None],
+            "word_attention": inputs["tokens"],
+            "sentence_attention": inputs["lengths"],
+        }
+
+    model = object.__new__(GraphDocumentClassifier)
+    model._graph = graph
+    logits, attention, _ = model.weigh(documents)
+    assert sum(read) <= 10 * 600 + 600
+    assert logits[:, 0].tolist() == [sum(map(sum, document)) for document in documents]
+    for document, (words, sentences) in zip(documents, attention, strict=True):
+        assert [row.tolist() for row in words] == document
+        assert sentences.tolist() == [len(sentence) for sentence in document]
 
 
 # ---- other models ----
