@@ -286,7 +286,7 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
     # ---- bundle and tests ----
 
     def example_batch(self, batch_size: int) -> PairBatch:
-        """Random ids with lengths from 1 up, sources within the model's limit; used for training in the common tests."""
+        """Random ids with lengths from 1 up, sources within the limit; used for training in the common tests."""
         generator, most = torch.Generator().manual_seed(batch_size), self.max_source_tokens
 
         def rows(vocab_size: int, lengths: list[int]) -> list[list[int]]:
