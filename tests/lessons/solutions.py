@@ -221,6 +221,17 @@ def permuted_context(weights, states, order):
     return weights[order] @ states
 
 
+def in_place(shares, words):
+    """Divides by the number of words, in the tensors that it was given."""
+    for share, own in zip(shares, words):
+        own.mul_(share).div_(len(own))
+    return torch.cat(words)
+
+
+def lines(*given):
+    raise ValueError("one\ntwo\n\nthree")
+
+
 # exercise -> wrong answers, each with words of its hint
 WRONG = {
     "1.1": [
@@ -286,7 +297,12 @@ WRONG = {
         (lambda n, a, b: (n * a * a * b * b) ** 0.5, "standard deviation"),
     ],
     "3.4": [(lambda a, x: a * x, "second part"), (lambda a, x: a * (x - x.mean()), "not the plain one")],
-    "3.5": [(lambda s, entropy: 1.0, "the entropy is"), (lambda s, entropy: "1", "return a number")],
+    "3.5": [
+        (lambda s, entropy: 1.0, "the entropy is"),
+        (lambda s, entropy: "1", "return a number"),
+        *((lambda s, entropy, f=f: f, "greater than 0 and finite") for f in (torch.inf, -1.0, 0)),
+        (lines, "ValueError: one two three"),
+    ],
     "4.1": [
         (lambda length, size, p, d: (torch.arange(size) - p).abs() <= d, "beyond the length"),
         (lambda length, size, p, d: ((torch.arange(size) - p).abs() < d) & (torch.arange(size) < length), "both ends"),
@@ -328,6 +344,7 @@ WRONG = {
     "6.2": [
         (lambda shares, words: torch.cat(words), "that of its sentence"),
         (lambda shares, words: torch.stack([s * w.sum() for s, w in zip(shares, words)]), "the shape is"),
+        (in_place, "do not divide"),
     ],
     "6.3": [
         (
@@ -365,6 +382,7 @@ WRONG = {
     "7.4": [
         (lambda d, k: shift(d, -k), "wrong way"),
         (lambda d, k: torch.eye(d), "differs"),
+        (lines, "ValueError: one two three"),
     ],
     "7.5": [
         (lambda size, heads: 3 * size * size, "output"),

@@ -517,6 +517,24 @@ def test_completion_is_the_most_probable_word_again_and_again():
     assert found.text == f"the cat {found.continuation}".strip()
 
 
+@pytest.mark.parametrize("kind", ["word", "char"])
+def test_an_unknown_word_that_is_allowed_is_in_the_text(kind):
+    model = build()
+    model.tokenizer = Tokenizer.train(["ab cd ab cd"], kind, model.config["vocab_size"])
+    model.words.output.bias.data[UNK] = 1e3
+    found = model.complete("ab", max_words=2, min_words=2, beam_size=1, allow_unk=True)
+    assert found.tokens[-2:] == ["<unk>", "<unk>"] and found.continuation.count("<unk>") == 2
+    assert found.text.count("<unk>") == 2 and found.n_best == [(found.text, found.score)]
+
+
+@pytest.mark.parametrize(("text", "added", "whole"), [("ab ☃", " cd", "ab ☃ cd"), ("ab ☃", "cd", "ab ☃cd")])
+def test_a_completion_of_an_unknown_character_keeps_its_spaces(text, added, whole):
+    model = build()
+    model.tokenizer = Tokenizer.train(["ab cd ab cd"], "char", model.config["vocab_size"])
+    ids = model.tokenizer.encode(f"a{added}")[1:]
+    assert model._joined(text, model._encode(text)[:-1], ids) == whole
+
+
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_completions_do_not_depend_on_their_neighbours(attention, monkeypatch):
     monkeypatch.setattr("zoo.tasks.language_modelling.STEPS_AT_ONCE", 3)

@@ -7,7 +7,7 @@ import matplotlib.image
 import pytest
 import torch
 
-from zoo.plots import alignment_heatmap
+from zoo.plots import alignment_heatmap, heads_heatmap
 from zoo.plots.page import fonts
 
 WORDS = "Überraschend öffnet der größte Fußballspieler die Straße ; garçon , où est la forêt ? $5 _ ^".split()
@@ -51,3 +51,8 @@ def test_wrong_shapes(tmp_path):
         alignment_heatmap(tmp_path / "a.png", ["a", "b"], ["c"], torch.rand(2, 1))
     with pytest.raises(ValueError, match="there are no tokens to plot"):
         alignment_heatmap(tmp_path / "a.png", ["a", "b"], [], torch.rand(0, 2))
+    for maps, titles in (((2, 1, 2), ["one"]), ((1, 2, 1), ["one"]), ((1, 2), ["one"]), ((1, 1, 2), ["one", "two"])):
+        with pytest.raises(ValueError, match="attention must have a map for each title, a row .* got shape"):
+            heads_heatmap(None, ["a", "b"], ["c"], torch.rand(maps), titles)
+    with pytest.raises(ValueError, match="there are no maps to plot"):
+        heads_heatmap(None, ["a", "b"], ["c"], torch.rand(0, 1, 2), [])

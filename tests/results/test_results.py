@@ -72,6 +72,10 @@ each = pytest.mark.parametrize("name", RESULTS)
 def test_a_page_of_what_is_no_result():
     with pytest.raises(TypeError, match="zoo.page takes what the verbs of models answer; got str"):
         zoo.page(["a"])
+    with pytest.raises(TypeError, match="zoo.page takes what the verbs of models answer; got float"):
+        zoo.page(3.2)
+    with pytest.raises(TypeError, match="title must be a string; got int"):
+        zoo.page(RESULTS["caption"], title=5)
 
 
 @each
@@ -226,6 +230,17 @@ def test_of_many_labels_the_best_are_shown(predicted, shown):
     assert re.findall('<th scope="row">(.*?)</th>', first) == best[:shown]
     assert re.findall('<th scope="row">(.*?)</th>', rest) == best[shown:] and f"{90 - shown} more" in rest
     assert re.findall('<tr class=chosen><th scope="row">(.*?)</th>', page) == best[:predicted]
+
+
+@pytest.mark.parametrize("chosen", [[], ["b"], ["b", "a"]])
+def test_without_words_the_chosen_labels_are_bold_too(chosen):
+    answer = (chosen[0] if chosen else None), chosen, {"a": 0.6, "b": 0.7, "c": 0.1}
+    for result in (
+        Classification(*answer, [[], ["x"]], [rows(1, 0), rows(1, 1)]),
+        DocumentClassification(*answer, [], torch.zeros(0), []),
+    ):
+        bold = re.findall('<tr class=chosen><th scope="row">(.*?)</th>', result.to_html())
+        assert sorted(bold) == sorted(chosen)
 
 
 @pytest.mark.parametrize("name", BARE)

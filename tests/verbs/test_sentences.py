@@ -1,11 +1,13 @@
 """Texts of several sentences: taken apart, translated one by one, joined."""
 
+import numpy as np
 import pytest
 import torch
 
 from zoo.models.luong import LuongNMT
 from zoo.models.seq2seq import Seq2SeqNMT
-from zoo.text import EOS, Tokenizer
+from zoo.results import Translation
+from zoo.text import EOS, UNK, Tokenizer
 from zoo.verbs.confidence import Calibration
 from zoo.verbs.sentences import join
 
@@ -61,6 +63,16 @@ def test_alternatives_are_the_best_combinations(model):
     )
     assert [-score for _, score in found.n_best] == pytest.approx(every[:4], rel=1e-4)
     assert found.n_best[0] == (found.text, found.score)
+
+
+def test_alternatives_that_are_the_same_when_joined_count_once():
+    parts = [
+        Translation(found[0][0], found[0][1], ["x"], ["y"], None, found)
+        for found in ([("a", -0.1), ("a b", -0.2)], [("b c", -0.1), ("c", -0.4)])
+    ]
+    texts = [text for text, _ in join(parts, 4, True, np.zeros).n_best]
+    assert texts == ["a b c", "a b b c", "a c"]
+    assert [text for text, _ in join(parts, 4, False, np.zeros).n_best] == ["a b c", "a b c"]  # samples stay
 
 
 def test_samples_are_joined_in_the_order_drawn(model):
@@ -142,3 +154,11 @@ def test_confidence_of_several_sentences_is_their_mean(model):
     finally:
         model.calibration = None
     assert join([model.translate("dog")], 1, True, torch.zeros).confidence is None
+
+
+def test_an_unknown_word_that_is_allowed_is_in_the_text():
+    model = build(LuongNMT, "word")
+    model.embeddings.output.bias.data[UNK] = 9
+    found = model.translate("A dog runs.", allow_unk=True, beam_size=1, split_sentences=False)
+    assert found.tokens[0] == "<unk>" and found.text.split() == [token for token in found.tokens if token != "</s>"]
+    assert found.n_best == [(found.text, found.score)] and "<unk>" not in model.translate("A dog runs.").text

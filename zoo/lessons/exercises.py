@@ -1,6 +1,7 @@
 """How an answer is judged: by its results for inputs that the notebook does not show."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +34,11 @@ class Exercise:
         if not callable(answer):
             return f"{self.function} must be a function; got {type(answer).__name__}"
         for arguments in self.cases():
-            wanted = self.reference(*_copied(arguments))
+            wanted = self.reference(*deepcopy(arguments))  # a function may write into its arguments
             try:
-                found = answer(*_copied(arguments))
+                found = answer(*deepcopy(arguments))
             except Exception as error:  # whatever a reader's code raises is a part of the answer
-                return _shortened(f"{type(error).__name__}: {error}")
+                return shortened(f"{type(error).__name__}: {error}")
             if hint := difference(found, wanted, self.tolerance):
                 return self._known(arguments, found, wanted) or hint
         return None
@@ -45,7 +46,7 @@ class Exercise:
     def _known(self, arguments: tuple[Any, ...], found: Any, wanted: Any) -> str | None:
         """The hint for a typical mistake, if this is one."""
         for hint, mistake in self.mistakes:
-            wrong = mistake(*_copied(arguments))
+            wrong = mistake(*deepcopy(arguments))
             if difference(wrong, wanted, self.tolerance) and difference(found, wrong, self.tolerance) is None:
                 return hint
         return None
@@ -66,11 +67,11 @@ def difference(found: Any, wanted: Any, tolerance: float) -> str | None:
         found = found.item() if isinstance(found, Tensor) and found.numel() == 1 else found
         if isinstance(found, bool) or not isinstance(found, int | float):
             return f"return a number, not {type(found).__name__}"
-        return None if _close(found, wanted, tolerance) else _shortened(f"got {found:.6g} where {wanted:.6g} is right")
+        return None if _close(found, wanted, tolerance) else shortened(f"got {found:.6g} where {wanted:.6g} is right")
     if isinstance(wanted, dict) and isinstance(found, dict) and found.keys() == wanted.keys():
         hints = {key: difference(found[key], wanted[key], tolerance) for key in wanted}
-        return next((_shortened(f"at {key!r}: {hint}") for key, hint in hints.items() if hint), None)
-    return None if _equal(found, wanted) else _shortened(f"got {found!r} where {wanted!r} is right")
+        return next((shortened(f"at {key!r}: {hint}") for key, hint in hints.items() if hint), None)
+    return None if _equal(found, wanted) else shortened(f"got {found!r} where {wanted!r} is right")
 
 
 def _equal(found: Any, wanted: Any) -> bool:
@@ -101,12 +102,8 @@ def _close(found: float, wanted: float, tolerance: float) -> bool:
     return abs(found - wanted) <= tolerance * max(1.0, abs(wanted))
 
 
-def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments, with tensors that a function may write into."""
-    return tuple(x.clone() if isinstance(x, Tensor) else x for x in arguments)
-
-
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """A message on one line, of at most LONGEST letters."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
 

@@ -3,11 +3,13 @@
 Shapes: B batch, T queries, S memory positions, H query, M memory.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 from zoo.layers.scores import GeneralScore, ScaledDotScore
-from zoo.lessons.exercises import Exercise, difference, normal
+from zoo.lessons.exercises import Exercise, difference, normal, shortened
 
 
 def _pairs() -> list[tuple[Tensor, Tensor]]:
@@ -66,9 +68,11 @@ class _Temperature(Exercise):
             try:
                 factor = answer(scores.clone(), wanted)
             except Exception as error:
-                return f"{type(error).__name__}: {error}"
+                return shortened(f"{type(error).__name__}: {error}")
             if hint := difference(factor, self.reference(scores, wanted), float("inf")):
                 return hint
+            if not 0 < float(factor) < math.inf:
+                return f"the factor must be greater than 0 and finite; got {float(factor):.4g}"
             if abs(_entropy(scores, float(factor)) - wanted) > self.tolerance:
                 got = _entropy(scores, float(factor))
                 return f"with the factor {float(factor):.4g} the entropy is {got:.4f} instead of {wanted}"

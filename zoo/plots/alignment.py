@@ -118,11 +118,19 @@ def heads_heatmap(
         `path`, or the figure if there is none.
 
     Raises:
-        ValueError: There is nothing to plot, or matplotlib is missing.
+        ValueError: There is nothing to plot, the shape of `attention` does not match titles and labels, or matplotlib
+            is missing.
     """
     require("plots", "a picture of attention")
     if not (source_tokens and target_tokens):
         raise ValueError("there are no tokens to plot")
+    if not titles:
+        raise ValueError("there are no maps to plot; give a title for each, which may be empty")
+    if tuple(attention.shape) != (wanted := (len(titles), len(target_tokens), len(source_tokens))):
+        raise ValueError(
+            "attention must have a map for each title, a row for each target token and a column for each source "
+            f"token, {wanted}; got shape {tuple(attention.shape)}"
+        )
     width, height = len(source_tokens) * CELL, len(target_tokens) * CELL
     columns = min(len(titles), COLUMNS)
     rows = -(-len(titles) // columns)

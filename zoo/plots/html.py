@@ -184,7 +184,13 @@ def as_page(section: Callable[Arguments, Section]) -> Callable[Arguments, str]:
     return whole
 
 
-def plain_section(title: str, texts: Mapping[str, str], probabilities: Mapping[str, float], note: str) -> Section:
+def plain_section(
+    title: str,
+    texts: Mapping[str, str],
+    probabilities: Mapping[str, float],
+    note: str,
+    chosen: Collection[str] | None = None,
+) -> Section:
     """A result without attention.
 
     Args:
@@ -192,13 +198,16 @@ def plain_section(title: str, texts: Mapping[str, str], probabilities: Mapping[s
         texts: Texts by their names, e.g. {"source": "A dog runs."}.
         probabilities: Probability of each class; may be empty.
         note: Why there is no attention.
+        chosen: The predicted classes, in bold letters; the most probable one if not given.
     """
     body = [
         f'<p class="n">{escaped(name)}</p><p class="text" lang="" dir="auto">{escaped(text)}</p>'
         for name, text in texts.items()
         if text.strip()
     ]
-    return Section(title, "\n".join([*body, _probabilities(probabilities), f'<p class="n">{escaped(note)}</p>']))
+    return Section(
+        title, "\n".join([*body, _probabilities(probabilities, chosen), f'<p class="n">{escaped(note)}</p>'])
+    )
 
 
 def document_section(

@@ -87,7 +87,7 @@ class Result(ByValue, ABC):
         Args:
             title: What stands above the answer, e.g. the name of the model.
         """
-        _check_title(title)
+        check_title(title)
         confidence, warnings = self.confidence, self.warnings
         return self._section()._replace(
             above=title or "", confidence=confidence, warnings=tuple(warnings), explains=self.explains
@@ -110,7 +110,7 @@ class Result(ByValue, ABC):
         Raises:
             ValueError: There is no attention to draw, or matplotlib is missing.
         """
-        _check_title(title)
+        check_title(title)
         with footnote(self.explains):
             return self._drawn(path, title)
 
@@ -159,7 +159,8 @@ class Result(ByValue, ABC):
         return fragment(self.section())
 
 
-def _check_title(title: str | None) -> None:
+def check_title(title: str | None) -> None:
+    """Raises TypeError for a title that is no string."""
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a string; got {type(title).__name__}")
 

@@ -26,7 +26,7 @@ class Caption(Result):
         tokens: T words, the end of the caption included.
         attention: (T, rows, columns) float; the square covers what the model saw of the image; a NumPy array
             from `zoo.runtime`.
-        n_best: (text, score), best first.
+        n_best: (text, score), best first; random samples in the order drawn.
         image: What the model saw, for the picture.
         confidence: Calibrated probability that the answer is good; None without a calibration.
         warnings: Reasons to doubt the answer.

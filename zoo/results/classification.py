@@ -54,7 +54,7 @@ class Classification(Result):
         if all(self.tokens):
             return hops_section(self.tokens, self.attention, _title(self), self.probabilities, chosen=self.labels)
         texts = {f"text {n}": " ".join(words) for n, words in enumerate(self.tokens, 1)}
-        return plain_section(_title(self), texts, self.probabilities, EMPTY)
+        return plain_section(_title(self), texts, self.probabilities, EMPTY, self.labels)
 
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import hops_picture
@@ -131,7 +131,7 @@ class DocumentClassification(Result):
             return document_section(
                 self.words, self.sentence_weights, self.word_weights, _title(self), self.probabilities, self.labels
             )
-        return plain_section(_title(self), {}, self.probabilities, EMPTY)
+        return plain_section(_title(self), {}, self.probabilities, EMPTY, self.labels)
 
     def _drawn(self, path: str | os.PathLike | None, title: str | None) -> Drawn:
         from zoo.plots import document_picture

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import overload
 
 from zoo.plots.html import page as page_of
-from zoo.results.base import Result, written
+from zoo.results.base import Result, check_title, written
 
 
 @overload
@@ -28,8 +28,11 @@ def page(
 
     Raises:
         ValueError: there are no results.
-        TypeError: one is no result.
+        TypeError: one is no result, or the title is no string.
     """
+    check_title(title)
+    if not isinstance(results, Iterable | Result):
+        raise TypeError(f"zoo.page takes what the verbs of models answer; got {type(results).__name__}")
     found = [results] if isinstance(results, Result) else list(results)
     for result in found:
         if not isinstance(result, Result):

@@ -259,9 +259,15 @@ class Tokenizer:
         encodings = ((word, self._backend.encode(word, add_special_tokens=False)) for word in self._split(text))
         return [word[start:end] for word, encoding in encodings for start, end in encoding.offsets]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Plain text of token ids (kinds "word", "word_punct": spaces between all tokens), without special tokens."""
-        pieces = [piece for i in ids if i > EOS and (piece := self._backend.id_to_token(int(i))) is not None]
+    def decode(self, ids: Sequence[int], unknown: str = "") -> str:
+        """Plain text of token ids (kinds "word", "word_punct": spaces between all tokens), without special tokens.
+
+        Args:
+            ids: token ids.
+            unknown: what stands for UNK; nothing if not given.
+        """
+        pieces = [unknown if i == UNK else self._backend.id_to_token(int(i)) for i in ids if i == UNK or i > EOS]
+        pieces = [piece for piece in pieces if piece]
         if self.kind in ("word", "word_punct"):
             return " ".join(pieces)
         return self._backend.decoder.decode(pieces).strip()

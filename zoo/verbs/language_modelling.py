@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
 from zoo.results.language_modelling import Completion
-from zoo.text import EOS, UNK, Tokenizer
+from zoo.text import EOS, SPECIAL_NAMES, UNK, Tokenizer
 from zoo.text.familiar import known_share
 from zoo.text.penn import CONTRACTED, MARKS, NUMBER, treebank_words
 from zoo.utils.continuous_cache import ContinuousCache
@@ -142,7 +142,7 @@ class Completer(Verbs):
             beam_size: number of hypotheses; 1 is greedy search. 5 if not given.
             length_penalty: alpha of the length normalisation.
             no_repeat_ngram: n > 0 forbids repeating an n-gram of the added words.
-            allow_unk: allow the model to output UNK.
+            allow_unk: allow the model to output UNK, which is <unk> in the text.
             temperature: sample `n_best` completions instead of searching; 1 is the model's own distribution.
             top_k: with a temperature: sample from the k most probable words; 0: from all.
             batch_size: texts completed together.
@@ -280,7 +280,7 @@ class Completer(Verbs):
             weights[: len(ids)], weights[len(ids) :] = seen, found.attn_weights[n, 0, : len(added[0])]
         result = Completion(
             text=n_best[0][0],
-            continuation=self.vocabulary.decode(added[0]),
+            continuation=self._written(added[0]),
             score=n_best[0][1],
             tokens=self.vocabulary.tokens([*ids, *added[0]]),
             given=len(ids),
@@ -292,11 +292,15 @@ class Completer(Verbs):
 
     def _joined(self, text: str, ids: list[int], added: list[int]) -> str:
         """The given text followed by the added words."""
-        text, more = text.rstrip(" "), self.vocabulary.decode(added)
+        text, more = text.rstrip(" "), self._written(added)
         if self.vocabulary.kind in ("word", "word_punct"):
             return f"{text} {more}" if more and text and text[-1] != "\n" else text + more
         line = ids[len(ids) - ids[::-1].index(EOS) :] if EOS in ids else ids
-        return text + self.vocabulary.decode([*line, *added])[len(self.vocabulary.decode(line)) :]
+        return text + self._written([*line, *added])[len(self._written(line)) :]
+
+    def _written(self, ids: list[int]) -> str:
+        """The text of words, with <unk> for UNK."""
+        return self.vocabulary.decode(ids, SPECIAL_NAMES[UNK])
 
     # ---- bundle ----
 

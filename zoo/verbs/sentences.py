@@ -65,7 +65,8 @@ def join(results: Sequence[Translation], n_best: int, ranked: bool, zeros: Calla
     Args:
         results: one for each sentence.
         n_best: maximum number of alternatives.
-        ranked: alternatives are the best combinations; otherwise the first sample of each sentence, then the second.
+        ranked: alternatives are the best combinations of different texts; otherwise the first sample of each sentence,
+            then the second.
         zeros: makes an attention matrix of a shape.
     """
     if len(results) == 1:
@@ -79,10 +80,11 @@ def join(results: Sequence[Translation], n_best: int, ranked: bool, zeros: Calla
     for more in lists[1:]:
         if ranked:
             pairs = [(one, other) for one in joined for other in more]
-            pairs = sorted(pairs, key=lambda pair: -(pair[0][1] + pair[1][1]))[:n_best]
+            pairs = sorted(pairs, key=lambda pair: -(pair[0][1] + pair[1][1]))
         else:
             pairs = list(zip(joined, more))
         joined = [(f"{one[0]} {other[0]}".strip(), one[1] + other[1]) for one, other in pairs]
+        joined = different(joined)[:n_best] if ranked else joined
     confidences = [result.confidence for result in results if result.confidence is not None]
     return replace(
         results[0],
@@ -97,6 +99,14 @@ def join(results: Sequence[Translation], n_best: int, ranked: bool, zeros: Calla
         else None,
         warnings=_warnings([result.warnings for result in results]),
     )
+
+
+def different(hypotheses: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The first (text, score) of each text, which several hypotheses may be: in other tokens, or cut elsewhere."""
+    scores: dict[str, float] = {}
+    for text, score in hypotheses:
+        scores.setdefault(text, score)
+    return list(scores.items())
 
 
 def _warnings(found: Sequence[Sequence[str]]) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from zoo.results.alignment import Alignment
 from zoo.results.translation import Translation
-from zoo.text import EOS, Tokenizer
+from zoo.text import EOS, SPECIAL_NAMES, UNK, Tokenizer
 from zoo.text.familiar import known_share
 from zoo.utils.numbers_given import check_integer
 from zoo.utils.search_options import check_beam, check_sampling, check_search
@@ -17,7 +17,7 @@ from zoo.verbs.base import Hypotheses, Verbs, evaluated
 from zoo.verbs.checks import Many, as_list, check_assets, check_batch_size, present, texts_of
 from zoo.verbs.confidence import Evidence, log_odds, trusted, warnings_of
 from zoo.verbs.given import Given, given_weights
-from zoo.verbs.sentences import Sentence, join, read_sentences
+from zoo.verbs.sentences import Sentence, different, join, read_sentences
 from zoo.verbs.task import Task
 
 PER_SOURCE_TOKEN, MORE = 1.5, 10  # of `longest_translation`
@@ -146,7 +146,7 @@ class Translator(Verbs):
                 fewer different texts.
             length_penalty: alpha of the length normalisation; the model's own setting if not given.
             no_repeat_ngram: n > 0 forbids repeating an n-gram of tokens.
-            allow_unk: allow the model to output UNK.
+            allow_unk: allow the model to output UNK, which is <unk> in the text.
             temperature: sample `n_best` translations instead of searching; 1 is the model's own distribution.
             top_k: with a temperature: sample from the k most probable tokens; 0: from all.
             batch_size: sentences translated together.
@@ -269,18 +269,15 @@ class Translator(Verbs):
                     f"{place} has {len(row):,} tokens; at most {most:,} are allowed. Split it into sentences"
                 )
 
-    def _translation(self, found: Hypotheses, row: int, source: list[int], different: int | None) -> Translation:
-        """One row of a search; `n_best` are all its hypotheses, or its `different` best texts."""
+    def _translation(self, found: Hypotheses, row: int, source: list[int], most: int | None) -> Translation:
+        """One row of a search; `n_best` are all its hypotheses, or its best different texts, at most so many."""
         src_tokenizer, tgt_tokenizer = self.tokenizers
         n_best = []
         for n in range(found.tokens.shape[1]):
             ids = found.tokens[row, n, : found.lengths[row, n]].tolist()
-            n_best.append((tgt_tokenizer.decode(ids), float(found.scores[row, n])))
-        if different is not None:
-            scores: dict[str, float] = {}
-            for text, score in n_best:
-                scores.setdefault(text, score)
-            n_best = list(scores.items())[:different]
+            n_best.append((tgt_tokenizer.decode(ids, SPECIAL_NAMES[UNK]), float(found.scores[row, n])))
+        if most is not None:
+            n_best = different(n_best)[:most]
         best = found.tokens[row, 0, : found.lengths[row, 0]].tolist()
         weights = found.attn_weights
         return Translation(
