@@ -13,7 +13,6 @@ from PIL import Image
 from zoo.plots import caption_html, caption_picture
 from zoo.plots.caption import DIM
 from zoo.plots.page import HEADING
-from zoo.vision.images import open_image
 
 GREY = Image.new("RGB", (300, 200), (100, 100, 100))
 
@@ -157,16 +156,3 @@ def test_wrong_input(tmp_path, draw):
     for tokens in ([], ["</s>"]):
         with pytest.raises(ValueError, match="there are no words or no attention to plot"):
             draw(tmp_path, tokens, torch.rand(len(tokens), 7, 7))
-
-
-def test_a_photo_of_any_mode_and_orientation_is_drawn_as_models_see_it():
-    grey = Image.fromarray(np.array([[0, 20_000], [40_000, 65_535]], np.uint16))  # Pillow clips such numbers at 255
-    clear = Image.new("RGBA", (2, 2), (0, 0, 0, 0))
-    lying = Image.new("RGB", (4, 2))
-    lying.getexif()[0x0112] = 6  # a quarter turn
-    for photo, stands in ((grey, False), (clear, False), (lying, True)):
-        seen = open_image(photo)
-        one, other = (tiles_of(caption_picture(None, image, ["a"], spots((1, 1))))[0] for image in (photo, seen))
-        assert one.shape == other.shape and (one == other).all()
-        assert (one.shape[0] > one.shape[1]) == stands
-        assert caption_html(photo, ["a"], spots((1, 1)), "a") == caption_html(seen, ["a"], spots((1, 1)), "a")

@@ -15,7 +15,6 @@ from zoo.plots.page import HEADING, MARGIN, SMALL, Page, clean, measure, shorten
 from zoo.plots.style import DPI, GRID, MUTED, Drawn, rounded
 from zoo.plots.weights import as_array, check_values
 from zoo.utils.extras import require
-from zoo.vision.images import open_image
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +49,8 @@ def caption_picture(
 
     Args:
         path: The file to write; None for none.
-        image: The photo, of any size, mode and orientation; the grid of attention covers all of it.
+        image: The photo, of any size, upright and of 8 bits, as `Caption.image` or `zoo.vision.images.open_image` gives
+            it; the grid of attention covers all of it.
         tokens: T words; an end-of-sentence token at the end is left out.
         attention: (T, rows, columns) weights, not negative.
         title: Optional heading.
@@ -65,7 +65,6 @@ def caption_picture(
     """
     require("plots", "a picture of attention")
     words, weights = _weights(tokens, attention)
-    image = open_image(image)
     scale = SIDE / max(image.size)
     width, height = (max(side * scale, LEAST) for side in image.size)
     columns = _columns(len(words) + 1, width, height)
@@ -102,7 +101,8 @@ def caption_section(
     """The photo and its caption: pointing at, tapping or tabbing to a word shows its attention.
 
     Args:
-        image: The photo, of any size, mode and orientation; the grid of attention covers all of it.
+        image: The photo, of any size, upright and of 8 bits, as `Caption.image` or `zoo.vision.images.open_image` gives
+            it; the grid of attention covers all of it.
         tokens: T words; an end-of-sentence token at the end is left out.
         attention: (T, rows, columns) weights, not negative.
         caption: Heading.
@@ -113,7 +113,6 @@ def caption_section(
         TypeError: `tokens` is a string instead of a list of words.
     """
     words, weights = _weights(tokens, attention)
-    image = open_image(image)
     width, height = (max(round(side * min(1, PHOTO / max(image.size))), 1) for side in image.size)
     photo = Image.fromarray(_pixels(image, width, height).astype(np.uint8))
     layers = [f'<img alt="" src="{_data(photo, "JPEG")}">']
@@ -189,7 +188,8 @@ def _lit(photo: np.ndarray, light: np.ndarray) -> np.ndarray:
 
 def _pixels(image: Image.Image, width: int, height: int) -> np.ndarray:
     """(height, width, 3) colours from 0 to 255."""
-    return np.asarray(image.resize((width, height), Image.Resampling.LANCZOS), dtype=np.float64)
+    image = image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+    return np.asarray(image, dtype=np.float64)
 
 
 def _columns(count: int, width: float, height: float) -> int:
