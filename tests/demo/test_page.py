@@ -3,15 +3,12 @@
 import importlib
 import importlib.util
 import re
-import shutil
-import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import PIL.Image
 import pytest
-from page_engine import missing
+from page_browser import COUNTING, becomes, changed, idle, served
 
 import zoo.runtime
 from zoo import registry
@@ -19,7 +16,6 @@ from zoo.commands.demo import _shown
 from zoo.commands.graphs import graphs_of
 from zoo.demo.code import PARTS, excerpts
 from zoo.demo.page import FIRST, Shown
-from zoo.demo.server import Models, Server
 from zoo.demo.static import write_folder
 
 pytestmark = pytest.mark.integration
@@ -28,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 SENTENCE = "A dog runs in the snow."
 SOFT, HARD = "show_attend_tell_soft.flickr8k", "show_attend_tell_hard.flickr8k"
 TRANSFORMER, READER = "transformer_tiny.multi30k_en_de", "attention_over_attention.cbtlike_ne"
-BROWSERS = "chromium", "chromium-browser", "google-chrome"
 VIEWS = {  # by task: path, and what is there once a model has answered
     "translation": ("translate", ".result .text"),
     "captioning": ("captions", ".board .text"),
@@ -36,8 +31,6 @@ VIEWS = {  # by task: path, and what is there once a model has answered
     "language modelling": ("language", ".words button"),
     "reading": ("reading", ".answer .text"),
 }
-WAIT = 120_000  # milliseconds until a model answers on a busy machine, its export included
-PREPARING = "503 (Service Unavailable)"  # what a browser writes while `zoo demo` exports a model
 
 
 def test_the_code_that_the_page_names_is_in_its_list():
@@ -66,80 +59,11 @@ def test_the_code_is_as_it_stands_here():
 
 
 @pytest.fixture(scope="module")
-def browser():
-    """One for this file; while its driver runs, no other test could start an event loop."""
-    if importlib.util.find_spec("playwright") is None:
-        missing("playwright is not installed")
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        missing("chromium is not installed")
-    playwright = importlib.import_module("playwright.sync_api")
-    camera = ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"]
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox", *camera])
-        yield chromium
-        chromium.close()
-
-
-@contextmanager
-def served(shown, ready, prepare):
-    """The address of the page with these models."""
-    with Server(0, Models(shown, ready, prepare)) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server.url
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture(scope="module")
 def site():
     """All weights; each is exported when a browser first asks for it, unless it is in the cache."""
     names = sorted(registry.list_models(), key=lambda name: name != FIRST)
     with served([_shown(name) for name in names], {}, lambda name: graphs_of(name, int8=True)) as url:
         yield url
-
-
-@pytest.fixture
-def open_page(browser):
-    """Opens pages, which must log no error, ask nobody else and not be wider than the window."""
-    opened = []
-
-    def open_page(url, width=1200, scheme="light", home=None):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
-        )
-        page, asked, faults = context.new_page(), [], []
-        page.set_default_timeout(WAIT)
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        opened.append((context, page, home or url.split("#")[0], asked, faults))
-        page.goto(url)
-        return page
-
-    yield open_page
-    for context, page, home, asked, faults in opened:
-        assert [fault for fault in faults if PREPARING not in fault] == []
-        assert [url for url in asked if not url.startswith((home, "blob:", "data:"))] == []
-        wide, window = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-        assert wide <= window
-        context.close()
-
-
-def changed(page, selector, was):
-    """The text of an element once it is no longer as it was."""
-    page.wait_for_function(
-        "([selector, was]) => (document.querySelector(selector)?.innerText ?? was) !== was", arg=[selector, was]
-    )
-    return page.inner_text(selector)
-
-
-def becomes(page, selector, text):
-    """Waits until an element has a text."""
-    page.wait_for_function(
-        "([selector, text]) => document.querySelector(selector)?.innerText === text", arg=[selector, text]
-    )
 
 
 def test_a_sentence_is_translated_as_in_python(open_page, translator):
@@ -175,22 +99,6 @@ def test_it_needs_no_server(open_page, translator, tmp_path):
 
 
 # ---- with small models of random numbers ----
-
-
-@pytest.fixture(scope="module")
-def small(translator, transformer, captioner, document_classifier, language_model, reader):
-    """A page of one small model for each view, and one more translator."""
-    tasks = {
-        "luong": ("translation", translator),
-        "transformer": ("translation", transformer),
-        "captions": ("captioning", captioner),
-        "documents": ("classification", document_classifier),
-        "language": ("language modelling", language_model),
-        "reading": ("reading", reader),
-    }
-    shown = [Shown(name, task, f"A small model: {name}", []) for name, (task, _) in tasks.items()]
-    with served(shown, {name: folder for name, (_, (_, folder)) in tasks.items()}, None) as url:
-        yield url
 
 
 def only(size, position):
@@ -284,22 +192,6 @@ def test_a_smaller_window_changes_the_perplexity(open_page, small, engine, langu
     page.locator("input[type=range]").nth(2).fill("1")
     becomes(page, ".perplexity", f"{line}: {less:,.1f}; with the model’s window of 3: {whole:,.1f}")
     assert f"{less:.1f}" != f"{whole:.1f}"
-
-
-COUNTING = """() => {
-    const send = Worker.prototype.postMessage;
-    window.waiting = 0;
-    Worker.prototype.postMessage = function (...values) {
-        if (!this.isHeard) this.addEventListener("message", () => (window.waiting -= 1));
-        this.isHeard = true;
-        window.waiting += 1;
-        return send.apply(this, values);
-    };
-}"""  # how many answers of the engine a page waits for
-
-
-def idle(page):
-    page.wait_for_function("() => window.waiting === 0")
 
 
 def test_the_last_text_that_is_asked_for_is_shown(open_page, small, engine, translator):
@@ -512,21 +404,6 @@ def test_two_translators_stand_side_by_side(open_page, small, transformer):
     assert cards.locator("h3").all_inner_texts() == ["luong", "transformer"]
     assert cards.nth(1).locator(".text").inner_text() == zoo.runtime.load(transformer[1]).translate(SENTENCE).text
     assert cards.locator(".heatmap").count() == 2
-
-
-@pytest.fixture(scope="module")
-def mechanisms(translator, predictive_translator, plain_translator, transformer):
-    """A page of translators with the names and languages of the weights of the comparison."""
-    folders = {
-        "luong_local_m_no_feed": translator[1],
-        "luong_local_p_no_feed": predictive_translator[1],
-        "seq2seq": plain_translator[1],
-        "transformer_tiny": transformer[1],
-    }
-    folders = {f"{name}.multi30k_en_de": folder for name, folder in folders.items()}
-    shown = [Shown(name, "translation", f"A small model: {name}", ["en", "de"]) for name in folders]
-    with served(shown, folders, None) as url:
-        yield url
 
 
 def in_minus(number, digits=3):

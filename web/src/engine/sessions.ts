@@ -24,17 +24,16 @@ const SMALLEST = "CAk6NwoQCgF4EgF5IghJZGVudGl0eRIBZ1oPCgF4EgoKCAgBEgQKAggBYg8KAX
 export class OwnSessions implements Sessions {
   private readonly all: InferenceSession[] = [];
   readonly ready: Promise<void>;
-  private opening: Promise<unknown>;
+  private opening: Promise<unknown> = Promise.resolve();
 
   constructor(program: Promise<WebAssembly.Module>) {
     this.ready = program.then(begin);
-    this.opening = this.ready;
   }
 
   /** One after the other: the engine forgets the shared weights of all graphs when it has opened one. */
   open(graph: Bytes, shared: Bytes | null): Promise<Opened> {
-    const opened = this.opening.then(() => this.create(graph, shared));
-    this.opening = opened.catch(() => this.ready);
+    const opened = this.opening.then(() => this.ready).then(() => this.create(graph, shared));
+    this.opening = opened.catch(() => {}); // who wanted this one is told
     return opened;
   }
 

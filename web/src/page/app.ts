@@ -2,7 +2,7 @@
 import type { Model } from "../engine/index.ts";
 import { captionsView } from "./captions.ts";
 import { cardButton } from "./card.ts";
-import { type Catalogue, type Entry, isLoaded, isOwn, modelOf, readCatalogue } from "./catalogue.ts";
+import { type Catalogue, type Entry, isLoaded, isOwn, modelOf, type Progress, readCatalogue } from "./catalogue.ts";
 import { documentsView } from "./documents.ts";
 import { button, fill, h, type Child } from "./dom.ts";
 import { languageView } from "./language.ts";
@@ -18,7 +18,7 @@ export interface Context {
   load(entry: Entry): Promise<Model>;
   /** Says something to screen readers. */
   announce(text: string): void;
-  /** Runs something and shows its error, if it has one, as a line. */
+  /** Runs something and shows its error, if it has one, as a line; does nothing once the user has left the view. */
   attempt(work: () => Promise<void>): Promise<void>;
 }
 
@@ -61,6 +61,7 @@ class App {
   private readonly live = h("p", { class: "unseen", "aria-live": "polite" });
   private readonly place = h("div", { id: "view" });
   private visits = 0;
+  private loads = 0;
 
   constructor(private readonly catalogue: Catalogue) {
     const main = h("main", { id: "main", tabindex: -1 }, this.picker, this.loading, this.error, this.live, this.place);
@@ -77,7 +78,7 @@ class App {
 
   /** Shows what the address names. */
   private async show(): Promise<void> {
-    const [path, name] = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+    const [path, name] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
     const { first } = this.catalogue;
     const task = this.catalogue.models.find((one) => one.name === first)?.task;
     const route =
@@ -88,20 +89,27 @@ class App {
     const visit = (this.visits += 1);
     document.title = `${route.label} · Attention Zoo`;
     this.error.hidden = true;
+    this.endLoading((this.loads += 1));
     fill(
       this.nav,
       ROUTES.map((one) => link(one, one === route)),
     );
-    fill(this.picker, entry && this.choice(route, models, entry));
+    fill(this.picker, entry && this.choice(route, models, entry), entry && name && missing(name, entry, route));
     fill(this.place);
     if (!entry) {
       fill(this.place, h("p", {}, "This folder has no model for that. Export it again with one: zoo demo --export."));
       return;
     }
-    await this.attempt(async () => {
-      const model = await this.load(entry);
+    const context = this.contextOf(entry, visit);
+    await context.attempt(async () => {
+      const model = await context.load(entry).catch((error) => {
+        if (visit === this.visits) {
+          fill(this.place, button("Try again", () => void this.show()));
+        }
+        throw error;
+      });
       if (visit === this.visits) {
-        fill(this.place, route.view(model, this.contextOf(entry)));
+        fill(this.place, route.view(model, context));
       }
     });
   }
@@ -133,27 +141,39 @@ class App {
     ];
   }
 
-  private contextOf(entry: Entry): Context {
+  /** What the shell does for the view of a visit; after the next one began it is silent. */
+  private contextOf(entry: Entry, visit: number): Context {
     return {
       catalogue: this.catalogue,
       entry,
       load: (other) => this.load(other),
-      announce: (text) => (this.live.textContent = text),
-      attempt: (work) => this.attempt(work),
+      announce: (text) => {
+        if (visit === this.visits) {
+          this.live.textContent = text;
+        }
+      },
+      attempt: (work) => this.attempt(work, visit),
     };
   }
 
   private async load(entry: Entry): Promise<Model> {
-    if (isLoaded(entry)) {
-      return modelOf(entry, () => {});
-    }
-    this.progress(`Loading ${entry.name}`, 0, null);
-    this.loading.hidden = false;
+    const mine = (this.loads += 1); // the bar is of the newest
+    const progress: Progress = (...found) => {
+      if (mine === this.loads) {
+        this.progress(...found);
+      }
+    };
+    progress(`Loading ${entry.name}`, 0, null);
+    this.loading.hidden = isLoaded(entry);
     try {
-      return await modelOf(entry, (what, read, total) => this.progress(what, read, total));
+      return await modelOf(entry, progress);
     } finally {
-      this.loading.hidden = true;
+      this.endLoading(mine);
     }
+  }
+
+  private endLoading(load: number): void {
+    this.loading.hidden ||= load === this.loads;
   }
 
   private progress(what: string, read: number, total: number | null): void {
@@ -167,15 +187,40 @@ class App {
     }
   }
 
-  private async attempt(work: () => Promise<void>): Promise<void> {
+  private async attempt(work: () => Promise<void>, visit: number): Promise<void> {
+    if (visit !== this.visits) {
+      return;
+    }
     this.error.hidden = true;
     try {
       await work();
     } catch (error) {
-      this.error.textContent = error instanceof Error ? error.message.split("\n")[0] : String(error);
-      this.error.hidden = false;
+      if (visit === this.visits) {
+        this.error.textContent = lineOf(error);
+        this.error.hidden = false;
+      }
     }
   }
+}
+
+/** An error as a line. */
+export function lineOf(error: unknown): string {
+  return error instanceof Error ? error.message.split("\n")[0] : String(error);
+}
+
+/** A part of the address; as it stands there if a % in it begins no character. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** A line if the address names another model than the one that is shown. */
+function missing(name: string, shown: Entry, { label }: Route): Child {
+  const line = `This folder has no model “${name}” for the view “${label}”, so it shows ${shown.name}.`;
+  return name !== shown.name && h("p", { class: "warning" }, line);
 }
 
 /** A link to a file of the repository, or its name where the folder does not say where that is. */

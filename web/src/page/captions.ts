@@ -37,7 +37,10 @@ export function captionsView(model: Captioner, context: Context): HTMLElement {
         () =>
           void context.attempt(async () => {
             add.hidden = true;
-            const other = (await context.load(entry)) as Captioner;
+            const other = (await context.load(entry).catch((error) => {
+              add.hidden = false;
+              throw error;
+            })) as Captioner;
             const board = new Board(other, context, titleOf(other));
             shown.push(board);
             beside.before(board.element);

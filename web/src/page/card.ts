@@ -15,7 +15,12 @@ async function open(entry: Entry): Promise<void> {
   const text = h("div", {}, h("p", { class: "muted" }, "Reading the card …"));
   const close = button("Close", () => dialog.close(), { class: "close" });
   const dialog = h("dialog", { class: "whole-card", "aria-label": `Card of ${entry.name}` }, close, text);
-  dialog.addEventListener("close", () => dialog.remove());
+  const leave = () => dialog.close();
+  addEventListener("hashchange", leave); // the card is of the view that was left
+  dialog.addEventListener("close", () => {
+    removeEventListener("hashchange", leave);
+    dialog.remove();
+  });
   document.body.append(dialog);
   dialog.showModal();
   try {

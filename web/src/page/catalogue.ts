@@ -42,14 +42,20 @@ export function isOwn({ facts }: Entry): boolean {
   return facts.paper === undefined;
 }
 
-const loaded = new Map<string, Promise<Model>>();
+/** A model that arrives, or is there. */
+interface Loading {
+  model: Promise<Model>;
+  progress: Progress; // of who asked for it last
+  isDone: boolean;
+}
+
+const loads = new Map<string, Loading>(); // by name
 let scripts = true;
 let programs: Promise<void> | null = null;
 
 export async function readCatalogue(): Promise<Catalogue> {
   const list = served("models/", false).text("index.json"); // asked for first: what is needed next stands in it
   programs = startPrograms();
-  programs.catch(() => (programs = null));
   const catalogue = JSON.parse(await list) as Catalogue;
   scripts = catalogue.scripts;
   return catalogue;
@@ -57,13 +63,23 @@ export async function readCatalogue(): Promise<Catalogue> {
 
 /** A model; the second time the same one. */
 export function modelOf(entry: Entry, progress: Progress): Promise<Model> {
-  const before = loaded.get(entry.name);
+  const before = loads.get(entry.name);
   if (before) {
-    return before;
+    before.progress = progress;
+    return before.model;
   }
-  const model = opened(entry, progress);
-  loaded.set(entry.name, model);
-  model.catch(() => loaded.delete(entry.name));
+  const model = opened(entry, (...found) => load.progress(...found));
+  const load: Loading = { model, progress, isDone: false };
+  loads.set(entry.name, load);
+  model.then(
+    () => (load.isDone = true),
+    () => {
+      loads.delete(entry.name);
+      if (![...loads.values()].some(({ isDone }) => isDone)) {
+        programs = null; // the engine itself may be what did not arrive
+      }
+    },
+  );
   return model;
 }
 
@@ -73,7 +89,7 @@ export function cardOf(entry: Entry): Promise<string> {
 }
 
 export function isLoaded(entry: Entry): boolean {
-  return loaded.has(entry.name);
+  return loads.get(entry.name)?.isDone ?? false;
 }
 
 async function opened(entry: Entry, progress: Progress): Promise<Model> {
@@ -89,5 +105,7 @@ async function opened(entry: Entry, progress: Progress): Promise<Model> {
 
 function startPrograms(): Promise<void> {
   const sessions = FROM_DISK ? new OwnSessions(program("engine.wasm")) : new WorkerSessions();
-  return start(sessions, program("sentences.wasm"));
+  const started = start(sessions, program("sentences.wasm"));
+  started.catch(() => (programs = null)); // the next model tries again
+  return started;
 }

@@ -1,6 +1,6 @@
 // The same sentence by up to four translators, each with its map.
 import type { Translation, Translator } from "../engine/index.ts";
-import type { Context } from "./app.ts";
+import { type Context, lineOf } from "./app.ts";
 import { type Entry, isOwn } from "./catalogue.ts";
 import { fill, h, panel, scrolling } from "./dom.ts";
 import { HeadChoice } from "./heads.ts";
@@ -24,17 +24,20 @@ export function comparison(context: Context): { element: HTMLElement; show(text:
   let text = "";
   let turn = 0;
 
+  const answered = async (entry: Entry) => {
+    const model = (await context.load(entry)) as Translator;
+    return column(entry, model, await model.translate(text, { splitSentences: false }));
+  };
   const run = async () => {
     const mine = (turn += 1);
     boxes.forEach((box, n) => (box.disabled = chosen.size >= MOST - 1 && !chosen.has(others[n])));
     fill(results);
-    const shown = chosen.size ? [context.entry, ...chosen] : [];
+    const shown = chosen.size && text ? [context.entry, ...chosen] : [];
     for (const entry of shown) {
       await context.attempt(async () => {
-        const model = (await context.load(entry)) as Translator;
-        const found = await model.translate(text, { splitSentences: false });
+        const found = await answered(entry).catch((error) => failed(entry, error));
         if (mine === turn) {
-          results.append(column(entry, model, found));
+          results.append(found);
         }
       });
     }
@@ -63,6 +66,11 @@ export function comparison(context: Context): { element: HTMLElement; show(text:
       void run();
     },
   };
+}
+
+/** In place of the column of a model that does not answer, so that the others do not hide why. */
+function failed(entry: Entry, error: unknown): HTMLElement {
+  return h("article", {}, h("h3", {}, entry.name.split(".")[0]), h("p", { class: "error" }, lineOf(error)));
 }
 
 function column(entry: Entry, model: Translator, found: Translation): HTMLElement {

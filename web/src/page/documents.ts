@@ -50,7 +50,10 @@ class Desk {
     const examples = DOCUMENTS[kind];
     this.input.value = examples[0];
     this.second.value = SECONDS[0];
-    this.hop.addEventListener("change", () => this.draw());
+    this.hop.addEventListener("change", () => {
+      this.draw();
+      void context.attempt(() => this.measure());
+    });
     this.texts = new Latest(context.attempt);
     this.strikes = new Latest(context.attempt);
     const form = sentenceForm(
@@ -91,6 +94,7 @@ class Desk {
       this.now = found;
       this.text = new Text(this.model.encode(text, second), this.model.ofDocuments);
       this.fillHops();
+      fill(this.effects); // those of the text before
       await this.changed();
     });
   }

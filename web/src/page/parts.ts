@@ -6,6 +6,8 @@ export const NO_ATTENTION =
   "This model has no attention: its decoder knows the sentence only as the encoder’s last state. " +
   "So there are no lines and no entropy.";
 
+const COMPOSING = 229; // the code that Safari gives a key which an input method has taken
+
 /** A form with one text and examples for it. */
 export function sentenceForm(
   text: HTMLTextAreaElement,
@@ -17,7 +19,8 @@ export function sentenceForm(
 ): HTMLElement {
   text.id = "text";
   text.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey) {
+    const isComposing = event.isComposing || event.keyCode === COMPOSING; // the key confirms a word of an input method
+    if (event.key === "Enter" && !event.shiftKey && !isComposing) {
       event.preventDefault();
       act();
     }

@@ -4,6 +4,7 @@ import { served } from "./served.ts";
 import type { Photo } from "./spotlight.ts";
 
 const LARGEST = 2048; // pixels of the longer side that are kept
+const STRETCHED = 20; // times that the longer side may be as long as the shorter
 const CREDIT = "Photo: Jesper K. Pedersen, from KPhotoAlbum, CC BY-SA 4.0";
 const SAMPLES = [
   { file: "beach.jpg", name: "A day at the beach", credit: CREDIT },
@@ -21,6 +22,7 @@ export class PhotoSource {
   private readonly credit = h("p", { class: "muted" });
   private stream: MediaStream | null = null;
   private turn = 0;
+  private films = 0;
 
   constructor(
     private readonly attempt: (work: () => Promise<void>) => Promise<void>,
@@ -73,27 +75,36 @@ export class PhotoSource {
 
   private async film(): Promise<void> {
     await this.attempt(async () => {
+      const mine = (this.films += 1);
       this.stop();
       if (!navigator.mediaDevices) {
         throw new Error("this browser offers no camera to pages that are not from this machine or https");
       }
       const found = navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
-      this.stream = await found.catch((error: Error) => {
+      const stream = await found.catch((error: Error) => {
         throw new Error(`the camera cannot be used: ${error.message}`);
       });
+      if (mine !== this.films || !this.element.isConnected) {
+        stopped(stream); // the user has asked again, or left the view
+        return;
+      }
+      this.stream = stream;
+      addEventListener("hashchange", () => this.stop(), { once: true });
       const video = h("video", { autoplay: true, playsinline: true, muted: true });
       video.srcObject = this.stream;
       const take = async () => {
         const found = createImageBitmap(video).finally(() => this.stop());
         await this.give(found, "From the camera");
       };
+      const shutter = button("Take the photo", () => void this.attempt(take), { class: "main", disabled: true });
+      video.addEventListener("loadeddata", () => (shutter.disabled = false)); // before it there is no picture
       fill(
         this.stage,
         video,
         h(
           "div",
           { class: "row" },
-          button("Take the photo", () => void this.attempt(take), { class: "main" }),
+          shutter,
           button("Stop", () => this.stop()),
         ),
       );
@@ -102,7 +113,7 @@ export class PhotoSource {
   }
 
   private stop(): void {
-    this.stream?.getTracks().forEach((track) => track.stop());
+    stopped(this.stream);
     this.stream = null;
     this.stage.hidden = true;
     fill(this.stage);
@@ -115,6 +126,10 @@ export class PhotoSource {
     if (mine !== this.turn) {
       return;
     }
+    const [width, height] = [bitmap.width, bitmap.height];
+    if (Math.max(width, height) > STRETCHED * Math.min(width, height)) {
+      throw new Error(`one side of a photo may be at most ${STRETCHED} times as long as the other; got ${width} × ${height}`);
+    }
     const scale = Math.min(1, LARGEST / Math.max(bitmap.width, bitmap.height));
     const canvas = h("canvas", { width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale) });
     const brush = canvas.getContext("2d", { willReadFrequently: true })!;
@@ -123,4 +138,8 @@ export class PhotoSource {
     this.credit.textContent = credit;
     await this.use({ canvas, picture: brush.getImageData(0, 0, canvas.width, canvas.height) });
   }
+}
+
+function stopped(stream: MediaStream | null): void {
+  stream?.getTracks().forEach((track) => track.stop());
 }

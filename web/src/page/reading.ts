@@ -6,6 +6,7 @@ import { button, equationRow, field, fill, h, panel, scrolling, styled, tableOf 
 import { STORIES } from "./examples.ts";
 import { formula } from "./formula.ts";
 import { heatmap } from "./heatmap.ts";
+import { Latest } from "./latest.ts";
 import { decimals, percent, sum, top } from "./numbers.ts";
 import { exampleButtons } from "./parts.ts";
 import { trust } from "./trust.ts";
@@ -29,11 +30,13 @@ class Desk {
   private readonly candidates = h("input", { size: 34, spellcheck: "false" });
   private readonly result = h("div", {});
   private chosen: string | null = null; // a candidate
+  private readonly latest: Latest;
 
   constructor(
     private readonly model: Reader,
     private readonly context: Context,
   ) {
+    this.latest = new Latest(context.attempt);
     this.take(0);
     const submit = (event: Event) => {
       event.preventDefault();
@@ -73,9 +76,9 @@ class Desk {
   }
 
   async answer(): Promise<void> {
-    await this.context.attempt(async () => {
-      const words = this.candidates.value.split(/[\s,]+/).filter(Boolean);
-      const found = await this.model.answer(this.document.value, this.query.value, words.length ? words : null);
+    const words = this.candidates.value.split(/[\s,]+/).filter(Boolean);
+    const find = () => this.model.answer(this.document.value, this.query.value, words.length ? words : null);
+    await this.latest.run(find, (found) => {
       this.chosen = found.answer;
       this.draw(found);
       this.context.announce(`Answer: ${found.answer}`);

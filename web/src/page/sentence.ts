@@ -17,6 +17,13 @@ export class Sentence {
     this.pieces = ids.map((id, n) => ({ id, token: tokens[n], struck: false }));
   }
 
+  copy(): Sentence {
+    const found = new Sentence([], []);
+    found.pieces = this.pieces.map((piece) => ({ ...piece }));
+    found.isChanged = this.isChanged;
+    return found;
+  }
+
   get changed(): boolean {
     return this.isChanged;
   }

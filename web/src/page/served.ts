@@ -44,7 +44,9 @@ async function opened(path: string, scripts: boolean, arrival: Arrival): Promise
 
 async function fetched(path: string, arrival: Arrival): Promise<Stream> {
   for (;;) {
-    const response = await fetch(path);
+    const response = await fetch(path).catch((error: Error) => {
+      throw new Error(`${path} cannot be fetched (${error.message}); is the server of this page still running?`);
+    });
     if (response.ok && response.body) {
       return response.body;
     }

@@ -1,5 +1,5 @@
 // Translation: the sentence, its words of attention, and everything a hand can change about them.
-import type { Hypothesis, Translation, Translator } from "../engine/index.ts";
+import type { Hypothesis, Step, Translation, Translator } from "../engine/index.ts";
 import type { Context } from "./app.ts";
 import { comparison } from "./compare.ts";
 import { button, field, fill, h, panel, tableOf } from "./dom.ts";
@@ -22,13 +22,12 @@ export function translationView(model: Translator, context: Context): HTMLElemen
   return desk.element;
 }
 
-/** What the user has fixed of the output. */
-interface Interventions {
-  given: Map<number, Float32Array>; // weights at the shown source positions
-  prefix: number[];
+/** The sentence that is read, and what the user has fixed of the output. */
+interface Wish {
+  readonly sentence: Sentence;
+  readonly given: ReadonlyMap<number, Float32Array>; // weights at the shown source positions
+  readonly prefix: readonly number[];
 }
-
-const NONE = (): Interventions => ({ given: new Map(), prefix: [] });
 
 class Desk {
   readonly element = h("div", { class: "view translation" });
@@ -47,19 +46,20 @@ class Desk {
   private readonly stepPanel = h("div", {});
   private readonly tables = h("div", {});
   private readonly lines: Lines;
-  private readonly editor = new Editor((kept) => this.give(this.chosen!, kept && this.sentence.widened(kept)));
+  private readonly editor = new Editor((kept) => this.give(this.chosen!, kept && this.seen.sentence.widened(kept)));
   private readonly others: ReturnType<typeof comparison>;
   private readonly latest: Latest; // of the translations of a text
+  private readonly picks: Latest;
 
   private source = ""; // the translated text
   private coming: { source: string } | null = null; // the newest one, while it is being translated
   private sentences: Translation[] = []; // of the text
   private part = 0; // the chosen one of them
-  private own!: Translation; // of the chosen sentence, as the model translates it
+  private own!: Translation; // of the chosen sentence, as the model translates it; missing until a text was translated
   private now!: Translation; // the same with the interventions
   private picked: Hypothesis | null = null; // from the search tree
-  private sentence!: Sentence;
-  private fixed = NONE();
+  private seen!: Wish; // what `now` is of
+  private wish!: Wish; // the newest one, which is being decoded if it is not the seen one
   private chosen: number | null = null;
   private isBusy = false;
   private isWanted = false;
@@ -71,12 +71,13 @@ class Desk {
     this.lines = new Lines({
       onTarget: (position) => this.choose(position === this.chosen ? null : position),
       onSource: (position) => this.openWord(position),
-      onMove: (position, source) => this.give(position, only(this.sentence.tokens.length, source)),
+      onMove: (position, source) => this.give(position, only(this.seen.sentence.tokens.length, source)),
     });
     this.beam.value = "1"; // the fastest, and the one that follows each intervention
     this.beam.addEventListener("change", () => void this.search());
     this.others = comparison(context);
     this.latest = new Latest(context.attempt);
+    this.picks = new Latest(context.attempt);
     const [language] = context.entry.languages;
     const examples = textsFor(model.name, language);
     this.text.value = examples[0];
@@ -124,21 +125,20 @@ class Desk {
 
   /** Searches with another beam; the interventions stay. */
   private async search(): Promise<void> {
-    if (this.coming) {
-      await this.translate(this.coming.source);
+    if (this.coming || !this.own) {
+      await this.translate(this.coming?.source);
       return;
     }
     const find = () => this.model.translate(this.source, this.options());
     await this.latest.run(find, async (found) => {
-      const wasTouched = this.isTouched;
       this.sentences = found.sentences ?? [found];
       this.own = this.sentences[this.part];
-      this.now = this.own;
-      this.picked = null;
-      this.draw();
-      if (wasTouched) {
+      this.drawParts();
+      if (isTouched(this.wish)) {
         await this.decode();
+        return;
       }
+      this.take(this.own, this.wish);
     });
   }
 
@@ -150,23 +150,15 @@ class Desk {
   private start(n: number): void {
     this.part = n;
     this.own = this.sentences[n];
-    const several = this.sentences.length > 1;
-    fill(
-      this.parts,
-      several && h("p", { class: "whole muted" }, this.sentences.map(({ text }) => text).join(" ")),
-      several &&
-        this.sentences.map((_, m) =>
-          button(`Sentence ${m + 1}`, () => this.start(m), { "aria-pressed": m === n ? "true" : "false" }),
-        ),
-    );
+    this.drawParts();
     this.reset(true);
   }
 
   private reset(gradually = false): void {
     this.now = this.own;
     this.heads.offer(this.model.config, this.shown.steps);
-    this.sentence = new Sentence(this.own.ids, this.own.source);
-    this.fixed = NONE();
+    this.wish = { sentence: new Sentence(this.own.ids, this.own.source), given: new Map(), prefix: [] };
+    this.seen = this.wish;
     this.isWanted = false;
     this.picked = null;
     this.chosen = null;
@@ -184,28 +176,38 @@ class Desk {
     while (this.isWanted) {
       this.isWanted = false;
       await this.context.attempt(async () => {
-        const given = new Map([...this.fixed.given].map(([t, weights]) => [t, this.sentence.narrowed(weights)]));
-        const { own, sentence } = this; // another one is of another text, or of the same after a reset
-        const options = { ...this.options(), given, prefix: this.fixed.prefix };
-        const found = await this.model.translateIds(this.sentence.ids, options);
-        if (own === this.own && sentence === this.sentence) {
-          this.now = found;
-          this.picked = null;
-          this.chosen = this.chosen === null ? null : Math.min(this.chosen, this.shown.steps.length - 1);
-          this.draw();
-          this.context.announce(`Now: ${found.text}`);
+        const { own, seen, wish } = this;
+        const isWanted = () => own === this.own && seen === this.seen; // not after a reset, or for another text
+        try {
+          const options = { ...this.options(), given: narrowed(wish), prefix: [...wish.prefix] };
+          const found = await this.model.translateIds(wish.sentence.ids, options);
+          if (isWanted()) {
+            this.take(found, wish);
+            this.context.announce(`Now: ${found.text}`);
+          }
+        } catch (error) {
+          if (isWanted()) {
+            this.wish = wish === this.wish ? seen : this.wish; // what is shown stays whole
+            this.draw();
+            throw error;
+          }
         }
       });
     }
     this.isBusy = false;
   }
 
-  private get shown(): Hypothesis {
-    return this.picked ?? this.now.hypotheses[0] ?? { steps: [], text: "", score: 0, logProb: 0 };
+  /** Shows what was found for a wish. */
+  private take(found: Translation, wish: Wish): void {
+    this.now = found;
+    this.seen = wish;
+    this.picked = null;
+    this.chosen = this.chosen === null ? null : Math.min(this.chosen, this.shown.steps.length - 1);
+    this.draw();
   }
 
-  private get isTouched(): boolean {
-    return this.fixed.given.size > 0 || this.fixed.prefix.length > 0 || this.sentence.changed;
+  private get shown(): Hypothesis {
+    return this.picked ?? this.now.hypotheses[0] ?? { steps: [], text: "", score: 0, logProb: 0 };
   }
 
   // ---- interventions ----
@@ -213,43 +215,42 @@ class Desk {
   /** Gives a target position weights, or with null its own again; the words before it stay, those after are decoded. */
   private give(position: number, weights: Float32Array | null): void {
     const steps = this.shown.steps;
-    const before = [...this.fixed.given].filter(([t]) => t < position);
-    const hadOwn = weights === null && !this.fixed.given.has(position);
-    if (hadOwn) {
-      return;
+    const { sentence } = this.wish;
+    const before = [...this.wish.given].filter(([t]) => t < position);
+    const hadOwn = weights === null && !this.wish.given.has(position);
+    if (hadOwn || sentence !== this.seen.sentence) {
+      return; // of another sentence the weights would be at other words
     }
-    this.fixed.given = new Map(weights ? [...before, [position, weights]] : before);
-    this.fixed.prefix = steps.slice(0, position).map(({ token }) => token);
-    if (!this.fixed.given.size) {
-      this.fixed.prefix = [];
-    }
+    const given = new Map(weights ? [...before, [position, weights]] : before);
+    this.wish = { sentence, given, prefix: given.size ? tokensOf(steps.slice(0, position)) : [] };
     this.chosen = position;
     void this.decode();
   }
 
   /** Fixes a word, and decodes those after it. */
   private force(position: number, token: number): void {
-    const before = this.shown.steps.slice(0, position).map((step) => step.token);
-    this.fixed.given = new Map([...this.fixed.given].filter(([t]) => t <= position));
-    this.fixed.prefix = [...before, token];
+    const given = new Map([...this.wish.given].filter(([t]) => t <= position));
+    this.wish = { ...this.wish, given, prefix: [...tokensOf(this.shown.steps.slice(0, position)), token] };
     void this.decode();
   }
 
-  private edit(change: () => void): void {
-    change();
-    this.fixed = NONE();
+  private edit(change: (sentence: Sentence) => void): void {
+    const sentence = this.wish.sentence.copy();
+    change(sentence);
+    this.wish = { sentence, given: new Map(), prefix: [] };
     this.chosen = null;
     void this.decode();
   }
 
   private openWord(position: number): void {
-    if (this.sentence.isEnd(position)) {
+    const { sentence } = this.seen;
+    if (sentence.isEnd(position)) {
       return;
     }
-    const word = { text: this.sentence.textOf(position), isStruck: this.sentence.isStruck(position) };
+    const word = { text: sentence.textOf(position), isStruck: sentence.isStruck(position) };
     fillWordTools(this.wordTools, word, {
-      strike: () => this.edit(() => this.sentence.strike(position)),
-      replace: (text) => this.edit(() => this.sentence.replace(position, text, this.model)),
+      strike: () => this.edit((sentence) => sentence.strike(position)),
+      replace: (text) => this.edit((sentence) => sentence.replace(position, text, this.model)),
     });
   }
 
@@ -258,36 +259,39 @@ class Desk {
     this.draw();
   }
 
-  private async pick(tokens: number[]): Promise<void> {
-    await this.context.attempt(async () => {
-      const { now } = this;
-      const found = await this.model.translateIds(this.sentence.ids, { beamSize: 1, prefix: tokens });
-      if (now === this.now) {
-        this.picked = found.hypotheses[0];
+  /** Shows another hypothesis than the best one. */
+  private async pick(find: () => Promise<Hypothesis>): Promise<void> {
+    const { now, seen } = this;
+    await this.picks.run(find, (found) => {
+      if (now === this.now && seen === this.seen) {
+        this.picked = found === now.hypotheses[0] ? null : found;
         this.chosen = null;
         this.draw();
-        this.context.announce(`Picked: ${this.picked.text}`);
+        this.context.announce(`Picked: ${found.text}`);
       }
     });
+  }
+
+  /** A hypothesis of the search tree, with the attention of its steps. */
+  private async ofTree(prefix: number[]): Promise<Hypothesis> {
+    const options = { beamSize: 1, prefix, given: narrowed(this.seen) };
+    return (await this.model.translateIds(this.seen.sentence.ids, options)).hypotheses[0];
   }
 
   // ---- drawing ----
 
   private draw(gradually = false): void {
     const { steps } = this.shown;
-    const ownTokens = this.own.hypotheses[0]?.steps.map(({ token }) => token) ?? [];
+    const { sentence, given } = this.seen;
     this.lines.show(
       {
-        source: this.sentence.tokens,
+        source: sentence.tokens,
         target: steps.map(({ piece }) => piece),
         attention: this.rows,
         chosen: this.chosen,
-        given: new Set(this.fixed.given.keys()),
-        changed: changes(
-          ownTokens,
-          steps.map(({ token }) => token),
-        ),
-        struck: this.sentence.struck,
+        given: new Set(given.keys()),
+        changed: changes(tokensOf(this.own.hypotheses[0]?.steps ?? []), tokensOf(steps)),
+        struck: sentence.struck,
         movable: this.model.takesAttention,
       },
       gradually,
@@ -308,15 +312,27 @@ class Desk {
   }
 
   private get rows(): (Float32Array | null)[] {
-    return this.heads.rows(this.shown.steps).map((weights) => weights && this.sentence.widened(weights));
+    return this.heads.rows(this.shown.steps).map((weights) => weights && this.seen.sentence.widened(weights));
+  }
+
+  private drawParts(): void {
+    const several = this.sentences.length > 1;
+    fill(
+      this.parts,
+      several && h("p", { class: "whole muted" }, this.sentences.map(({ text }) => text).join(" ")),
+      several &&
+        this.sentences.map((_, n) =>
+          button(`Sentence ${n + 1}`, () => this.start(n), { "aria-pressed": n === this.part ? "true" : "false" }),
+        ),
+    );
   }
 
   private drawAnswer(): void {
-    const isOwn = !this.isTouched && !this.picked;
+    const isOwn = !isTouched(this.seen) && !this.picked;
     fill(
       this.answer,
       h("p", { class: "text", lang: this.context.entry.languages.at(-1) }, this.shown.text || "(no words)"),
-      trust(this.now),
+      trust(this.picked ? { ...this.now, confidence: null } : this.now), // which is that of the best one
       ownLine(!isOwn && ["The model’s own: ", wordsBefore(this.own.text, this.shown.text)], () => this.reset()),
       h("p", { class: "muted time" }, `${Math.round(this.now.milliseconds)} ms, score ${decimals(this.shown.score)}`),
     );
@@ -329,10 +345,10 @@ class Desk {
       fill(this.stepPanel);
       return;
     }
-    const isGiven = this.fixed.given.has(t);
-    const names = this.sentence.tokens.filter((_, n) => !this.sentence.isStruck(n));
-    const found = this.heads.of(step).attention;
-    const weights = found?.length === names.length ? found : null; // else those of a changed sentence are on the way
+    const { sentence, given, prefix } = this.seen;
+    const isGiven = given.has(t);
+    const names = sentence.tokens.filter((_, n) => !sentence.isStruck(n));
+    const weights = this.heads.of(step).attention;
     if (weights) {
       this.editor.show(names, weights, isGiven, this.model.takesAttention);
     }
@@ -341,7 +357,7 @@ class Desk {
     const words = panel(
       "Most probable words here",
       alternatives(step, (token) => this.force(t, token)),
-      this.fixed.prefix.length <= t && !this.picked && whyNotBest(step),
+      prefix.length <= t && !this.picked && whyNotBest(step),
       isGiven && step.heads && h("p", { class: "muted" }, "All heads of all layers use your weights."),
     );
     const { about } = this.model.facts;
@@ -364,25 +380,17 @@ class Desk {
     if (!tree?.length || !this.shown.steps.length) {
       return null;
     }
-    const picked = this.shown.steps.map(({ token }) => token);
     return panel(
       "Search",
       h("p", { class: "muted" }, "The best hypotheses with their scores. Pick one to see its attention."),
-      hypothesisList(this.now.hypotheses, this.shown, (one) => this.show(one)),
+      hypothesisList(this.now.hypotheses, this.shown, (one) => void this.pick(async () => one)),
       h(
         "details",
         {},
         h("summary", {}, "Search tree"),
-        searchTree(tree, picked, (tokens) => void this.pick(tokens)),
+        searchTree(tree, tokensOf(this.shown.steps), (tokens) => void this.pick(() => this.ofTree(tokens))),
       ),
     );
-  }
-
-  private show(hypothesis: Hypothesis): void {
-    this.picked = hypothesis === this.now.hypotheses[0] ? null : hypothesis;
-    this.chosen = null;
-    this.draw();
-    this.context.announce(`Picked: ${hypothesis.text}`);
   }
 
   private drawTable(): HTMLElement | null {
@@ -393,6 +401,19 @@ class Desk {
       label(piece),
       ...Array.from(this.rows[t] ?? [], (x) => decimals(x, 3)),
     ]);
-    return tableOf("All weights as a table", ["", ...this.sentence.tokens.map(label)], rows);
+    return tableOf("All weights as a table", ["", ...this.seen.sentence.tokens.map(label)], rows);
   }
+}
+
+function isTouched({ sentence, given, prefix }: Wish): boolean {
+  return given.size > 0 || prefix.length > 0 || sentence.changed;
+}
+
+/** The given weights, at the words that the model reads. */
+function narrowed({ sentence, given }: Wish): Map<number, Float32Array> {
+  return new Map([...given].map(([t, weights]) => [t, sentence.narrowed(weights)]));
+}
+
+function tokensOf(steps: readonly Step[]): number[] {
+  return steps.map(({ token }) => token);
 }
