@@ -327,7 +327,9 @@ def test_the_last_photo_is_described(open_page, small):
     page = open_page(f"{small}#/captions")
     page.wait_for_selector(".strip button")
     page.evaluate(COUNTING)
+    first = page.inner_text(".board .text")
     page.click("text=A dog in the forest")
+    page.wait_for_function("text => document.querySelector('.board .text')?.innerText !== text", arg=first)
     idle(page)
     wanted = page.inner_text(".board .text"), page.locator(".photo").bounding_box()["height"]
     page.evaluate(
