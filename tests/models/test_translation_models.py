@@ -150,7 +150,7 @@ def test_alternatives_differ_in_their_text(translator, monkeypatch):
     """A subword model can write a word in several ways."""
     wanted = translator.translate("a dog", beam_size=5, n_best=5).n_best
     decode = translator.tgt_tokenizer.decode
-    monkeypatch.setattr(translator.tgt_tokenizer, "decode", lambda ids: decode(ids)[:2])
+    monkeypatch.setattr(translator.tgt_tokenizer, "decode", lambda *ids: decode(*ids)[:2])
     best = dict(reversed([(text[:2], score) for text, score in wanted]))  # of each text the best score
     assert len(best) < 5
     found = translator.translate("a dog", beam_size=5, n_best=3)
