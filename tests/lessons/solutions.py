@@ -374,6 +374,8 @@ WRONG = {
             ),
             "before the softmax",
         ),
+        # right for keys of size 4 alone
+        (lambda q, k, v: causal_attention(q * k.size(-1) ** 0.5 / 2, k, v), "the values are not"),
     ],
     "7.3": [
         (lambda n, d: torch.cat([positions(n, d)[:, 0::2], positions(n, d)[:, 1::2]], -1), "alternate"),

@@ -45,7 +45,8 @@ def _backwards(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 
 def _head_cases() -> list[tuple[Tensor, Tensor, Tensor]]:
-    return [tuple(normal(2, 3, n, 4, seed=n + part) for part in range(3)) for n in (1, 5)]  # type: ignore[misc]
+    sizes = ((1, 4), (5, 4), (4, 9))  # T and d
+    return [tuple(normal(2, 3, n, d, seed=n + part) for part in range(3)) for n, d in sizes]  # type: ignore[misc]
 
 
 def _alternating(count: int, size: int) -> Tensor:
