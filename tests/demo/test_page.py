@@ -259,8 +259,9 @@ def test_weights_go_to_no_word_that_is_struck_out(open_page, small):
     looks = "document.querySelector('.handle').getAttribute('aria-valuetext')"
     page.wait_for_function(f"() => {looks}.endsWith('100 %')")
     assert page.evaluate(looks).startswith(page.inner_text(".source button >> nth=0"))
+    before = page.evaluate(looks)
     page.press(".handle", "ArrowRight")
-    page.wait_for_function("was => document.querySelector('.handle').ariaValueText !== was", arg=page.evaluate(looks))
+    page.wait_for_function(f"was => {looks} !== was", arg=before)
     assert page.evaluate(looks).endswith(", 100 %")
 
 
