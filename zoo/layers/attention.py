@@ -14,6 +14,7 @@ from zoo.layers.checks import check_given, check_mask, check_scores_mask, check_
 from zoo.layers.kernels import as_weight, wide
 from zoo.layers.masking import masked_softmax, masked_sparsemax
 from zoo.layers.scores import SCORES
+from zoo.utils.numbers_given import check_at_least
 from zoo.utils.unpack import Unpack
 
 NORMALIZATIONS = {"softmax": masked_softmax, "sparsemax": masked_sparsemax}
@@ -74,9 +75,7 @@ class GlobalAttention(nn.Module):
             raise ValueError(f"score must be one of {', '.join(map(repr, SCORES))}; got {score!r}")
         if normalize not in NORMALIZATIONS:
             raise ValueError(f"normalize must be one of {', '.join(map(repr, NORMALIZATIONS))}; got {normalize!r}")
-        for name, value in (("window", window), ("attention_size", attention_size), ("max_length", max_length)):
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}")
+        check_at_least(window=(window, 1), attention_size=(attention_size, 1), max_length=(max_length, 1))
         self.score = SCORES[score](query_size, memory_size, attention_size, max_length)
         self.query_size, self.memory_size = query_size, memory_size
         self.window, self.renormalize = window, renormalize

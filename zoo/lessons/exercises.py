@@ -38,7 +38,7 @@ class Exercise:
             try:
                 found = answer(*deepcopy(arguments))
             except Exception as error:  # whatever a reader's code raises is a part of the answer
-                return shortened(f"{type(error).__name__}: {error}")
+                return error_hint(error)
             if hint := difference(found, wanted, self.tolerance):
                 return self._known(arguments, found, wanted) or hint
         return None
@@ -67,11 +67,11 @@ def difference(found: Any, wanted: Any, tolerance: float) -> str | None:
         found = found.item() if isinstance(found, Tensor) and found.numel() == 1 else found
         if isinstance(found, bool) or not isinstance(found, int | float):
             return f"return a number, not {type(found).__name__}"
-        return None if _close(found, wanted, tolerance) else shortened(f"got {found:.6g} where {wanted:.6g} is right")
+        return None if _close(found, wanted, tolerance) else _shortened(f"got {found:.6g} where {wanted:.6g} is right")
     if isinstance(wanted, dict) and isinstance(found, dict) and found.keys() == wanted.keys():
         hints = {key: difference(found[key], wanted[key], tolerance) for key in wanted}
-        return next((shortened(f"at {key!r}: {hint}") for key, hint in hints.items() if hint), None)
-    return None if _equal(found, wanted) else shortened(f"got {found!r} where {wanted!r} is right")
+        return next((_shortened(f"at {key!r}: {hint}") for key, hint in hints.items() if hint), None)
+    return None if _equal(found, wanted) else _shortened(f"got {found!r} where {wanted!r} is right")
 
 
 def _equal(found: Any, wanted: Any) -> bool:
@@ -102,8 +102,12 @@ def _close(found: float, wanted: float, tolerance: float) -> bool:
     return abs(found - wanted) <= tolerance * max(1.0, abs(wanted))
 
 
-def shortened(text: str) -> str:
-    """A message on one line, of at most LONGEST letters."""
+def error_hint(error: Exception) -> str:
+    """What a reader's code raised, on one line of at most LONGEST letters."""
+    return _shortened(f"{type(error).__name__}: {error}")
+
+
+def _shortened(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
 

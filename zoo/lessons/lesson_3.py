@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from zoo.layers.scores import GeneralScore, ScaledDotScore
-from zoo.lessons.exercises import Exercise, difference, normal, shortened
+from zoo.lessons.exercises import Exercise, difference, error_hint, normal
 
 
 def _pairs() -> list[tuple[Tensor, Tensor]]:
@@ -68,7 +68,7 @@ class _Temperature(Exercise):
             try:
                 factor = answer(scores.clone(), wanted)
             except Exception as error:
-                return shortened(f"{type(error).__name__}: {error}")
+                return error_hint(error)
             if hint := difference(factor, self.reference(scores, wanted), float("inf")):
                 return hint
             if not 0 < float(factor) < math.inf:

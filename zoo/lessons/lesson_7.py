@@ -9,7 +9,7 @@ from torch import Tensor
 from zoo.layers.attention import dot_product_attention
 from zoo.layers.masking import masked_softmax
 from zoo.layers.positions import positions
-from zoo.lessons.exercises import Exercise, difference, normal, shortened
+from zoo.lessons.exercises import Exercise, difference, error_hint, normal
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
@@ -71,7 +71,7 @@ class _Shift(Exercise):
             try:
                 matrix = answer(size, distance)
             except Exception as error:
-                return shortened(f"{type(error).__name__}: {error}")
+                return error_hint(error)
             if hint := difference(matrix, torch.zeros(size, size), ANY):
                 return hint
             table = _exact_positions(30 + distance, size)

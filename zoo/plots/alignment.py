@@ -203,8 +203,9 @@ def _draw(axes: Any, source_tokens: Sequence[str], target_tokens: Sequence[str],
             label.set_horizontalalignment("left")
     axes.set_yticks(range(t) if target_tokens else [], _plain(target_tokens))
     axes.tick_params(length=0, pad=5, labelsize=10, labelcolor=INK)
+    families = _families()
     for label in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
-        label.set_fontfamily(_families())
+        label.set_fontfamily(families)
     axes.set_xticks([i - 0.5 for i in range(s + 1)], minor=True)
     axes.set_yticks([i - 0.5 for i in range(t + 1)], minor=True)
     axes.grid(which="minor", color=GRID, linewidth=0.6)

@@ -1,5 +1,6 @@
 // Where photos come from: samples of this folder, files of the user, the camera.
 import { button, fill, h } from "./dom.ts";
+import { Latest } from "./latest.ts";
 import { served } from "./served.ts";
 import type { Photo } from "./spotlight.ts";
 
@@ -21,13 +22,14 @@ export class PhotoSource {
   private readonly stage = h("div", { class: "camera", hidden: true });
   private readonly credit = h("p", { class: "muted" });
   private stream: MediaStream | null = null;
-  private turn = 0;
+  private readonly latest: Latest;
   private films = 0;
 
   constructor(
     private readonly attempt: (work: () => Promise<void>) => Promise<void>,
     private readonly use: (photo: Photo) => Promise<void>,
   ) {
+    this.latest = new Latest(attempt);
     const file = h("input", {
       type: "file",
       accept: "image/*",
@@ -53,24 +55,21 @@ export class PhotoSource {
   }
 
   async sample(n: number): Promise<void> {
-    await this.attempt(async () => {
-      const found = photos.bytes(SAMPLES[n].file).then((photo) => createImageBitmap(new Blob([photo])));
-      await this.give(found, SAMPLES[n].credit);
-    });
+    const { file, credit } = SAMPLES[n];
+    await this.give(async () => createImageBitmap(new Blob([await photos.bytes(file)])), credit);
   }
 
   private upload(input: HTMLInputElement): void {
     const file = input.files?.[0];
     input.value = "";
-    void this.attempt(async () => {
-      if (!file) {
-        return;
-      }
-      const found = createImageBitmap(file).catch(() => {
+    if (!file) {
+      return;
+    }
+    const read = () =>
+      createImageBitmap(file).catch(() => {
         throw new Error(`${file.name} is not an image that this browser can read`);
       });
-      await this.give(found, file.name);
-    });
+    void this.give(read, file.name);
   }
 
   private async film(): Promise<void> {
@@ -92,11 +91,9 @@ export class PhotoSource {
       addEventListener("hashchange", () => this.stop(), { once: true });
       const video = h("video", { autoplay: true, playsinline: true, muted: true });
       video.srcObject = this.stream;
-      const take = async () => {
-        const found = createImageBitmap(video).finally(() => this.stop());
-        await this.give(found, "From the camera");
-      };
-      const shutter = button("Take the photo", () => void this.attempt(take), { class: "main", disabled: true });
+      const take = () => createImageBitmap(video).finally(() => this.stop());
+      const shoot = () => void this.give(take, "From the camera");
+      const shutter = button("Take the photo", shoot, { class: "main", disabled: true });
       video.addEventListener("loadeddata", () => (shutter.disabled = false)); // before it there is no picture
       fill(
         this.stage,
@@ -119,24 +116,21 @@ export class PhotoSource {
     fill(this.stage);
   }
 
-  /** A photo that arrives after the user has wished for another one is dropped. */
-  private async give(found: Promise<ImageBitmap>, credit: string): Promise<void> {
-    const mine = (this.turn += 1);
-    const bitmap = await found;
-    if (mine !== this.turn) {
-      return;
-    }
-    const [width, height] = [bitmap.width, bitmap.height];
-    if (Math.max(width, height) > STRETCHED * Math.min(width, height)) {
-      throw new Error(`one side of a photo may be at most ${STRETCHED} times as long as the other; got ${width} × ${height}`);
-    }
-    const scale = Math.min(1, LARGEST / Math.max(bitmap.width, bitmap.height));
-    const canvas = h("canvas", { width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale) });
-    const brush = canvas.getContext("2d", { willReadFrequently: true })!;
-    brush.imageSmoothingQuality = "high";
-    brush.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
-    this.credit.textContent = credit;
-    await this.use({ canvas, picture: brush.getImageData(0, 0, canvas.width, canvas.height) });
+  /** Hands on the photo that was wished for last. */
+  private give(find: () => Promise<ImageBitmap>, credit: string): Promise<void> {
+    return this.latest.run(find, async (bitmap) => {
+      const [width, height] = [bitmap.width, bitmap.height];
+      if (Math.max(width, height) > STRETCHED * Math.min(width, height)) {
+        throw new Error(`one side of a photo may be at most ${STRETCHED} times as long as the other; got ${width} × ${height}`);
+      }
+      const scale = Math.min(1, LARGEST / Math.max(width, height));
+      const canvas = h("canvas", { width: Math.round(width * scale), height: Math.round(height * scale) });
+      const brush = canvas.getContext("2d", { willReadFrequently: true })!;
+      brush.imageSmoothingQuality = "high";
+      brush.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+      this.credit.textContent = credit;
+      await this.use({ canvas, picture: brush.getImageData(0, 0, canvas.width, canvas.height) });
+    });
   }
 }
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import ClassVar, Literal, TypedDict
@@ -222,7 +223,7 @@ class RunningText(DataModule):
         if tokenizer is not None and not self._adds_words():
             return tokenizer
         if tokenizer is not None:
-            lines = lambda: self._vocabulary_lines(tokenizer.kind)  # noqa: E731
+            lines = partial(self._vocabulary_lines, tokenizer.kind)
             signature = [*self.signature("train"), "without marks"]
             return self._extended(tokenizer, lines, signature, self.min_frequency)
         options = (self.kind, self.vocab_size, self.lowercase, self.min_frequency)
