@@ -41,9 +41,10 @@ def tested(monkeypatch):
     return seen
 
 
+@pytest.mark.parametrize("card", ["---\nrecipe: {}\n---\n", "\ufeff---\r\nrecipe: {}\r\n---\r\n"])
 @pytest.mark.parametrize("said", ["recipes/toy.v10.yaml", "toy.v10.yaml", "toy.v10"])
-def test_the_recipe_that_a_card_names(said, shipped, tmp_path):
-    (tmp_path / "README.md").write_text(f"---\nrecipe: {said}\n---\n")
+def test_the_recipe_that_a_card_names(said, card, shipped, tmp_path):
+    (tmp_path / "README.md").write_bytes(card.format(said).encode())
     assert evaluating.expanded(["test", f"local-dir:{tmp_path}"])[1] == "toy.v10"
 
 

@@ -58,7 +58,8 @@ def _recipe_name(weights: str) -> str:
     folder = at_home(weights.removeprefix(LOCAL_DIR)).absolute()
     if (folder / README).is_file():
         card = read_text(folder, README)
-        recipe = split_card(card, folder / README)[0].get("recipe") if card.startswith("---\n") else None
+        has_front_matter = card.removeprefix("\ufeff").startswith(("---\n", "---\r\n"))
+        recipe = split_card(card, folder / README)[0].get("recipe") if has_front_matter else None
         if isinstance(recipe, str):
             return Path(recipe).name.removesuffix(".yaml")
     return folder.name
