@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shlex
 import signal
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from zoo.rebuilding.stages import Stage
 from zoo.rebuilding.work import Rebuild
 from zoo.training.signals import ending_by_signal
 from zoo.utils.modules import VARIABLE
+from zoo.utils.shell import command_line
 
 
 def run(options: argparse.Namespace) -> None:
@@ -89,4 +89,4 @@ def _command(options: argparse.Namespace) -> str:
     words = [word for option, value in given.items() if value for word in (option, value)]
     words += ["--no-test"] * options.no_test
     imports = [word for module in modules for word in ("--import", module)]
-    return shlex.join(["zoo", "rebuild", options.name, *words, *options.settings, *imports])
+    return command_line(["zoo", "rebuild", options.name, *words, *options.settings, *imports])

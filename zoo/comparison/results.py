@@ -1,6 +1,5 @@
 """The results of a comparison: a row for each mechanism, with one run for each seed."""
 
-import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from zoo.comparison.significance import half_interval
 from zoo.comparison.tasks.base import ComparedTask
 from zoo.comparison.tasks.known import TASKS
 from zoo.utils.modules import imports
+from zoo.utils.shell import command_line
 
 NONE = "–"
 FEEDING = "_input_feeding"  # end of the names of mechanisms that are others with input feeding
@@ -162,7 +162,7 @@ def read_results(out: Path, recipes: Recipes) -> Results:
     own = read_runs(out, recipes.task)
     if not any(run.result["settings"].get("pairs") is None for run in own):
         words = [*imports(), *([] if recipes.are_shipped else ["--recipes", str(recipes.folder)]), "--out", str(out)]
-        raise ValueError(f"{out} has no results: train first, with zoo compare {shlex.join(words)}")
+        raise ValueError(f"{out} has no results: train first, with zoo compare {command_line(words)}")
     for key, what in SAME.items():
         values = sorted({run.result["settings"].get(key) for run in own}, key=str)
         if len(values) > 1:

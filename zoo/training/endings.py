@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from zoo.training.checkpoints import NotWrittenError, is_full
 from zoo.training.checks import nearest_argument
 from zoo.training.signals import RESUME
 from zoo.utils.modules import OF_A_MODULE, REGISTERED, imports
+from zoo.utils.shell import command_line
 
 
 def explained(error: Exception, cli: LightningCLI, args: list[str]) -> Exception:
@@ -89,7 +89,7 @@ def _command(verb: str, args: list[str], without: list[str], more: list[str]) ->
         is_value = not arg.startswith("--") and left_out(before) and "=" not in before
         if not left_out(arg) and not is_value:
             kept.append(arg)
-    return shlex.join(["zoo", verb, *kept, *imports(), *more])
+    return command_line(["zoo", verb, *kept, *imports(), *more])
 
 
 def children(cli: LightningCLI) -> list[subprocess.Popen]:

@@ -2,7 +2,6 @@
 
 import math
 import os
-import shlex
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -20,6 +19,7 @@ from zoo.training.endings import calibration_of
 from zoo.training.finetuning import FineTuning
 from zoo.training.logs import LOSS, draw
 from zoo.utils.modules import imports
+from zoo.utils.shell import command_line
 
 HARDLY = 0.001  # relative change below which a model answers as before
 FEW = 100  # held-out inputs: with fewer, one of them is more than one per cent
@@ -138,11 +138,11 @@ class Report(Callback):
         if picture := draw(trainer, saving):
             lines.append(f"learning curves   {_shown(picture)}")
         if path:
-            inputs, module = shlex.join(INPUTS[model.task.input]), type(model).__module__
-            options = shlex.join(imports(*[] if module.startswith("zoo.") else [module]))
+            inputs, module = command_line(INPUTS[model.task.input]), type(model).__module__
+            options = command_line(imports(*[] if module.startswith("zoo.") else [module]))
             options = f" {options}" if options else ""
             lines.append(f"best checkpoint   {path}")
-            lines.append(f"export it         zoo export{options} {shlex.quote(path)} my_weights")
+            lines.append(f"export it         zoo export{options} {command_line([path])} my_weights")
             lines.append(f"and predict       zoo predict{options} local-dir:my_weights {inputs}")
             if self.name and type(model).event is not ZooModule.event:
                 lines.append(f"for a confidence  {calibration_of('my_weights', args)}")

@@ -3,7 +3,7 @@
 import argparse
 
 SUMMARY = "list the pretrained models"
-EXAMPLE = "zoo list 'luong*' --task translation"
+EXAMPLE = 'zoo list "luong*" --task translation'
 
 
 def add(command: argparse.ArgumentParser) -> None:

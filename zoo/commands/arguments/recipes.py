@@ -4,9 +4,9 @@ import argparse
 
 SUMMARY = "list the recipes for training, or print one"
 EXAMPLE = (
-    "zoo recipes 'luong*'\n"
+    'zoo recipes "luong*"\n'
     "  zoo recipes han.imdb > mine.yaml                   # a copy to change\n"
-    "  zoo recipes 'comparison/*'                         # those of zoo compare"
+    '  zoo recipes "comparison/*"                         # those of zoo compare'
 )
 
 
