@@ -37,6 +37,23 @@ def test_the_wheel_has_a_weight_for_each_task_and_what_the_guides_use():
     assert any(registry.open_bundle(name).init_args.get("pair") for name in names)  # pairs of sentences
 
 
+def test_git_changes_no_line_ends(tmp_path):
+    """Also where it is set to, as on Windows: `config.json` holds digests of the other files."""
+
+    def git(*words):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True, capture_output=True)
+
+    file, content = tmp_path / "config.json", b"{\n}\n"
+    git("init")
+    for name in [".gitattributes", ".gitignore"]:
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    file.write_bytes(content)
+    git("add", ".")
+    file.unlink()
+    git("-c", "core.autocrlf=true", "checkout", "--", "config.json")
+    assert file.read_bytes() == content
+
+
 def test_the_weights_of_the_wheel_are_small():
     files = [file for name in in_wheel() for file in (registry.BUNDLED / name).iterdir()]
     texts = [file for folder in (cards.CARDS, RECIPES) for file in folder.rglob("*") if file.is_file()]

@@ -64,6 +64,19 @@ def test_load_checks_every_file(toy_registry):
         zoo.load("toy.v2")
 
 
+def test_line_ends_that_git_changed(toy_registry):
+    model = Toy(hidden=2)
+    model.words = "some\nwords\n"
+    own = model.save_pretrained(toy_registry / "own")
+    for file, source in [(own / "words.json", f"local-dir:{own}"), (registry.BUNDLED / "toy.v2/config.json", "toy.v2")]:
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+        with pytest.raises(zoo.DamagedError, match="is damaged or was changed: .*only its line ends differ, as Git"):
+            zoo.load(source)
+        file.write_bytes(file.read_bytes() + b"\r\n")
+        with pytest.raises(zoo.DamagedError, match=r"is damaged or was changed: (?!.*line ends)"):
+            zoo.load(source)
+
+
 def test_the_hash_of_config_json_stands_for_all_files(toy_registry):
     """Another whole bundle under the name of a registered one."""
     folder = registry.BUNDLED / "toy.v2"

@@ -81,6 +81,7 @@ class Bundle:
         if sha256 not in (None, self.config_sha256):
             raise DamagedError(
                 f"{self.folder / CONFIG} is damaged or was changed: its sha256 is {self.config_sha256}, not {sha256}"
+                f"{_other_line_ends(content, sha256)}"
             )
         config = _config(content, self.folder / CONFIG)
         self.class_path: str = config["class_path"]
@@ -109,7 +110,7 @@ class Bundle:
             if (found := hashlib.sha256(content).hexdigest()) != self.sha256[name]:
                 raise DamagedError(
                     f"{self.folder / name} is damaged or was changed: its sha256 is {found}, not {self.sha256[name]} "
-                    f"as {CONFIG} says"
+                    f"as {CONFIG} says{_other_line_ends(content, self.sha256[name])}"
                 )
             self._contents[name] = content
         return self._contents[name]
@@ -281,6 +282,13 @@ def decoded(content: bytes, path: Path) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise DamagedError(f"{path} is not UTF-8 text") from error
+
+
+def _other_line_ends(content: bytes, sha256: str | None) -> str:
+    """What to do if a file has another hash because Git changed its line ends, as it is set to do on Windows."""
+    if hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest() != sha256:
+        return ""
+    return "; only its line ends differ, as Git changes them: git config core.autocrlf false, then check it out again"
 
 
 def _config(content: bytes, path: Path) -> dict[str, Any]:
