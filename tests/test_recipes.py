@@ -87,7 +87,10 @@ def _invent(data_class, init_args, root):
     lines = [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(200)]
     if own := init_args.get("train_src") or init_args.get("train"):  # a file of one's own
         root.mkdir(parents=True, exist_ok=True)
-        (root / own).write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")
+        sides = [name for key, name in init_args.items() if key in ("train_tgt", "val_src", "val_tgt")]
+        for name in [own, *sides]:
+            text = "".join(f"{line}\n" if sides else f"{line}\t{line[::-1]}\n" for line in lines)
+            (root / name).write_text(text, encoding="utf-8")
         return
     for name in init_args.get("extra_pairs", []):
         (root.parent / name).write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")

@@ -11,10 +11,14 @@ import re
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+WINDOWS = os.name == "nt"
+WAITS = (0.01, 0.05, 0.2, 0.8)  # seconds; a virus scanner or a backup has a new file open for about as long
 
 
 @contextmanager
@@ -43,7 +47,7 @@ def new_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(new, path)
+            _replace(new, path)
         finally:
             new.unlink(missing_ok=True)
     flush_folder(path.parent)
@@ -139,18 +143,29 @@ def _put_in_place(new: Path, folder: Path, known: list[str]) -> None:
     to its place.
     """
     if not folder.exists():
-        os.replace(new, folder)
+        _replace(new, folder)
         return
     old = new
     if not _exchanged(new, folder):
         old = _beside(folder)
-        os.replace(folder, old)
-        os.replace(new, folder)
+        _replace(folder, old)
+        _replace(new, folder)
     for name in known:
         (old / name).unlink(missing_ok=True)
     for other in old.iterdir():
-        os.replace(other, folder / other.name)
+        _replace(other, folder / other.name)
     old.rmdir()
+
+
+def _replace(source: Path, target: Path) -> None:
+    """`os.replace`, again after a moment where Windows refuses it because another process has a file open."""
+    for seconds in WAITS if WINDOWS else ():
+        try:
+            os.replace(source, target)
+            return
+        except PermissionError:
+            time.sleep(seconds)
+    os.replace(source, target)
 
 
 def _exchanged(a: Path, b: Path) -> bool:
