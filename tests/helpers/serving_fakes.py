@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -86,7 +87,7 @@ KINDS = ("translator", "documents", "texts", "pairs", "captioner", "language_mod
 
 def loaded(source, max_items=4, max_work=4_000, **limits):
     """What a worker holds."""
-    max_tokens = limits.get("max_tokens", MAX_TOKENS.get(source.rpartition("/")[2], 12))
+    max_tokens = limits.get("max_tokens", MAX_TOKENS.get(Path(source).name, 12))
     return Worker(source, max_items, max_tokens, max_work)
 
 
