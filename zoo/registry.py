@@ -158,8 +158,10 @@ def unknown(name: str) -> ValueError:
     """The error for an unknown name, with the three nearest names."""
     from difflib import get_close_matches  # late: only mistakes need it
 
+    from zoo.utils.shell import command_line
+
     nearest = get_close_matches(name, TABLE, n=3, cutoff=0)
-    folder = f"; for the folder of that name: local-dir:{name}" if Path(name).is_dir() else ""
+    folder = f"; for the folder of that name: {command_line([LOCAL_DIR + name])}" if Path(name).is_dir() else ""
     return ValueError(f"unknown model '{name}'; nearest: {', '.join(nearest) or 'none, the registry is empty'}{folder}")
 
 

@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +25,7 @@ from zoo.training.checkpoints import (
     model_of,
     read_checkpoint,
 )
+from zoo.utils.shell import command_line
 
 LAST, BEST = (f"runs/tiny/checkpoints/{name}.ckpt" for name in ("last", "best"))
 RECIPE = {
@@ -149,6 +151,19 @@ def test_a_damaged_checkpoint_names_a_whole_one(place, capsys):
             fails(capsys, *args)
             == f"{LAST} is not a checkpoint, or is damaged; {BEST} is intact: give --ckpt_path {BEST}"
         )
+
+
+def test_a_path_with_a_blank_is_quoted(place, capsys):
+    """In what is to be copied."""
+    folder = Path("my runs")
+    folder.mkdir()
+    (folder / "last.ckpt").write_bytes(b"damaged")
+    (folder / "best.ckpt").write_bytes((place / BEST).read_bytes())
+    quoted = command_line([str(folder / "best.ckpt")])
+    assert quoted != str(folder / "best.ckpt")
+    assert fails(capsys, "export", "my runs/last.ckpt", "weights").endswith(f"is intact: give --ckpt_path {quoted}")
+    line = fails(capsys, "predict", "my runs", "a")
+    assert line.endswith(f"for the folder of that name: {command_line(['local-dir:my runs'])}")
 
 
 class Code:

@@ -29,6 +29,7 @@ from zoo.tasks.base import ZooModule
 from zoo.training.monitored import check_known
 from zoo.utils.atomic import write_bytes
 from zoo.utils.modules import OF_A_MODULE
+from zoo.utils.shell import command_line
 
 NAN_CHECK = 50  # steps between two checks of the weights
 
@@ -133,7 +134,7 @@ def _another(path: Path) -> str:
     others = [other for other in path.parent.glob("*.ckpt") if other.is_file() and other.name != path.name]
     for other in sorted(others, key=lambda other: other.stat().st_mtime, reverse=True):
         if _is_whole(other.read_bytes()):
-            return f"; {other} is intact: give --ckpt_path {other}"
+            return f"; {other} is intact: give {command_line(['--ckpt_path', str(other)])}"
     return ""
 
 
