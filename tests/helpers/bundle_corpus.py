@@ -17,7 +17,6 @@ import math
 import os
 import pickle
 import random
-import resource
 import socket
 import struct
 import sys
@@ -1046,6 +1045,8 @@ def reset_high_water() -> int:
 
 def limit_memory(more: int) -> None:
     """Makes every allocation fail that would let the address space grow by more than this many bytes."""
+    import resource  # not on Windows
+
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(
         resource.RLIMIT_AS, (pages * resource.getpagesize() + more, resource.getrlimit(resource.RLIMIT_AS)[1])

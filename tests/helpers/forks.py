@@ -23,12 +23,16 @@ from zoo.cli import main
 from zoo.training.checkpoints import model_of
 from zoo.utils import atomic
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["process_worker", "forks", "first_use"])
+FORKS = "forkserver" in multiprocessing.get_all_start_methods()  # not on Windows, where a new process imports all anew
+CONTEXT = multiprocessing.get_context("forkserver" if FORKS else "spawn")
+if FORKS:
+    CONTEXT.set_forkserver_preload(["process_worker", "forks", "first_use"])
 
 
 def start() -> None:
     """Starts the server, if it is not there, with the settings of malloc that are the default."""
+    if not FORKS:
+        return
     hidden = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith(("MALLOC_", "PYTHONPATH"))}
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the server of Python 3.11 preloads only what this finds
     try:

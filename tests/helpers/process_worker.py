@@ -3,7 +3,6 @@ and what other tests run in a process of its own.
 """
 
 import os
-import resource
 import sys
 import time
 from pathlib import Path
@@ -224,6 +223,8 @@ def train_on_a_few_words(rank, world, port, folder):
 
 def page_faults():
     """Prints how many pages are mapped for ten tensors of 40 MB, first by default, then if freed memory is kept."""
+    import resource  # not on Windows
+
     for prepare in (lambda: None, keep_freed_memory):
         prepare()
         for count in range(20):

@@ -3,7 +3,6 @@
 import ctypes
 import importlib
 import os
-import resource
 import signal
 import sys
 from pathlib import Path
@@ -46,6 +45,8 @@ def on_a_small_disk(folder: str, size: str, *args: str) -> None:
 
 def with_small_files(size: int, *args: str) -> None:
     """With a limit to the size of each file, which everywhere does what a full disk does."""
+    import resource  # not on Windows
+
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     command(*args)
 
