@@ -3,7 +3,7 @@
     python tests/windows.py FOLDER tests/text tests/commands     what follows the folder goes to pytest
 
 Needs Wine from version 10 on, x86_64-w64-mingw32-gcc and uv. The first call fills FOLDER (4 GB); `wineserver -k` ends what stays
-running. About thirty tests of the Hub, and those of forks, pipes and symbolic links, use what Windows does not have.
+running. Tests that fork (those of the Hub, too), or that need pipes or symbolic links, fail there: Windows does not have these.
 """
 
 import os

@@ -22,12 +22,16 @@ def pictures(card: str) -> list[str]:
     return re.findall(r"!\[[^\]]*\]\((\w[\w.-]*\.(?:png|jpe?g))\)", card)
 
 
+def has_front_matter(text: str) -> bool:
+    """Whether a card begins with the line that begins its front matter."""
+    return _plain(text).startswith("---\n")
+
+
 def split_card(text: str, where: Any) -> tuple[dict[str, Any], str]:
     """The YAML front matter and the prose of a card."""
     import yaml
 
-    plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    match = re.fullmatch(r"---\n(.*?\n)---\n(.*)", plain, re.DOTALL)
+    match = re.fullmatch(r"---\n(.*?\n)---\n(.*)", _plain(text), re.DOTALL)
     if not match:
         raise ValueError(f"{where} must start with YAML front matter between two lines ---")
     if len(match[1]) > MAX_FRONT_MATTER:
@@ -41,6 +45,11 @@ def split_card(text: str, where: Any) -> tuple[dict[str, Any], str]:
     if not isinstance(front, dict):
         raise ValueError(f"{where}: the front matter must be lines of the form key: value")
     return front, match[2]
+
+
+def _plain(text: str) -> str:
+    """Without what editors on Windows add: a byte order mark, and their line ends."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def yaml_text(data: Any) -> bytes:

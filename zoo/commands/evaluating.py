@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from zoo import registry
-from zoo.bundles.card import split_card
+from zoo.bundles.card import has_front_matter, split_card
 from zoo.bundles.files import HF_HUB, LOCAL_DIR, README, read_text
 from zoo.commands.recipes import find
 from zoo.utils.places import at_home
@@ -58,8 +58,7 @@ def _recipe_name(weights: str) -> str:
     folder = at_home(weights.removeprefix(LOCAL_DIR)).absolute()
     if (folder / README).is_file():
         card = read_text(folder, README)
-        has_front_matter = card.removeprefix("\ufeff").startswith(("---\n", "---\r\n"))
-        recipe = split_card(card, folder / README)[0].get("recipe") if has_front_matter else None
+        recipe = split_card(card, folder / README)[0].get("recipe") if has_front_matter(card) else None
         if isinstance(recipe, str):
             return Path(recipe).name.removesuffix(".yaml")
     return folder.name

@@ -47,7 +47,7 @@ def new_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            _replace(new, path)
+            replace(new, path)
         finally:
             new.unlink(missing_ok=True)
     flush_folder(path.parent)
@@ -143,21 +143,21 @@ def _put_in_place(new: Path, folder: Path, known: list[str]) -> None:
     to its place.
     """
     if not folder.exists():
-        _replace(new, folder)
+        replace(new, folder)
         return
     old = new
     if not _exchanged(new, folder):
         old = _beside(folder)
-        _replace(folder, old)
-        _replace(new, folder)
+        replace(folder, old)
+        replace(new, folder)
     for name in known:
         (old / name).unlink(missing_ok=True)
     for other in old.iterdir():
-        _replace(other, folder / other.name)
+        replace(other, folder / other.name)
     old.rmdir()
 
 
-def _replace(source: Path, target: Path) -> None:
+def replace(source: Path, target: Path) -> None:
     """`os.replace`, again after a moment where Windows refuses it because another process has a file open."""
     for seconds in WAITS if WINDOWS else ():
         try:

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from zoo.data.captioning.image_files import ImageFiles, decode
 from zoo.data.common.cache import is_intact, replace_file, write_checksums
 from zoo.data.common.download import locked
+from zoo.utils.atomic import replace
 from zoo.vision.images import ImageError, ImageTransform
 
 _META, _VALUES, _PARTIAL, _PROGRESS, _LOCK = "meta.json", "values", "partial", "progress", "lock"
@@ -160,7 +161,7 @@ def build_rows(
                 done += len(index)
                 replace_file(folder / _PROGRESS, str(done).encode())
                 progress.update(len(index))
-        os.replace(folder / _PARTIAL, folder / _VALUES)
+        replace(folder / _PARTIAL, folder / _VALUES)
         (folder / _PROGRESS).unlink()
         write_checksums(folder, [_META, _VALUES])
 

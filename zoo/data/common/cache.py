@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from zoo.utils.atomic import flush_folder
+from zoo.utils.atomic import flush_folder, replace
 
 try:
     import fcntl
@@ -69,7 +69,7 @@ def replace_file(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(aside / "new", 0o644)
-        os.replace(aside / "new", path)
+        replace(aside / "new", path)
         with suppress(OSError):  # not every file system supports it
             flush_folder(path.parent)
 

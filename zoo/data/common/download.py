@@ -3,7 +3,6 @@
 import hashlib
 import http.client
 import logging
-import os
 import urllib.error
 import urllib.request
 import zipfile
@@ -14,6 +13,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 from tqdm import tqdm
+
+from zoo.utils.atomic import replace
 
 _BLOCK = 1 << 16
 _TIMEOUT = 30  # seconds without a byte
@@ -91,7 +92,7 @@ def _fetch(remote: RemoteFile, path: Path) -> None:
     if remote.sha256 and (found := file_sha256(part)) != remote.sha256:
         part.unlink()
         raise ValueError(f"wrong checksum for {remote.url}: expected sha256 {remote.sha256}, got {found}; try again")
-    os.replace(part, path)
+    replace(part, path)
 
 
 def file_sha256(path: Path) -> str:
