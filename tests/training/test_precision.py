@@ -9,11 +9,17 @@ from zoo.tasks.precision import lacks_bf16
 from zoo.training.precision import choose, device_type
 
 
+XEON = "Intel(R) Xeon(R) Processor"
+
+
 @pytest.fixture
 def processor(monkeypatch):
     """Pretends to be a processor."""
 
-    def pretend(machine="x86_64", avx512_bf16=False, amx=False, kernels="AVX512", mkldnn=True, limit=""):
+    def pretend(
+        machine="x86_64", name="AMD EPYC", avx512_bf16=False, amx=False, kernels="AVX512", mkldnn=True, limit=""
+    ):
+        monkeypatch.setattr(precision, "processor", lambda: name)
         monkeypatch.setattr(precision.platform, "machine", lambda: machine)
         monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
         monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
@@ -33,7 +39,13 @@ def processor(monkeypatch):
         (dict(amx=True), True),
         (dict(amx=True, limit="AVX2"), False),
         (dict(amx=True, limit="AVX512_CORE"), False),
-        (dict(amx=True, limit="AVX512_CORE_BF16"), True),
+        (dict(amx=True, limit="AVX512_CORE_BF16"), False),
+        (dict(amx=True, avx512_bf16=True, limit="AVX512_CORE_BF16"), True),
+        (dict(amx=True, avx512_bf16=True, limit="AVX512_CORE_AMX", name=XEON), True),
+        (dict(amx=True, avx512_bf16=True, limit="AVX512_CORE_BF16", name=XEON), False),
+        (dict(amx=True, avx512_bf16=True, name=XEON), True),
+        (dict(avx512_bf16=True, name=XEON), False),
+        (dict(avx512_bf16=True, name="Intel64 Family 6 Model 143 Stepping 8, GenuineIntel"), False),  # on Windows
         (dict(amx=True, limit="default"), True),
         (dict(avx512_bf16=True, kernels="DEFAULT"), False),
         (dict(machine="aarch64", kernels="DEFAULT"), True),

@@ -1,5 +1,6 @@
 """What computes: how many cores a process has, and of which processor."""
 
+import functools
 import os
 import platform
 from pathlib import Path
@@ -15,6 +16,7 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+@functools.cache
 def processor() -> str:
     """The name of the processor."""
     info = Path("/proc/cpuinfo")
