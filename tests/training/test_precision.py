@@ -8,7 +8,6 @@ from zoo.tasks import precision
 from zoo.tasks.precision import lacks_bf16
 from zoo.training.precision import choose, device_type
 
-
 XEON = "Intel(R) Xeon(R) Processor"
 
 
