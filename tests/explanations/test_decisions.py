@@ -449,6 +449,8 @@ def test_sentences_are_translated_one_by_one():
     assert {decision.size for decision in found} == set(sources)
     quiet = decisions(model, "TWO DOGS PLAY.", torch.Generator().manual_seed(0))[0]  # read in lower case
     assert quiet.words == model.translate("TWO DOGS PLAY.").source_tokens
+    with pytest.raises(ValueError, match="sentence 2 of the text has [0-9,]+ tokens; at most 1,000 are allowed"):
+        decisions(model, "Two dogs play. " + "dog " * 1200 + ".", torch.Generator())
 
 
 @pytest.mark.parametrize("name", ["structured_self_attention.sst2", "han.imdb"])

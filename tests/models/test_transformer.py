@@ -251,6 +251,18 @@ def test_nothing_to_look_at(translator, pair):
         translator.look(*pair)
 
 
+def test_a_translation_may_be_longer_than_a_source(translator):
+    """As in `align`."""
+    translator.max_source_tokens = 3
+    assert translator.look("two dogs run", "a man reads a man").cross.shape == (2, 4, 6, 4)
+    with pytest.raises(ValueError, match="^the sentence has 4 tokens; at most 3 are allowed. Split it into sentences$"):
+        translator.look("two dogs run two", "a man")
+    with pytest.raises(
+        ValueError, match="^the translation of the sentence has 1,001 tokens; at most 1,000 are allowed"
+    ):
+        translator.look("two dogs run", "man " * 1001)
+
+
 @pytest.mark.parametrize(
     "pair, kind", [((["two dogs"],), "list"), (("two dogs", ["a man"]), "list"), ((None,), "NoneType")]
 )

@@ -161,6 +161,11 @@ def test_alternatives_differ_in_their_text(translator, monkeypatch):
     assert found.text == found.n_best[0][0] and found.score == found.n_best[0][1]
 
 
+def test_an_empty_text_has_one_translation(translator):
+    assert translator.translate("", beam_size=5, n_best=3).n_best == [("", 0.0)]
+    assert translator.translate("", temperature=1.0, n_best=3).n_best == [("", 0.0)] * 3  # as many samples as asked for
+
+
 def test_translate_by_sampling(translator):
     torch.manual_seed(0)
     drawn = translator.translate("a dog", temperature=1.0, n_best=4)

@@ -81,7 +81,7 @@ def test_hypotheses_that_do_not_exist_are_left_out():
     result = Translation("a", -1.0, [], [], None, [("a", -1.0), nothing])
     assert Form(None, 0).shown(result, attention=False)["n_best"] == [{"text": "a", "score": -1.0}]
     caption = Caption("a", -1.0, [], torch.zeros(0, 2, 2), [("a", -1.0), nothing])
-    assert caption.to_dict()["n_best"] == [["a", -1.0]]
+    assert caption.to_dict()["n_best"] == [{"text": "a", "score": -1.0}]
 
 
 # ---- language models ----

@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from zoo.data.common.cache import appearing_when_complete, is_intact
 from zoo.utils import atomic
 
 
@@ -48,3 +49,10 @@ def test_a_folder_too(refuses, tmp_path):
         with atomic.new_folder(tmp_path / "weights", lambda folder: ["a.txt"]) as new:
             (new / "a.txt").write_text(word)
     assert (tmp_path / "weights/a.txt").read_text() == "new" and os.listdir(tmp_path) == ["weights"]
+
+
+def test_a_folder_of_the_cache_too(refuses, tmp_path):
+    seen = refuses(3)
+    with appearing_when_complete(tmp_path / "words") as new:
+        (new / "a.txt").write_text("new")
+    assert is_intact(tmp_path / "words") and len(seen) == 4

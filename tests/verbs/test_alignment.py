@@ -110,7 +110,7 @@ def test_what_cannot_be_aligned(model):
         model.align(["a dog"])
     with pytest.raises(ValueError, match="text 2 has [0-9,]+ tokens; at most 1,000 are allowed"):
         model.align([("a", "b"), ("dog " * 2000, "men")])
-    with pytest.raises(ValueError, match="text 1 has [0-9,]+ tokens; at most 1,000 are allowed"):
+    with pytest.raises(ValueError, match="the translation of text 1 has [0-9,]+ tokens; at most 1,000 are allowed"):
         model.align(("dog", "men " * 2000))
     plain = build(Seq2SeqNMT, src_vocab_size=40, tgt_vocab_size=40).eval()
     plain.src_tokenizer = plain.tgt_tokenizer = model.src_tokenizer

@@ -74,8 +74,8 @@ class TutorialAttentionNMT(TranslationModule[AttentionMemory | Summary]):
         length_penalty: float = 1.0,
     ):
         super().__init__()
-        if max_length < 1:
-            raise ValueError(f"max_length must be at least 1; got {max_length}")
+        if max_length < 2:
+            raise ValueError(f"max_length must be at least 2, a word and EOS; got {max_length}")
         self.attends = attention == "location"
         if self.attends:
             self.max_source_tokens = max_length - 1  # EOS is a token too

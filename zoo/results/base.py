@@ -217,9 +217,11 @@ def finite(score: float) -> float | None:
     return score if math.isfinite(score) else None
 
 
-def existing(hypotheses: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """The (text, score) pairs that have a score: there may be fewer than requested."""
-    return [(text, score) for text, score in hypotheses if math.isfinite(score)]
+def alternatives(n_best: list[tuple[str, float]]) -> dict[str, Any]:
+    """`n_best` as JSON-able values, empty unless there are several; those without a score do not exist."""
+    if len(n_best) < 2:
+        return {}
+    return {"n_best": [{"text": text, "score": score} for text, score in n_best if math.isfinite(score)]}
 
 
 def trust(result: Any) -> dict[str, Any]:

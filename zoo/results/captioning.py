@@ -10,7 +10,7 @@ from PIL.Image import Image
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
 from zoo.plots.weights import as_array
-from zoo.results.base import Result, existing, finite, rounded, trust
+from zoo.results.base import Result, alternatives, finite, rounded, trust
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,11 +72,11 @@ class Caption(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""
-        found = {
+        return {
             "text": self.text,
             "score": finite(self.score),
             "tokens": self.tokens,
             "attention": rounded(self.attention),
             **trust(self),
+            **alternatives(self.n_best),
         }
-        return found if len(self.n_best) < 2 else found | {"n_best": [list(pair) for pair in existing(self.n_best)]}

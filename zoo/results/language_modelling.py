@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
-from zoo.results.base import Result, attended, existing, finite, rounded, trust
+from zoo.results.base import Result, alternatives, attended, finite, rounded, trust
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,7 +76,7 @@ class Completion(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""
-        found = {
+        return {
             "text": self.text,
             "continuation": self.continuation,
             "score": finite(self.score),
@@ -84,7 +84,5 @@ class Completion(Result):
             "given": self.given,
             "attention": None if self.attention is None else rounded(self.attention),
             **trust(self),
+            **alternatives(self.n_best),
         }
-        if len(self.n_best) > 1:
-            found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
-        return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zoo.plots.html import Section, plain_section
 from zoo.plots.style import Drawn
-from zoo.results.base import ByValue, Result, attended, columns_of_pairs, existing, finite, rounded, trust
+from zoo.results.base import ByValue, Result, alternatives, attended, columns_of_pairs, finite, rounded, trust
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,17 +68,15 @@ class Translation(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-able values; `n_best` only if there are several."""
-        found = {
+        return {
             "text": self.text,
             "score": finite(self.score),
             "source_tokens": self.source_tokens,
             "tokens": self.tokens,
             "attention": None if self.attention is None else rounded(self.attention),
             **trust(self),
+            **alternatives(self.n_best),
         }
-        if len(self.n_best) > 1:
-            found["n_best"] = [{"text": text, "score": score} for text, score in existing(self.n_best)]
-        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ class MultiHeadTranslation(TranslationModule[Memory], Generic[Memory]):
             target = self.translate(source, split_sentences=False).text
         src_tokenizer, tgt_tokenizer = self.tokenizers
         src, tgt = src_tokenizer.encode(source), tgt_tokenizer.encode(target)
-        self._check_lengths([src, tgt], ["text 1", "text 2"])
+        self.check_pairs([src], [tgt], ["the sentence"])
         if not src or not tgt:
             raise ValueError("the sentence or its translation is empty; give both with words")
         batch = pad_batch([src], [tgt])

@@ -67,9 +67,18 @@ class Translator(Verbs):
         raise NotImplementedError
 
     def sentences(self, text: str, split: bool, place: str) -> list[Sentence]:
-        """What the model reads of a text, see `read_sentences`."""
+        """What the model reads of a text, see `read_sentences`; ValueError for a sentence that is too long."""
         language = (self.calibration and self.calibration.language) or "en"
-        return read_sentences(text, self.tokenizers[0], split, language, place)
+        found = read_sentences(text, self.tokenizers[0], split, language, place)
+        for sentence in found:
+            _check_length(sentence.ids, self.max_source_tokens, sentence.place)
+        return found
+
+    def check_pairs(self, src_ids: Sequence[list[int]], tgt_ids: Sequence[list[int]], places: Sequence[str]) -> None:
+        """Raises ValueError for a source, or a given translation, that is too long."""
+        for src, tgt, place in zip(src_ids, tgt_ids, places, strict=True):
+            _check_length(src, self.max_source_tokens, place)
+            _check_length(tgt, max(MAX_SOURCE_TOKENS, self.max_source_tokens), f"the translation of {place}")
 
     # ---- the verbs ----
 
@@ -171,7 +180,6 @@ class Translator(Verbs):
         parts = [self.sentences(text, split_sentences, f"text {n}") for n, text in enumerate(texts, 1)]
         sentences = list(chain.from_iterable(parts))
         ids = [sentence.ids for sentence in sentences]
-        self._check_lengths(ids, [sentence.place for sentence in sentences])
         more = {} if attention is None else {"given": self._given(attention, one, ids)}
         width: int = self.config["beam_size"] if beam_size is None else beam_size
         if temperature is None:
@@ -180,7 +188,7 @@ class Translator(Verbs):
         else:
             check_sampling(n_best, temperature, top_k)
         searched = n_best > 1 and temperature is None  # several hypotheses may be the same text in different tokens
-        results = [Translation("", 0.0, [], [], None, [("", 0.0)] * n_best) for _ in ids]
+        results = [Translation("", 0.0, [], [], None, [("", 0.0)] * (1 if searched else n_best)) for _ in ids]
         order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
@@ -232,8 +240,7 @@ class Translator(Verbs):
         pieces = [(word_pieces(src_tokenizer, source), word_pieces(tgt_tokenizer, target)) for source, target in words]
         src_ids, tgt_ids = ([list(chain.from_iterable(pair[side])) for pair in pieces] for side in (0, 1))
         places = [f"text {n}" for n in range(1, len(words) + 1)]
-        self._check_lengths(src_ids, places)
-        self._check_lengths(tgt_ids, places, max(MAX_SOURCE_TOKENS, self.max_source_tokens))
+        self.check_pairs(src_ids, tgt_ids, places)
         results = [Alignment(source, target, self.zeros((len(target), len(source))), []) for source, target in words]
         order = sorted(
             (n for n, (source, target) in enumerate(words) if source and target), key=lambda n: len(words[n][0])
@@ -259,15 +266,6 @@ class Translator(Verbs):
             raise ValueError(f"attention is for one sentence, given as a string; got {len(ids)} sentences or a list")
         places = len(ids[0]) + 1  # with EOS
         return given_weights(attention, places, longest_translation(places))
-
-    def _check_lengths(self, ids: Sequence[Sequence[int]], places: Sequence[str], most: int | None = None) -> None:
-        """Raises ValueError for a row of more than `most` tokens; of more than a source may have if not given."""
-        most = self.max_source_tokens if most is None else most
-        for place, row in zip(places, ids, strict=True):
-            if len(row) > most:
-                raise ValueError(
-                    f"{place} has {len(row):,} tokens; at most {most:,} are allowed. Split it into sentences"
-                )
 
     def _translation(self, found: Hypotheses, row: int, source: list[int], most: int | None) -> Translation:
         """One row of a search; `n_best` are all its hypotheses, or its best different texts, at most so many."""
@@ -315,3 +313,8 @@ class Translator(Verbs):
             check_assets(assets, src_name := "tokenizer.src.json", tgt_name := "tokenizer.tgt.json")
             self.src_tokenizer = Tokenizer.from_json(assets[src_name], src, src_name)
             self.tgt_tokenizer = Tokenizer.from_json(assets[tgt_name], tgt, tgt_name)
+
+
+def _check_length(ids: list[int], most: int, place: str) -> None:
+    if len(ids) > most:
+        raise ValueError(f"{place} has {len(ids):,} tokens; at most {most:,} are allowed. Split it into sentences")

@@ -20,6 +20,6 @@ def add_precision(command: argparse.ArgumentParser) -> None:
         "--precision",
         choices=("fp32", "bf16"),
         default="fp32",
-        help="bf16 is faster on most GPUs and on processors with AVX512-BF16, AMX or ARM BF16, and stays fp32 elsewhere; scores change in "
+        help="bf16 is faster on most GPUs and on processors with AMX, AMD's AVX512-BF16 or ARM BF16, and stays fp32 elsewhere; scores change in "
         "the third digit (default: %(default)s)",
     )

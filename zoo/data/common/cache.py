@@ -39,7 +39,7 @@ def appearing_when_complete(folder: Path) -> Iterator[Path]:
         write_checksums(new, sorted(path.name for path in new.iterdir()))
         for _ in range(2):
             try:
-                os.rename(new, folder)
+                replace(new, folder)
             except OSError:
                 if not folder.exists():
                     raise
@@ -50,7 +50,7 @@ def appearing_when_complete(folder: Path) -> Iterator[Path]:
             if is_intact(folder, quiet=True):
                 return  # another process was faster; its content is the same
             with suppress(OSError):  # another process removed the damaged one
-                os.rename(folder, aside / "damaged")
+                replace(folder, aside / "damaged")
         raise FileExistsError(
             errno.EEXIST, "another process writes the same folder of the cache; try again", str(folder)
         )
