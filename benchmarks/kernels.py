@@ -22,6 +22,8 @@ import yaml
 import zoo
 from zoo.batches.captioning import CaptionBatch
 from zoo.layers import kernels
+from zoo.utils.allocator import keep_freed_memory
+from zoo.utils.cores import processor
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 # (items, words of each): of a batch, as the data set of the recipe has them
@@ -128,20 +130,13 @@ def measure(recipe: str, rounds: int) -> dict[str, float]:
     return {"seconds": best, **{way: min(times) / best - 1 for way, times in found.items()}}
 
 
-def processor() -> str:
-    """Its name, where the system tells it."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").is_file() else []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", nargs="*", default=list(SHAPES))
     options = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as `zoo fit` does
     names = [*kernels.KERNELS, "all"]
     print(f"{processor()} ({torch.backends.cpu.get_cpu_capability()}), torch {torch.__version__}, one thread, fp32\n")
     print(f"| recipe | step, s | {' | '.join(names)} |\n|---|---:|{'---:|' * len(names)}")

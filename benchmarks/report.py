@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 
 import torch
-from kernels import processor
 
 from zoo.tasks.precision import lacks_bf16
 from zoo.utils.atomic import write_text
+from zoo.utils.cores import processor
 
 HERE = Path(__file__).parent
 INTRODUCTION = """# Speed
