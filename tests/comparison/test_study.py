@@ -147,6 +147,36 @@ def test_own_values_of_a_shipped_mechanism_may_stay_in_a_copy(place):
     assert Space.read(Recipes(place / "recipes")).of("dot")["optimizer.lr"] == [0.002, 0.02]
 
 
+def test_data_files_that_changed_in_place(place, played, capsys):
+    """A table of results on two states of the data would compare nothing."""
+    files, base = place / "data" / "multi30k", place / "recipes" / "base.yaml"
+    parts = {"train": "train", "val": "val", "test": "test_2016_flickr"}
+    sides = (("src", "en"), ("tgt", "de"))
+    named = {f"{key}_{side}": str(files / f"{name}.{end}") for key, name in parts.items() for side, end in sides}
+    settings = yaml.safe_load(base.read_text())
+    settings["data"] = {"class_path": "zoo.data.ParallelText", "init_args": named | {"vocab_size": 120}}
+    base.write_text(yaml.safe_dump(settings))
+    assert main(["compare", *options(place, "--only", "dot")]) == 0
+    ran, train = len(played), files / "train.de"
+    before = train.read_text(encoding="utf-8")
+    train.write_text(before.swapcase(), encoding="utf-8")
+    line, _ = fails(capsys, *options(place))
+    folder = place / "out" / "dot" / "seed1"
+    assert line == (
+        f"{folder / 'result.json'} is of data files that have changed since: choose another --out, or delete {folder} "
+        "to train it again"
+    )
+    train.unlink()  # a page needs no training data
+    assert main(["compare", *options(place, "--report")]) == 0
+    train.write_text(before, encoding="utf-8")
+    for name in ("result.json", "job.json"):  # of a version before
+        known = json.loads((folder / name).read_text())
+        known["settings"].pop("files", None)
+        (folder / name).write_text(json.dumps(known))
+    train.write_text(before.swapcase(), encoding="utf-8")
+    assert main(["compare", *options(place)]) == 0 and len(played) == ran + 2  # `none`, in two processes
+
+
 def test_a_published_choice_that_is_not_used_is_named(place, played, capsys):
     """The recipe has another rate since: the search was of the recipe before."""
     assert main(["compare", *options(place, "--only", "dot", "--search")]) == 0

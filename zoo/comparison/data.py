@@ -1,6 +1,8 @@
 """The data of a comparison: `data:` of base.yaml, and what a mechanism reads otherwise, such as whole documents."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from zoo.comparison.files import BASE
@@ -13,6 +15,17 @@ def data_settings(recipes: Recipes, root: str | None, name: str = BASE) -> dict[
     """`data:` of a recipe on top of base.yaml, with the folder of the command line, if there is one."""
     data = recipes.part(name, "data")
     return data | {"init_args": {**data["init_args"], **({"root": root} if root else {})}}
+
+
+def files_of(settings: Any) -> Iterator[Path]:
+    """The files that `data:` of a recipe names, in a fixed order."""
+    if isinstance(settings, Mapping):
+        settings = list(settings.values())
+    if isinstance(settings, list):
+        for value in settings:
+            yield from files_of(value)
+    elif isinstance(settings, str) and os.path.isfile(settings):
+        yield Path(settings)
 
 
 def load_data(settings: Mapping[str, Any], task: ComparedTask) -> Any:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.data import data_settings
+from zoo.comparison.data import data_settings, files_of
 from zoo.comparison.files import BASE, JOB, RESULT, TRAINING, read_json
 from zoo.comparison.recipes import Recipes
+from zoo.data.common.files import fingerprint
 
 WAS = {  # what a setting of other results is called: name -> text, of the old and the new value
     "epochs": "{0} epochs, not {1}",
@@ -22,6 +23,7 @@ WAS = {  # what a setting of other results is called: name -> text, of the old a
     "recipe": "another recipe",
     "options": "another choice of the search ({0}, not {1})",
     "pairs": "{0} training pairs, not {1}",
+    "files": "data files that have changed since",
 }
 
 
@@ -81,8 +83,10 @@ class Job:
     def settings(self) -> dict[str, Any]:
         """The settings that a result depends on."""
         size = {"pairs": self.pairs} if self.pairs else {}
+        files = list(files_of(data_settings(self.plan.recipes, self.plan.root, self.name)))
+        content = {"files": fingerprint(*files)} if files else {}
         fingerprints = self.plan.recipes.fingerprints(self.name)
-        return {"epochs": self.epochs, **fingerprints, "options": dict(self.options), **size}
+        return {"epochs": self.epochs, **fingerprints, "options": dict(self.options), **size, **content}
 
     def check(self) -> None:
         """Raises ValueError if the recipe cannot be read, or the folder has the same job with other settings."""
@@ -101,6 +105,8 @@ class Job:
                 self._check_owner(file)
                 for key in new:
                     same = known.get(key) == new[key]
+                    if key == "files":
+                        same |= key not in known  # results of before have none
                     if key == "options":
                         same = self.plan.recipes.are_same(self.name, known.get(key) or {}, new[key])
                     if not same:
