@@ -147,6 +147,19 @@ def test_own_values_of_a_shipped_mechanism_may_stay_in_a_copy(place):
     assert Space.read(Recipes(place / "recipes")).of("dot")["optimizer.lr"] == [0.002, 0.02]
 
 
+def test_a_page_of_some_mechanisms(place, played, capsys):
+    """As if the others did not exist: the common variance of the seeds is theirs alone."""
+    assert main(["compare", *options(place, "--epochs", "1", "--seeds", "1", "2")]) == 0
+    page = place / "page"
+    assert main(["compare", *options(place, "--report", "--page", str(page), "--only", "dot")]) == 0
+    text = (page / "README.md").read_text(encoding="utf-8")
+    assert "| `dot`" in text and "| `none`" not in text and not (page / "pairs.csv").exists()
+    assert "**A selection** of the results there are (`--only`), without the others in any figure: `dot`.\n" in text
+    assert "A selection" not in (place / "out" / "README.md").read_text(encoding="utf-8")
+    line, _ = fails(capsys, *options(place, "--report", "--page", str(page), "--only", "dot", "dots"))
+    assert line.startswith("--only: there are no results of dots, but of ") and "dot" in line
+
+
 def test_data_files_that_changed_in_place(place, played, capsys):
     """A table of results on two states of the data would compare nothing."""
     files, base = place / "data" / "multi30k", place / "recipes" / "base.yaml"

@@ -24,7 +24,7 @@ from zoo.comparison.seeds import check_runs
 from zoo.utils.extras import require
 from zoo.utils.modules import find_local_modules
 
-TRAINED = ("only", "seeds", "pairs", "search", "hours")  # options that say what to train
+TRAINED = ("seeds", "pairs", "search", "hours")  # options that say what to train, and not what a page shows
 
 
 def run(options: argparse.Namespace) -> None:
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
     require("plots", "`zoo compare`")
     recipes, out = Recipes(Path(options.recipes or RECIPES)), Path(options.out)
     page = Path(options.page or out)
-    if not recipes.names(options.only or ()):
+    if not recipes.names(() if options.report else options.only or ()):
         raise ValueError(f"{recipes.folder} has no mechanism: put a recipe beside {BASE}.yaml")
     _check(options)
     check_page(page)
@@ -46,7 +46,8 @@ def run(options: argparse.Namespace) -> None:
         runner = _train(options, make_plan(options, recipes))
         failed, taken, count = sorted(runner.failed), runner.taken, runner.count
     if any(out.glob(f"{SEEDS}/{RESULT}")) or not (failed or taken or options.hours or options.pairs):
-        print(write_page(out, recipes, page, options.root, options.minutes))
+        shown = options.only if options.report else None
+        print(write_page(out, recipes, page, options.root, options.minutes, shown))
     elif taken:
         print(f"no page yet: another process runs {', '.join(taken)}; the same command makes it when that has ended")
     elif options.pairs:

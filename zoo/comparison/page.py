@@ -6,6 +6,7 @@ recipe. What has no results is not on the page.
 
 import os
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.comparison import pictures, sections, tables
@@ -42,7 +43,10 @@ def _elsewhere(study: Study) -> str:
 
 
 def _missing(study: Study) -> str:
-    """A line with the mechanisms of a shipped comparison that its page has no results of."""
+    """A line with the mechanisms of a shipped comparison that its page has no results of, or that it was asked for."""
+    if study.selected:
+        names = ", ".join(f"`{row.name}`" for row in study.rows)
+        return f"**A selection** of the results there are (`--only`), without the others in any figure: {names}.\n"
     if not _is_shipped_page(study):
         return ""
     trained = {row.name for row in study.rows}
@@ -163,10 +167,17 @@ def check_page(folder: Path) -> None:
         )
 
 
-def write_page(out: Path, recipes: Recipes, folder: Path, root: str | None, minutes: float | None = None) -> Path:
+def write_page(
+    out: Path,
+    recipes: Recipes,
+    folder: Path,
+    root: str | None,
+    minutes: float | None = None,
+    only: Sequence[str] | None = None,
+) -> Path:
     """Writes README.md with its pictures and tables into `folder`; see `read_study`."""
     require("plots", "the plot of the comparison")
-    study = read_study(out, recipes, root, minutes, folder)
+    study = read_study(out, recipes, root, minutes, folder, only)
     write_text(folder / PAGE, text(study))  # first: it says of whom the other files are
     draw(study, folder)
     return folder / PAGE

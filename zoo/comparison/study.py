@@ -1,7 +1,7 @@
 """All that a page of the comparison tells: recipes, results, choices of the search, and significance."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Study:
     units: int = 0  # that the bootstrap has drawn from
     minutes: float | None = None  # of equal training time; None: until the fastest one stopped
     linked: bool = False  # the recipes are next to the page
+    selected: bool = False  # some mechanisms that there are were left out on request
 
     @property
     def rows(self) -> list[Row]:
@@ -63,7 +64,14 @@ class Study:
         return ", ".join(f"`{row.name}`" for row in self.rows if row.name not in timed)
 
 
-def read_study(out: Path, recipes: Recipes, root: str | None, minutes: float | None, page: Path) -> Study:
+def read_study(
+    out: Path,
+    recipes: Recipes,
+    root: str | None,
+    minutes: float | None,
+    page: Path,
+    only: Sequence[str] | None = None,
+) -> Study:
     """Reads all results, and compares the outputs with the references.
 
     Args:
@@ -72,11 +80,14 @@ def read_study(out: Path, recipes: Recipes, root: str | None, minutes: float | N
         root: folder of the data; without the data there is no significance, and a line says so.
         minutes: of equal training time.
         page: folder of the page.
+        only: names of the mechanisms to show; None: all.
 
     Raises:
-        ValueError: see `read_results` and `check_runs`.
+        ValueError: see `read_results` and `check_runs`, or there are no results of a name.
     """
     results = read_results(out, recipes)
+    if only:
+        results = _selected(results, only)
     all_rows = [row for rows in (results.rows, *results.sizes.values()) for row in rows]
     check_runs({run.folder: run for row in all_rows for run in row.runs}.values(), recipes)
     for folder in results.left_out:
@@ -97,7 +108,17 @@ def read_study(out: Path, recipes: Recipes, root: str | None, minutes: float | N
     found = bootstrap(counts, task.total, SAMPLES, falls=task.score.falls) if counts else None
     units = len(next(iter(counts.values()))[0]) if counts else 0
     linked = page.resolve() == recipes.folder.resolve()
-    return Study(recipes, results, _choices(out, recipes, results.rows), found, units, minutes, linked)
+    return Study(recipes, results, _choices(out, recipes, results.rows), found, units, minutes, linked, bool(only))
+
+
+def _selected(results: Results, only: Sequence[str]) -> Results:
+    """The results of some mechanisms."""
+    there = [row.name for row in results.rows]
+    if unknown := [name for name in only if name not in there]:
+        raise ValueError(f"--only: there are no results of {', '.join(unknown)}, but of {', '.join(there)}")
+    sizes = {size: [row for row in rows if row.name in only] for size, rows in results.sizes.items()}
+    rows = [row for row in results.rows if row.name in only]
+    return replace(results, rows=rows, sizes={size: rows for size, rows in sizes.items() if rows})
 
 
 def _choices(out: Path, recipes: Recipes, rows: Sequence[Row]) -> dict[str, dict[str, Any]]:

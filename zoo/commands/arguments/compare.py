@@ -28,7 +28,12 @@ def add(command: argparse.ArgumentParser) -> None:
         metavar="DATA",
         help="folder of the recipes' data (default: ZOO_DATA, else downloaded where that is possible)",
     )
-    command.add_argument("--only", nargs="+", metavar="NAME", help="mechanisms to train, by recipe name (default: all)")
+    command.add_argument(
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        help="mechanisms to train, by recipe name; with --report those to show (default: all)",
+    )
     command.add_argument("--seeds", nargs="+", type=int, metavar="N", help="one run per seed (default: 1)")
     command.add_argument(
         "--epochs",
