@@ -12,7 +12,7 @@ from scipy.stats import t as student
 
 from zoo.comparison.bleu import Tokens, corpus_bleu, sentence_counts
 from zoo.comparison.significance import STUDENT, Bootstrap, bootstrap, deviations, half_interval
-from zoo.metrics.corpus import moses_lowercase
+from zoo.metrics.corpus import CorpusScore, bleu_text
 
 WORDS = "the a dog cat man red blue runs sits over on in snow street".split()
 
@@ -68,12 +68,23 @@ def test_bleu_of_many_sums_at_once():
 def test_texts_are_split_once(monkeypatch):
     calls = []
     monkeypatch.setattr(
-        "zoo.comparison.bleu.moses_lowercase", lambda texts, lang: calls.extend(texts) or moses_lowercase(texts, lang)
+        "zoo.comparison.bleu.bleu_text", lambda texts, lang: calls.extend(texts) or bleu_text(texts, lang)
     )
     tokens = Tokens("de", tokenized=False)
     assert tokens(["Ein Hund.", "Zwei!", "Ein Hund."]) == ["ein hund .", "zwei !", "ein hund ."]
     tokens(["Zwei!"])
     assert calls == ["Ein Hund.", "Zwei!"] and Tokens("de", tokenized=True)(["Ein Hund."]) == ["Ein Hund."]
+
+
+@pytest.mark.parametrize("lang", ["ja", "zho", "th", "de", "fr"])
+def test_bleu_is_that_of_the_metric_in_every_language(lang):
+    """Texts of some languages are written without spaces: their BLEU is of characters, not of one word a sentence."""
+    references = ["二匹の犬が遊ぶ。", "A man reads 本を 読む", "Ein Hund läuft, c'est tout."]
+    found = ["二匹の猫が遊ぶ。", "A Man  reads 本 読む", "Ein Hund schläft, c'est ça."]
+    metric, tokens = CorpusScore(lang), Tokens(lang, tokenized=False)
+    metric.update(found, references)
+    counts = sentence_counts(tokens(found), tokens(references))
+    assert corpus_bleu(counts.sum(0)) == pytest.approx(metric.compute()["bleu"], abs=1e-9)
 
 
 def test_interval_of_seeds():

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from zoo.comparison.tasks.base import Counts
-from zoo.metrics.corpus import moses_lowercase
+from zoo.metrics.corpus import bleu_text
 
 ORDER = 4
 
@@ -70,5 +70,5 @@ class Tokens:
         if self.tokenized:
             return list(texts)
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        self._known |= zip(new, moses_lowercase(new, self.lang))
+        self._known |= zip(new, bleu_text(new, self.lang))
         return [self._known[text] for text in texts]

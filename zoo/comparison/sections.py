@@ -76,7 +76,7 @@ def significance(study: Study) -> str:
         low=sum(found.p_value(*pair) < 0.05 for pair in corrected),
         lower=sum(p < 0.05 for p in corrected.values()),
         near=f"; {_near(near)}" if (near := found.near()) else "",
-        apart=_apart(found),
+        apart=_apart(found, min(len(row.runs) for row in study.rows if row.name in found.names)),
         samples=len(found.samples),
         units=study.units,
         unit=study.task.unit,
@@ -104,15 +104,16 @@ def _near(count: int) -> str:
     return f"{count} of all are so near 0.05 that other samples could decide otherwise"
 
 
-def _apart(found: Bootstrap) -> str:
-    """What is left if the mechanisms are not taken to vary alike."""
+def _apart(found: Bootstrap, fewest: int) -> str:
+    """What is left if the mechanisms, which have at least `fewest` seeds, are not taken to vary alike."""
     if found.apart is None:
         return ""
     apart = found.corrected(apart=True)
     low = sum((found.p_value(*pair, apart=True)) < 0.05 for pair in apart)
     close = f" ({_near(near)})" if (near := found.near(apart=True)) else ""
+    each = "each" if fewest > 1 else "each that has several (of the others that of all)"
     return (
-        f" All this takes the seeds of all mechanisms to vary alike. With the variance of its own seeds for each, of which so few say little, p < 0.05\n"
+        f" All this takes the seeds of all mechanisms to vary alike. With the variance of its own seeds for {each}, of which so few say little, p < 0.05\n"
         f"holds for {low} of the pairs, corrected for {sum(p < 0.05 for p in apart.values())}{close}: a difference that only one of the two shows is less sure."
     )
 

@@ -135,14 +135,8 @@ class CorpusScore(ExactMatch):
         self.lang, self.tokenized = lang, tokenized
 
     def _scores(self, pairs: list[tuple[str, str]]) -> dict[str, float]:
-        hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
-        plain = hypotheses, references
-        if self.tokenized:
-            tokens = plain
-        elif self._is_unspaced:
-            tokens = [[text.lower() for text in side] for side in plain]
-        else:
-            tokens = [moses_lowercase(side, self.lang) for side in plain]
+        plain = [list(side) for side in zip(*pairs, strict=True)]
+        tokens = plain if self.tokenized else [bleu_text(side, self.lang) for side in plain]
         scores = {}
         for name, metric in _sacrebleu_metrics(self._is_unspaced).items():
             left, right = tokens if name == "bleu" else plain
@@ -169,6 +163,14 @@ class CorpusScore(ExactMatch):
             before = f"moses:lc.norm.tok-{lang}|sacremoses:{version('sacremoses')}"
         out["bleu"] = f"{before}|{out['bleu']}"
         return out
+
+
+def bleu_text(texts: list[str], lang: str) -> list[str]:
+    """What `bleu` compares of plain texts: Moses tokens in lower case; of an UNSPACED language its characters.
+
+    Tokens are separated by spaces. Of characters the spaces do not count.
+    """
+    return [" ".join(text.lower()) for text in texts] if lang in UNSPACED else moses_lowercase(texts, lang)
 
 
 def _check_texts(name: str, texts: Any) -> None:

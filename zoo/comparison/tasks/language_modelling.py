@@ -17,7 +17,9 @@ from zoo.data.common.base import Split
 from zoo.tasks.language_modelling import STEPS_AT_ONCE, LanguageModelModule
 from zoo.text import EOS, PAD
 
-BLOCK = 20  # lines that are drawn together, because neighbours are about the same
+BLOCK = (
+    50  # lines that are drawn together: neighbours are about the same, and so are neighbouring blocks of 20 a little
+)
 
 
 class LineLoss(NamedTuple):
