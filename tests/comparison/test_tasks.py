@@ -315,9 +315,9 @@ def test_language_models_from_training_to_the_page(text, within, capsys):
         assert result["test"]["perplexity"] == pytest.approx(math.exp(statistics.fmean(losses)), rel=1e-4)
 
     rows = recipes.task.counter(data)(read_outputs(place / "out" / "lstm" / "seed1" / "test.txt.gz"))
-    assert len(rows) == math.ceil(50 / BLOCK) and rows[:, 1].sum() == len(words) - 1
+    assert len(rows) == 25 and rows[:, 1].sum() == len(words) - 1
     page = (place / "out" / "README.md").read_text(encoding="utf-8")
-    assert f"over the 3 blocks of {BLOCK} consecutive test lines" in page and "lowest perplexity" in page
+    assert f"over the 25 blocks of at most {BLOCK} consecutive test lines" in page and "lowest perplexity" in page
     assert "when validation perplexity stops falling: 2 validations without a fall" in page and "words back" in page
     table = [line for line in page.split("\n\n") if line.startswith("| mechanism")][0].splitlines()
     order = sorted(results, key=lambda name: results[name]["test"]["perplexity"])
@@ -326,7 +326,7 @@ def test_language_models_from_training_to_the_page(text, within, capsys):
 
 def test_perplexity_in_a_naive_bootstrap():
     rng = random.Random(2)
-    count = 2 * BLOCK + 7
+    count = 20 * BLOCK + 7
     words = [rng.randint(1, 9) for _ in range(count)]
     runs = {name: [[rng.uniform(2, 5) * n for n in words] for _ in range(2)] for name in ("one", "two")}
 
@@ -342,11 +342,11 @@ def test_perplexity_in_a_naive_bootstrap():
     found = bootstrap(counts, task.total, 5, seed=3, falls=True)
 
     draws = np.random.default_rng(3)
-    times = draws.multinomial(3, np.full(3, 1 / 3), 5)
+    times = draws.multinomial(21, np.full(21, 1 / 21), 5)
     blocks = [range(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK)]
     perplexity = lambda nats, rows: math.exp(sum(nats[n] for n in rows) / sum(words[n] for n in rows))  # noqa: E731
     whole = {name: [perplexity(nats, range(count)) for nats in found] for name, found in runs.items()}
-    drawn = [[n for block in range(3) for _ in range(times[b, block]) for n in blocks[block]] for b in range(5)]
+    drawn = [[n for block in range(21) for _ in range(times[b, block]) for n in blocks[block]] for b in range(5)]
     samples = {name: [[perplexity(nats, rows) for nats in found] for rows in drawn] for name, found in runs.items()}
     moved = moves(draws, dict(sorted(whole.items(), key=lambda own: sum(own[1]))), samples)  # the best draws first
     for m, name in enumerate(runs):
