@@ -53,7 +53,8 @@ import numpy as np
 
 from zoo.comparison.tasks.base import Counts
 
-SAMPLES = 10_000
+SAMPLES, MOST_SAMPLES = 10_000, 100_000
+SAMPLES_PER_PAIR = 1_000  # Holm asks for p < 0.05 / pairs first: the share of 50 samples
 CHUNK = 100  # samples computed at a time
 # 97.5 % quantile of Student's t for 1, 2, ... degrees of freedom
 STUDENT = [
@@ -153,7 +154,7 @@ class Bootstrap:
 def bootstrap(
     counts: Mapping[str, Sequence[Counts]],
     total: Callable[[Counts], np.ndarray],
-    samples: int = SAMPLES,
+    samples: int | None = None,
     seed: int = 0,
     falls: bool = False,
 ) -> Bootstrap:
@@ -162,10 +163,13 @@ def bootstrap(
     Args:
         counts: mechanism -> for each seed the counts of its units, (N, K); all of the same N units.
         total: the score of summed counts, (..., K) -> (...).
-        samples: number of samples.
+        samples: number of samples; None: SAMPLES_PER_PAIR for each pair of mechanisms, but from SAMPLES to
+            MOST_SAMPLES.
         seed: of the draws.
         falls: the lowest score is the best.
     """
+    if samples is None:
+        samples = min(max(SAMPLES, SAMPLES_PER_PAIR * math.comb(len(counts), 2)), MOST_SAMPLES)
     rng = np.random.default_rng(seed)
     scored = {name: total(np.stack([run.sum(0) for run in found])).mean() for name, found in counts.items()}
     names = sorted(counts, key=lambda name: (scored[name] if falls else -scored[name], name))  # whatever order is given

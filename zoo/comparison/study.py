@@ -14,7 +14,7 @@ from zoo.comparison.recipes import Recipes
 from zoo.comparison.results import Results, Row, read_results
 from zoo.comparison.search import read_choice
 from zoo.comparison.seeds import check_runs
-from zoo.comparison.significance import SAMPLES, Bootstrap, bootstrap
+from zoo.comparison.significance import Bootstrap, bootstrap
 from zoo.comparison.tasks.base import ComparedTask, Counts
 
 
@@ -105,7 +105,7 @@ def read_study(
             counts = output_counts(results.rows, count)
             if without := [row.name for row in results.rows if row.name not in counts]:
                 print(f"without significance of {', '.join(without)}: no outputs ({OUTPUTS['test']}) for this test set")
-    found = bootstrap(counts, task.total, SAMPLES, falls=task.score.falls) if counts else None
+    found = bootstrap(counts, task.total, falls=task.score.falls) if counts else None
     units = len(next(iter(counts.values()))[0]) if counts else 0
     linked = page.resolve() == recipes.folder.resolve()
     return Study(recipes, results, _choices(out, recipes, results.rows), found, units, minutes, linked, bool(only))

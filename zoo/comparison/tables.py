@@ -217,7 +217,7 @@ def write_pairs(found: Bootstrap, path: Path) -> Path:
         numbers = ",".join(f"{value:.2f}" for value in found.difference(first, second))
         pair = _unordered(corrected, first, second)
         p = [found.p_value(*pair), corrected[pair], *([found.p_value(*pair, apart=True), apart[pair]] if apart else [])]
-        lines.append(f"{first},{second},{numbers},{','.join(f'{value:.4f}' for value in p)}")
+        lines.append(f"{first},{second},{numbers},{','.join(f'{value:.6f}' for value in p)}")
     write_text(path, "".join(f"{line}\n" for line in lines))
     return path
 
