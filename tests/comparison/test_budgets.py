@@ -97,7 +97,7 @@ def test_tables_of_the_bootstrap(tmp_path, monkeypatch):
         lines = tables.against(rows[:1], rows[1:], three).splitlines()[2:]
     assert [line.split(" | ")[-2:] for line in lines] == [["0.010", "0.020 |"], ["0.040", "0.040 |"]]
     pairs = tables.write_pairs(found, tmp_path / "pairs.csv").read_text().splitlines()
-    assert pairs[1:] == ["dot,none,1.00,-0.85,2.00,0.8000,0.8000", "none,dot,-1.00,-2.00,0.85,0.8000,0.8000"]
+    assert pairs[1:] == ["dot,none,1.00,-0.85,2.00,0.800000,0.800000", "none,dot,-1.00,-2.00,0.85,0.800000,0.800000"]
     assert tables.write_ranks(found, tmp_path / "ranks.csv").read_text().splitlines() == [
         "mechanism,1,2", "dot,0.750,0.250", "none,0.250,0.750",
     ]  # fmt: skip
