@@ -78,7 +78,10 @@ def test_mistakes(capsys, tmp_path):
         assert _fails(capsys, TREC, option, value) == f"{option}: for measuring only, add --certificate"
     both = _fails(capsys, TREC, "--certificate", "--inputs", "x", "--data.root", tmp_path)
     assert both == "--data.root has the test data of the recipe, and --inputs other texts: give one of them"
-    folder = f"local-dir:{tmp_path}"
+    assert _fails(capsys, TREC, "--certificate", "--inputs", "") == "--inputs is empty; give the name of a file"
+    for more in ([], ["--certificate"]):
+        assert _fails(capsys, "local-dir:/none", *more).startswith("local-dir:/none is not a folder of weights")
+    folder = f"local-dir:{registry.BUNDLED / TREC}"
     advice = f"nothing was measured for {folder} yet: zoo explain {folder} --certificate --inputs FILE measures it"
     assert _fails(capsys, folder) == advice
     wanted = f"{folder} has no recipe with test data: give texts, one a line, as --inputs FILE"
@@ -89,6 +92,11 @@ def test_mistakes(capsys, tmp_path):
     (tmp_path / "latin").write_bytes("caf\xe9\n".encode("latin-1"))
     said = _fails(capsys, TREC, "--certificate", "--inputs", tmp_path / "latin")
     assert said.startswith(f"{tmp_path / 'latin'}, line 1: byte 0xe9 (number 4 of the line) is not utf-8 text")
+    lines = ["Who was Galileo ?", "", "who " * 3000]
+    (tmp_path / "long").write_text("\n".join(lines), encoding="utf-8")
+    for seed in (0, 1):  # the lines are drawn in another order
+        said = _fails(capsys, "luong_dot.dates", "--certificate", "--inputs", tmp_path / "long", "--seed", seed)
+        assert said.startswith(f"{tmp_path / 'long'}, line 3: the text has ")
     for name, why in (
         ("key_value_predict.ptb", "its attention reaches only the last 5 outputs"),
         ("attention_over_attention.cbtlike_ne", "the attention is the answer"),

@@ -5,6 +5,7 @@ import json
 import sys
 
 import pytest
+from forks import command, torchrun
 from written_dates import halves
 
 import zoo
@@ -118,6 +119,17 @@ def test_calibrate_writes_into_the_folder(capsys, tmp_path, monkeypatch):
     model = zoo.load(f"local-dir:{folder}")
     assert model.calibration is not None and model.calibration.exact and model.calibration.examples == 30
     assert (folder / "model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.integration
+def test_two_processes_calibrate_on_the_answers_of_both(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    zoo.load(DATES).save_pretrained(tmp_path / "weights", half=True)
+    recipe = registry.BUNDLED.parent.parent / "recipes" / f"{DATES}.yaml"
+    processes = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    args = ["--config", str(recipe), "--weights", "local-dir:weights", *SMALL, *QUIET, *processes]
+    torchrun(2, command, "calibrate", *args)
+    assert zoo.load("local-dir:weights").calibration.examples == 30  # half of 30 dates and 30 other texts
 
 
 @pytest.mark.parametrize("weights", [[], ["--weights", DATES]])

@@ -6,12 +6,14 @@ from io import StringIO
 from types import SimpleNamespace
 
 import pytest
+import torch
 from model_cases import build
 
 import zoo
 from zoo.explanations import Certificate
 from zoo.explanations.certificate import margins
 from zoo.explanations.intervals import Interval
+from zoo.explanations.measure import decisions
 from zoo.models.han import HAN
 from zoo.models.key_value_predict_lm import KeyValuePredictLM
 from zoo.models.luong import LuongNMT
@@ -171,6 +173,8 @@ def test_a_model_on_another_device(cls):
 def test_what_cannot_be_explained_is_said_before_the_inputs_are_read():
     with pytest.raises(TypeError, match="^inputs is a list; got one str: put it into a list$"):
         zoo.faithfulness(build(HAN), "a b")
+    with pytest.raises(TypeError, match="^inputs is a list; got one int: put it into a list$"):
+        zoo.faithfulness(build(HAN), 3)
     with pytest.raises(TypeError, match="^a model is explained, such as zoo.load gives; got str$"):
         zoo.faithfulness("han.imdb", ["a b"])
     with pytest.raises(ValueError, match="^the weights must be float32 or float64; got torch.bfloat16"):
@@ -202,8 +206,32 @@ def test_a_certificate_of_own_inputs_names_no_command():
 
 
 def test_no_inputs():
-    with pytest.raises(ValueError, match="a certificate needs inputs with at least two words each; got none"):
+    with pytest.raises(
+        ValueError, match="a certificate needs inputs with at least two words and an answer each; got none"
+    ):
         zoo.faithfulness(build(HAN), [])
+
+
+def test_a_text_without_a_label_has_nothing_to_explain():
+    """Of several labels the most probable one is explained, if the model gives one at all."""
+    texts = ["a dog runs", "a cat sleeps"]
+    model = build(StructuredSelfAttention, multi_label=True).eval()
+    model.tokenizer = Tokenizer.train(texts, kind="word", vocab_size=20)
+    with torch.no_grad():
+        for bias, count in ((50.0, 1), (-50.0, 0)):
+            model.classifier.bias.fill_(bias)
+            assert [len(decisions(model, text, torch.Generator())) for text in texts] == [count] * 2
+    with pytest.raises(ValueError, match="at least two words and an answer each; got none"):
+        zoo.faithfulness(model, texts)
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_taken_in_every_context(context):
+    model = build(StructuredSelfAttention).eval()
+    model.tokenizer = Tokenizer.train(["a dog runs"], kind="word", vocab_size=20)
+    found = zoo.faithfulness(model, ["a dog runs"])
+    with context():
+        assert zoo.faithfulness(model, ["a dog runs"]).figures == found.figures
 
 
 def test_a_notebook_shows_the_table():

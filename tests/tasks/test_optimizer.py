@@ -68,6 +68,24 @@ def test_a_schedule_for_another_number_of_steps_is_told(caplog, tmp_path, total_
     told = [record.message for record in caplog.records if "learning rate" in record.message]
     message = (
         f"the learning rate falls over {total_steps} steps, but this training has 4: give --lr_scheduler.total_steps 4, "
-        "or null for a constant rate"
+        "or total_steps null for a constant rate"
     )
     assert told == [message] * warns
+
+
+@pytest.mark.parametrize(
+    ("steps", "cycles", "advice"),
+    [
+        (201, 1, "--lr_scheduler.total_steps 201"),
+        (200, 1, "--lr_scheduler.total_steps 200 --lr_scheduler.warmup_steps 20 --lr_scheduler.cycles 1"),
+        (401, 2, "--lr_scheduler.total_steps 401 --lr_scheduler.warmup_steps 40 --lr_scheduler.cycles 1"),
+        (1, 3, "--lr_scheduler.total_steps 1 --lr_scheduler.warmup_steps 0 --lr_scheduler.cycles 1"),
+    ],
+)
+def test_the_schedule_that_is_advised_can_be_built(steps, cycles, advice):
+    optimizer = AdamW([torch.zeros(1, requires_grad=True)])
+    found = WarmupCosine(optimizer, 200, 4_000, cycles).options_for(steps)
+    assert found == advice
+    words = found.replace("--lr_scheduler.", "").split()
+    given = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+    assert WarmupCosine(optimizer, **{"warmup_steps": 200, "cycles": cycles, **given}).total_steps == steps

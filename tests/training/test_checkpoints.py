@@ -392,6 +392,15 @@ data:
     assert fails(capsys, "test", "--config", "other.yaml").startswith("unknown model 'not.trained.yet'")
     assert main(["test", "--config", "other.yaml", "--weights", "luong_dot.dates"]) == 0
     assert "test/exact_match 100.00" in capsys.readouterr().out
+    quiet = ["--trainer.max_steps", "1", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
+    assert main(["fit", "--config", "other.yaml", "--weights", "luong_dot.dates", *quiet]) == 0
+    config = Path("runs/other/version_1/config.yaml")  # the test has written the first one
+    assert yaml.safe_load(config.read_text())["model"]["init_args"]["overrides"] == {"dropout": 0.2}
+
+
+def test_options_that_a_pretrained_vocabulary_would_ignore(place, capsys):
+    line = fails(capsys, "fit", "--config", "tiny.yaml", "--weights", "luong_dot.dates", "--data.lowercase", "true")
+    assert line == "--data.lowercase has no effect, as a pretrained weight keeps its vocabulary; leave it out"
 
 
 def test_two_trainings_cannot_share_a_folder(place, capsys, monkeypatch):

@@ -29,7 +29,7 @@ from zoo.text import Tokenizer
 from zoo.training.averaging import EMAWeights
 from zoo.training.checkpoints import ExactCheckpoints
 from zoo.training.endings import calibration_of
-from zoo.training.report import Report, _is_better, _shown
+from zoo.training.report import Report, _is_better, _of_words, _shown
 from zoo.training.stopping import StopInTime
 
 RUN = Path("runs/tiny/checkpoints")
@@ -426,6 +426,21 @@ def test_the_most_frequent_label_of_the_validation_data(capsys):
     assert _fit("--data.val", "val.tsv", averaging={"warmup": True}, stopping={"epochs": 1}) == 0
     block = "\n".join(_block(capsys))
     assert "10 held-out inputs" in block and "not clearly above 80.00, that of always answering" in block
+
+
+def test_a_validation_of_one_label():
+    before = {"val/loss": 1.4, "val/accuracy": 90.0}
+    (advice,) = _advice(before, {"val/loss": 1.3, "val/accuracy": 95.0}, held_out=56, most_frequent=100.0)
+    assert advice.startswith("All held-out texts have one label, ")
+
+
+def test_rows_without_a_word_are_no_change():
+    model = HAN(**{**HAN.tiny, "vocab_size": 30, "num_classes": 2})
+    model.tokenizer = Tokenizer.train(["a b c"], "word")
+    found = _of_words(model)
+    assert len(model.embedding.weight) == 30 and len(found["embedding.weight"]) == len(model.tokenizer) < 30
+    assert found.keys() == dict(model.named_parameters()).keys()
+    assert all(torch.equal(found[name], rows[: len(found[name])]) for name, rows in model.named_parameters())
 
 
 def test_it_says_when_few_inputs_chose_the_first_checkpoint():

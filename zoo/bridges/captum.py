@@ -72,7 +72,8 @@ class Question:
 
 
 def questions(model: ZooModule, source: Any, seed: int = 0) -> list[Question]:
-    """The answers of a model about an input: the label, or some words of the translation or caption, drawn at random.
+    """The answers of a model about an input: the label (the most probable one of several), or some words of the
+    translation or caption, drawn at random.
 
     Args:
         model: a classifier, translator or captioner with attention, on the CPU.
@@ -80,7 +81,7 @@ def questions(model: ZooModule, source: Any, seed: int = 0) -> list[Question]:
         seed: draws the words of a translation or caption.
 
     Returns:
-        The questions; none about a text with fewer than two words.
+        The questions; none about a text with fewer than two words, or without a label.
 
     Raises:
         ValueError: there is no bridge for the task, the model has no attention, is on another device or in half

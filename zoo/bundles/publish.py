@@ -99,7 +99,8 @@ class Published:
             f"kept the {README} of {self.repo_id}, which this package did not write; --replace-card replaces it\n"
             * self.kept_card
         )
-        return f'published {self.repo_id} as commit {self.commit}\n{kept}zoo.load("{self.source}")'
+        what = f"published {self.repo_id} as" if self.changed else f"nothing has changed since {self.repo_id}"
+        return f'{what} commit {self.commit}\n{kept}zoo.load("{self.source}")'
 
 
 # ---- collecting ----

@@ -4,8 +4,7 @@ import argparse
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,10 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError(f"{', '.join(without)}: for measuring only, add --certificate")
     if options.inputs and options.root:
         raise ValueError("--data.root has the test data of the recipe, and --inputs other texts: give one of them")
+    if options.inputs == "":
+        raise ValueError("--inputs is empty; give the name of a file")
+    if options.name.startswith(LOCAL_DIR):
+        registry.open_bundle(options.name)  # raises for what is no folder of weights
     options.limit = LIMIT if options.limit is None else options.limit
     options.seed = options.seed or 0
     if options.limit < 1:
@@ -78,15 +81,28 @@ def _measured(options: argparse.Namespace) -> Any:
     if _is_folder(options.name) and not options.inputs:
         raise ValueError(f"{options.name} has no recipe with test data: give texts, one a line, as --inputs FILE")
     keep_freed_memory()
-    lines = [line for line in read_lines(Path(options.inputs)) if line] if options.inputs else []
+    file = options.inputs
+    lines = [(line, number) for number, line in enumerate(read_lines(Path(file)), 1) if line] if file else []
     model = registry.load(options.name)
-    if options.inputs:
-        inputs = [_read(line, model.task.input) for line in lines]
-    else:
-        inputs = test_inputs(options.name, options.root)
+    inputs = [(_read(line, model.task.input), number) for line, number in lines]
+    if not file:
+        inputs = [(found, 0) for found in test_inputs(options.name, options.root)]
     drawn = random.Random(options.seed).sample(inputs, min(options.limit, len(inputs)))
-    progress = partial(tqdm, unit="input", disable=None)
-    return faithfulness(model, drawn, options.name, options.seed, progress, options.inputs or TEST_DATA)
+    place = 0
+
+    def progress(sources: Iterable[Any]) -> Iterator[Any]:
+        nonlocal place
+        for number, source in enumerate(tqdm(sources, unit="input", disable=None)):
+            place = number
+            yield source
+
+    try:
+        sources = [source for source, _ in drawn]
+        return faithfulness(model, sources, options.name, options.seed, progress, file or TEST_DATA)
+    except ValueError as error:
+        if file and error.__cause__ and drawn:  # of an input, which has a number in the drawing only
+            raise ValueError(f"{file}, line {drawn[place][1]}: {error.__cause__}") from error
+        raise
 
 
 def _read(line: str, kind: str) -> Any:

@@ -45,6 +45,7 @@ class TextDecision(Decision):
             logits, attention = model.read(model.collate([ids]))
         self.weights, self.groups = self._flat(attention)
         self.answer = int(logits.argmax())
+        self.is_given = not model.config["multi_label"] or bool(logits.max() > 0)
 
     def _record(self, *inputs: Any) -> tuple[Tensor, list]:
         self._encoded.append(RecurrentEncoder.flat(self._encoder, *inputs))
@@ -150,11 +151,15 @@ class DocumentDecision(TextDecision):
 
 
 def decisions(model: ClassificationModule, text: Any) -> list[TextDecision]:
-    """The decision about a raw text or pair; none if it has fewer than two words."""
+    """The decision about a raw text or pair: the label, or the most probable one of several.
+
+    None about a text with fewer than two words, or to which a model of several labels gives none.
+    """
     ids, _ = model.encode(text)
     if sum(map(len, ids)) < 2 or (model.config.get("pair") and not all(ids)):
         return []
-    return [(TextDecision if isinstance(model, TextClassifier) else DocumentDecision)(model, ids)]
+    found = (TextDecision if isinstance(model, TextClassifier) else DocumentDecision)(model, ids)
+    return [found] if found.is_given else []
 
 
 def _repeated(ends: list[tuple[Tensor, ...]], times: int) -> list[tuple[Tensor, ...]]:

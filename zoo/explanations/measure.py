@@ -47,7 +47,8 @@ def faithfulness(
 
     Args:
         model: a classifier, translator or captioner with attention, on the CPU.
-        inputs: texts, pairs of texts, or images, as its verb takes them; those with fewer than two words are left out.
+        inputs: texts, pairs of texts, or images, as its verb takes them; those with fewer than two words, or
+            to which a classifier of several labels gives none, are left out.
         name: of the model, for the certificate; by default that of its class.
         seed: of the random orders, permutations and starts; the same inputs and seed give the same certificate.
         progress: wraps the inputs, e.g. `tqdm`.
@@ -60,7 +61,7 @@ def faithfulness(
     """
     check_seed(seed)
     check_model(model)
-    if isinstance(inputs, str | bytes):
+    if isinstance(inputs, str | bytes) or not isinstance(inputs, Iterable):
         raise TypeError(f"inputs is a list; got one {type(inputs).__name__}: put it into a list")
     began = time.process_time()
     values: dict[str, list[float]] = defaultdict(list)
@@ -69,7 +70,8 @@ def faithfulness(
     for number, source in enumerate(progress(inputs), 1):
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number - 1)
         try:
-            found = [measured(one, generator) for one in decisions(model, source, generator)]
+            with torch.inference_mode(False), torch.enable_grad():
+                found = [measured(one, generator) for one in decisions(model, source, generator)]
         except (ValueError, TypeError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"input {number}{_shown(source)}: {error}") from error
@@ -77,7 +79,7 @@ def faithfulness(
         for measure in found[0] if found else ():
             values[measure].append(_mean([one[measure] for one in found]))
     if not counts:
-        raise ValueError("a certificate needs inputs with at least two words each; got none")
+        raise ValueError("a certificate needs inputs with at least two words and an answer each; got none")
     values["margin"] = margins(values)
     figures = {}
     for measure, of_inputs in values.items():
@@ -110,7 +112,7 @@ def check_model(model: ZooModule) -> None:
 
 
 def decisions(model: ZooModule, source: Any, generator: torch.Generator) -> Sequence[Explained]:
-    """The decisions of a model about a raw input; none if it has fewer than two words.
+    """The decisions of a model about a raw input; none if it has fewer than two words, or is given no label.
 
     Args:
         model: a classifier, translator or captioner with attention, on the CPU; it is not modified.

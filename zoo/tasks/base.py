@@ -221,14 +221,16 @@ class ZooModule(Predicting, Foundation, Measured):
 
     def on_train_start(self) -> None:
         """Warns of a schedule for another number of steps, as that of a recipe on other data."""
-        wanted = getattr(self.lr_schedulers(), "total_steps", None)
+        schedule = self.lr_schedulers()
+        wanted = getattr(schedule, "total_steps", None)
         if wanted is None or self.trainer.max_steps != -1 or not self.trainer.is_global_zero:
             return
         steps = self.trainer.estimated_stepping_batches
         if math.isfinite(steps) and max(steps / wanted, wanted / steps) > FITTING:
+            options = getattr(schedule, "options_for", "--lr_scheduler.total_steps {}".format)  # that of others
             log.warning(
                 f"the learning rate falls over {wanted:,} steps, but this training has {steps:,}: give "
-                f"--lr_scheduler.total_steps {steps}, or null for a constant rate"
+                f"{options(int(steps))}, or total_steps null for a constant rate"
             )
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
+from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
@@ -170,7 +171,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
             )
         self._new_classifier(len(names), multi_label)
         self.label_names = names
-        log.warning(
+        rank_zero_only(log.warning)(
             "re-initialised classifier for the labels %s (the weights have %s)", _listed(names), _listed(old or [])
         )
 

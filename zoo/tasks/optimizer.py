@@ -42,7 +42,7 @@ class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
         cycles: Number of cosine cycles; the cosine restarts from the peak (cycles - 1) times.
 
     Attributes:
-        total_steps: as given.
+        warmup_steps, total_steps, cycles: as given.
 
     Raises:
         ValueError: The steps contradict each other, or a number is too small.
@@ -59,8 +59,15 @@ class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
         if total_steps is not None and total_steps // cycles <= warmup_steps:
             got = f"{total_steps} steps in {cycles} cycles"
             raise ValueError(f"each cycle of total_steps must exceed warmup_steps ({warmup_steps}); got {got}")
-        self.total_steps = total_steps
+        self.warmup_steps, self.total_steps, self.cycles = warmup_steps, total_steps, cycles
         super().__init__(optimizer, lambda step: learning_rate_factor(step, warmup_steps, total_steps, cycles))
+
+    def options_for(self, steps: int) -> str:
+        """The options of the command line that make this a schedule for so many steps."""
+        options = f"--lr_scheduler.total_steps {steps}"
+        if steps // self.cycles > self.warmup_steps:
+            return options
+        return f"{options} --lr_scheduler.warmup_steps {steps // 10} --lr_scheduler.cycles 1"
 
 
 def learning_rate_factor(step: int, warmup_steps: int, total_steps: int | None, cycles: int = 1) -> float:

@@ -170,6 +170,13 @@ def check_data(data: Any, verb: str) -> None:
         cls(**data.init_args.as_dict()).check_files(verb)
 
 
+def check_vocabulary(data: Any, args: list[str]) -> None:
+    """Raises ValueError for options of the data which a pretrained weight, with its own vocabulary, would ignore."""
+    names = getattr(load_class(data.class_path), "of_vocabulary", ())
+    if given := given_options(args, *(f"data.{into}{name}" for name in names for into in ("", "init_args."))):
+        raise ValueError(f"{given[0]} has no effect, as a pretrained weight keeps its vocabulary; leave it out")
+
+
 def check_task(model: Any, data: Any) -> None:
     """Raises ValueError if a pretrained weight is for another task than the data."""
     if model.class_path != "zoo.load" or not model.get("init_args"):

@@ -47,6 +47,7 @@ from zoo.training.checks import (
     check_task,
     check_trainer,
     check_training,
+    check_vocabulary,
     given_options,
     given_values,
     keep_optimizer,
@@ -195,8 +196,12 @@ class TrainingCLI(LightningCLI):
                 f"--weights {config.weights} and --ckpt_path {config.ckpt_path} are two models; give one of them"
             )
         if config.weights and config.model.class_path == "zoo.load":  # the recipe's own need not exist yet
-            config.model.init_args.name, config.model.init_args.overrides = config.weights, None
+            config.model.init_args.name = config.weights
+            if not fits:  # they are settings of a training
+                config.model.init_args.overrides = None
         check_data(config.data, self.config.subcommand)
+        if config.weights or config.model.class_path == "zoo.load":
+            check_vocabulary(config.data, args)
         self.checkpoint = None
         # without one Lightning says so and begins anew
         if config.ckpt_path and not (fits and config.ckpt_path == "last"):

@@ -18,6 +18,7 @@ WARNINGS = (
     r"The number of training batches .* is smaller than the logging interval",  # training/logs.py has a row anyway
     r"Be aware that when using `ckpt_path`, callbacks used to create the checkpoint need to be provided",
     r"You're using the WeightAveraging callback, but loading a checkpoint outside the 'fit' stage",  # averaged already
+    r"torch\.distributed\.nn\.functional\.\w+ is deprecated",  # with torch 2.14, in a checkpoint of several processes
     r"RNN module weights are not part of single contiguous chunk",  # of cuDNN, which copies them
     r'\.fit\(ckpt_path="last"\) is set, but there is no last checkpoint available',  # lightning_cli.py says it
     r"Checkpoint directory .* exists and is not empty",  # it is resumed, or the training ends with a message

@@ -158,7 +158,7 @@ class Report(Callback):
         for callback in getattr(trainer, "callbacks", []):
             if self.new_labels and isinstance(callback, FineTuning):
                 callback.shrink_parts(begun)
-        return {name: parameter.detach() for name, parameter in begun.named_parameters()}
+        return _of_words(begun)
 
     def _change(self, start: dict[str, Tensor], model: ZooModule, path: str | None) -> float | None:
         """How far the trained weights moved in the best checkpoint, or in the model itself: relative L2 norm.
@@ -217,7 +217,9 @@ class Report(Callback):
                 f"Only {saving.monitor} improved, and no answer on the validation data. With few texts the score says "
                 f"little; {longer}, or start from another weight."
             )
-        if self._is_at_chance():
+        if self.most_frequent == 100:
+            lines.append("All held-out texts have one label, so val/accuracy says little: give others as --data.val.")
+        elif self._is_at_chance():
             lines.append(
                 f"val/accuracy is not clearly above {self.most_frequent:.2f}, that of always answering the most "
                 "frequent label: try a lower --optimizer.lr, more data, or another weight."
@@ -295,6 +297,17 @@ def _shown(path: str | os.PathLike) -> str:
         return os.path.relpath(path)
     except ValueError:  # on another drive of Windows
         return os.fspath(path)
+
+
+def _of_words(model: ZooModule) -> dict[str, Tensor]:
+    """The parameters of a model, without rows that no word has yet: new words begin in these with other values."""
+    words = {
+        model.config[f"{side}vocab_size"]: len(tokenizer)
+        for side in ("", "src_", "tgt_")
+        if (tokenizer := getattr(model, f"{side}tokenizer", None)) is not None
+    }
+    found = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    return {name: rows[: words.get(len(rows))] if rows.dim() else rows for name, rows in found.items()}
 
 
 def _relative_change(before: dict[str, Tensor], after: dict[str, Tensor]) -> float:

@@ -324,6 +324,12 @@ def test_several_labels(tmp_path, name):
     assert sorted(labels.tolist()) == [[0.0, 0.0]] * 20 + [[0.0, 1.0]] * 20 + [[1.0, 1.0]] * 20
 
 
+def test_spaces_around_several_labels(tmp_path):
+    _json(tmp_path / "a.jsonl", [("one", ["x ", " y"]), ("two", ["x"])])
+    data = LabeledText(*[str(tmp_path / "a.jsonl")] * 3, multi_label=True)
+    assert [example.labels for example in data.examples("train")] == [("x", "y"), ("x",)]
+
+
 def test_pairs(tmp_path):
     rows = [(f"first {number}", f"the second {number}", "yes" if number % 2 else "no") for number in range(60)]
     labeled_fakes.table(tmp_path / "a.tsv", ("one", "two", "label"), rows)

@@ -41,7 +41,7 @@ def test_probabilities(tmp_path, structure):
 @pytest.mark.parametrize("name", ["extra.csv", "extra.tsv", "extra.jsonl"])
 def test_labels(tmp_path, name):
     text = {
-        "extra.csv": HARD,
+        "extra.csv": HARD.replace("green", " green "),
         "extra.tsv": HARD.replace(",", "\t"),
         "extra.jsonl": '{"label": "green", "text": "n500 grass"}\n{"label": "red", "text": "n501 rose"}\n',
     }[name]

@@ -60,6 +60,14 @@ def test_a_csv_of_a_spreadsheet_with_semicolons(tmp_path):
     assert has_column(tmp_path / "mine.csv", "text") and not has_column(tmp_path / "mine.csv", "label;text")
 
 
+def test_leftovers_of_spreadsheets(tmp_path):
+    """Rows of separators alone, and a separator of another kind in the header."""
+    assert _rows(tmp_path, "label,text,note\ngood,a,\n,,\n,,,,\nbad,b,\n") == [("a", "good"), ("b", "bad")]
+    assert _rows(tmp_path, "label\ttext\ngood\ta\n\t\n", "mine.tsv") == [("a", "good")]
+    assert _rows(tmp_path, "label;text;notes, more\ngood;a, b;c\n") == [("a, b", "good")]
+    assert has_column(tmp_path / "mine.csv", "text") and has_column(tmp_path / "mine.csv", "notes, more")
+
+
 @pytest.mark.parametrize("mark", ",;")
 def test_a_table_with_another_name_than_its_form(tmp_path, mark):
     advice = f"it looks separated by '{mark}': name the file .csv, or separate by tabs"

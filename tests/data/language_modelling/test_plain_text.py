@@ -194,7 +194,7 @@ def test_worker_processes_change_nothing(text):
 def test_own_text(tmp_path):
     train, val = write(tmp_path / "a.txt", LINES), write(tmp_path / "v.txt", LINES[:1])
     data = ready(PlainText(train, val, tokenizer="word", batch_size=2, segment=4), ["fit"])
-    assert spoken(data, data._train.ids) == "the cat sat </s> a <unk> sat on the mat </s> </s> the dog </s>"
+    assert spoken(data, data._train.ids) == "the cat sat </s> a <unk> sat on the mat </s> the dog </s>"  # no empty line
     assert (
         data._train.ids[5] == UNK
         and data._train.unknown == 0  # the text itself says so
@@ -221,6 +221,14 @@ def test_the_last_lines_are_held_out(tmp_path):
         PlainText(write(tmp_path / "b.txt", ["one line"])).prepare_data()
     with pytest.raises(ValueError, match="b.txt is empty; give a text with one sentence or paragraph per line"):
         PlainText(write(tmp_path / "b.txt", [])).prepare_data()
+
+
+def test_empty_lines_are_no_words(tmp_path):
+    lines = [line for n in range(40) for line in (f"line {n}", "", "  ")]
+    data = ready(PlainText(write(tmp_path / "a.txt", lines), val_fraction=0.1, batch_size=2), ["fit"])
+    assert [*data.lines("val")] == [f"line {n}" for n in range(36, 40)] and len(data._train) == 36 * 3
+    with pytest.raises(ValueError, match="b.txt is empty; give a text"):
+        PlainText(write(tmp_path / "b.txt", ["", " "])).prepare_data()
 
 
 def test_validation_does_not_depend_on_batches(tmp_path):

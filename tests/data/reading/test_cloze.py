@@ -12,6 +12,7 @@ from cloze_fakes import NAMES, invent
 from fakes import schedule
 from labeled_fakes import json_lines, table, write
 
+from zoo.cli import main
 from zoo.data import CBT, CBTLike, Cloze, CNNDailyMail
 from zoo.data.common.loaders import BatchStream, SortedLoader, TrainLoader
 from zoo.data.reading.arrays import ClozeArrays, Question, fresh_text, overlap
@@ -260,6 +261,16 @@ def arrays(folder, questions, kind="word", keep_all=True, **options):
 
 def ask(document, answer="a", candidates=(), query=BLANK):
     return Question(document, query, answer, [*candidates])
+
+
+def test_own_files_are_looked_for_before_anything_is_built(tmp_path, capsys):
+    fit = ["fit", "--config", "attention_over_attention.cbtlike_cn", "--data", "zoo.data.Cloze"]
+    for args, message in (
+        ([], "zoo: error: the recipe needs your data: --data.train FILE, a table with the columns document, query "),
+        (["--data.train", str(tmp_path / "none.csv")], "zoo: error: train: there is no file "),
+    ):
+        assert main([*fit, *args]) == 2
+        assert capsys.readouterr().err.splitlines()[-1].startswith(message)
 
 
 def test_shared_lines_are_stored_once(tmp_path):

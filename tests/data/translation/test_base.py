@@ -148,6 +148,16 @@ def test_texts_that_are_numbers_are_told(tmp_path, caplog):
     assert not caplog.text
 
 
+def test_pairs_with_an_empty_side_are_judged_by_nobody(tmp_path, caplog):
+    lines = [f"data {n}\tnumber {n}" for n in range(50)]
+    held_out = _write(tmp_path / "val.tsv", ["one\tone", "two\t ", "\tthree", "  ", "", "four\tfour"])
+    paths = {"train_src": _write(tmp_path / "a.tsv", lines), "val_src": held_out, "test_src": held_out}
+    data = _ready(ParallelText(**paths, vocab_size=100))
+    assert data.val_pairs() == data.test_sets()[0] == [("one", "one"), ("four", "four")]
+    assert "2 validation pairs; left out 2 with an empty side" in caplog.text
+    assert "2 test pairs; left out 2 with an empty side" in caplog.text
+
+
 def test_own_files_are_found_below_the_data_and_in_the_working_directory(tmp_path, monkeypatch):
     data, here = tmp_path / "data", tmp_path / "here"
     for folder, name in ((data, "both"), (here, "both"), (here, "only-here")):

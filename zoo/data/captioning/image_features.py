@@ -53,7 +53,9 @@ class DecodedImages:
         try:
             pixels = [self._transform.pixels(decode(self._files, self._names[int(i)])) for i in index.tolist()]
         except ImageError as error:
-            raise ImageError(f"{error}, or pass check_images='decode' to leave such images out") from error
+            raise ImageError(
+                f"{error}, or pass check_images='decode' (--data.check_images decode) to leave such images out"
+            ) from error
         return _mirrored(torch.stack(pixels), flips)
 
     def release(self) -> None:

@@ -340,7 +340,8 @@ class LabeledText(LabeledData):
     def signature(self, split: Split) -> list[object]:
         path = self._path(split)
         content = fingerprint(*_files_below(path)) if path.is_dir() else path
-        return [content, self.text_columns, self.label_column, self.multi_label, self.encoding, "labels are stripped"]
+        columns = (self.text_columns, self.label_column, self.multi_label)
+        return [content, *columns, self.encoding, "all labels are stripped"]
 
     def source(self, split: Split) -> str:
         return str(self._path("train" if split == "val" and self.holds_out else split))
@@ -358,7 +359,8 @@ class LabeledText(LabeledData):
                     f"{path}: example {number:,} has no {self.label_column}; give it one, or remove the row"
                 )
             first, second = texts if self.pair else (texts[0], None)
-            yield Example(first, second, tuple(label) if self.multi_label else (label.strip(),))
+            labels = label if self.multi_label else [label]
+            yield Example(first, second, tuple(name.strip() for name in labels))
 
     def _folder_examples(self, folder: Path) -> Iterator[Example]:
         if self.pair or self.multi_label:

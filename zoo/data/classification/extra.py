@@ -31,7 +31,7 @@ def read_extra(
         columns = [*texts, "label", *scores]
         for row in read_table(file, columns, lists=["label"] * multi_label, numbers=bounds):
             given, label, score = row[: len(texts)], row[len(texts)], row[len(texts) + 1 :]
-            names = tuple(label) if multi_label else (label,)
+            names = tuple(name.strip() for name in (label if multi_label else [label]))
             if unknown := [name for name in names if name not in labels]:
                 raise ValueError(f"{file}: label {unknown[0]!r} is none of the data, which has {quoted(labels)}")
             yield Example(given[0], given[1] if pair else None, names, *score)

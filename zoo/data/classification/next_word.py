@@ -1,9 +1,10 @@
 """Next-word prediction on windows of a user's own plain text, as a task for a many-to-one model."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 from zoo.data.classification.arrays import Example
 from zoo.data.classification.base import LabeledData, LabeledOptions
@@ -30,6 +31,8 @@ class NextWord(LabeledData):
         **options: see `LabeledData`; relative paths start from `root` (else `ZOO_DATA`) if they exist there,
             otherwise from the working directory.
     """
+
+    of_vocabulary: ClassVar[Sequence[str]] = ("vocab_size",)  # the words themselves are lowercased
 
     def __init__(
         self,

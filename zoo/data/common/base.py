@@ -29,10 +29,12 @@ class DataModule(pl.LightningDataModule):
         changes_model: training may give a pretrained model the words and labels of the data; a resumed training may
             not.
         own_files: arguments that name files of the user, and what these may be.
+        of_vocabulary: arguments that only decide on a new vocabulary; a pretrained model has its own.
     """
 
     task: ClassVar[str]
     own_files: ClassVar[Mapping[str, str]] = {}
+    of_vocabulary: ClassVar[Sequence[str]] = ("lowercase", "vocab_size")
     changes_model: bool = True
     cache: Path
     extend_vocabulary: int

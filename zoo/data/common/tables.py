@@ -25,7 +25,7 @@ def has_column(path: Path, column: str, encoding: str | None = "utf-8") -> bool:
     if table_kind(path) == ".jsonl":
         return re.search(rf'"{re.escape(column)}"\s*:', next(filter(None, lines), "")) is not None
     header = next(lines, "")
-    if (mark := _separator(path, header)) == "\t":
+    if (mark := _separator(path, header, [column])) == "\t":
         return column in header.split(mark)
     return column in next(_csv_fields(path, iter([header]), mark), (1, []))[1]
 
@@ -57,7 +57,7 @@ def read_table(
         rows = _json_rows(path, lines, columns, lists, numbers or {})
     else:
         header = next(lines, "")
-        mark, lines = _separator(path, header), chain([header], lines)
+        mark, lines = _separator(path, header, columns), chain([header], lines)
         fields = _tab_fields(lines) if mark == "\t" else _csv_fields(path, lines, mark)
         rows = _table_rows(path, fields, mark, columns, lists, numbers or {})
     first = next(rows, None)
@@ -73,10 +73,15 @@ def table_kind(path: Path) -> str:
     return Path(path.stem if path.suffix.lower() in (".gz", ".xz") else path).suffix.lower()
 
 
-def _separator(path: Path, header: str) -> str:
+def _separator(path: Path, header: str, columns: Sequence[str]) -> str:
     """What separates the columns of a table; spreadsheets of some languages write .csv with semicolons."""
-    marks = "\t,;" if table_kind(path) == ".csv" else "\t"
-    return next((mark for mark in marks if mark in header), "\t")
+    marks = [mark for mark in "\t,;" if mark in header] if table_kind(path) == ".csv" else []
+
+    def named(mark: str) -> int:
+        names = [name.strip(' "') for name in header.split(mark)]
+        return sum(column in names for column in columns)
+
+    return max(marks, key=named, default="\t")
 
 
 def _advice(header: Sequence[str], column: str) -> str:
@@ -138,6 +143,8 @@ def _table_rows(
             raise ValueError(f"{path} has {header.count(column)} columns {column!r}; rename or remove all but one")
     places = [(header.index(column), column) for column in columns]
     for number, fields in rows:
+        if not any(fields):  # an empty line, or a row of separators alone, as spreadsheets write it
+            continue
         if len(fields) == len(header):
             row = (_names(fields[place]) if column in lists else fields[place] for place, column in places)
             if numbers:
@@ -147,7 +154,7 @@ def _table_rows(
                     for name, value in zip(columns, row)
                 )
             yield tuple(row)
-        elif fields != [""]:
+        else:
             raise ValueError(
                 f"{path}, line {number}: expected {len(header)} {NAMES[mark]}-separated columns as in the first line; "
                 f"got {len(fields)}"

@@ -375,6 +375,8 @@ class Brown(PublishedText):
 class PlainText(RunningText):
     """Your own text: one file for training, optionally others for validation and testing; plain, .gz or .xz.
 
+    Empty lines are left out: their ends would be words that are easy to predict.
+
     Args:
         train: training text.
         val: validation text; if left out, the last lines of the training text are held out.
@@ -409,17 +411,18 @@ class PlainText(RunningText):
             self._path(split)
 
     def signature(self, split: Split) -> list[object]:
-        return [self._path(split), self.encoding, self.val_fraction if self._is_cut(split) else None]
+        share = self.val_fraction if self._is_cut(split) else None
+        return [self._path(split), self.encoding, share, "without empty lines"]
 
     def source(self, split: Split) -> str:
         part = f", the last {self.val_fraction:.2%} of it" if split == "val" and self._is_cut(split) else ""
         return f"{self._path(split)}{part}"
 
     def lines(self, split: Split) -> Iterator[str]:
-        lines = read_lines(self._path(split), self.encoding)
+        lines = self._filled_lines(split)
         if not self._is_cut(split):
             return lines
-        total = sum(1 for _ in read_lines(self._path(split), self.encoding))
+        total = sum(1 for _ in self._filled_lines(split))
         held_out = max(1, round(total * self.val_fraction))
         if not total:
             raise ValueError(f"{self._path(split)} is empty; give a text with one sentence or paragraph per line")
@@ -428,6 +431,9 @@ class PlainText(RunningText):
                 f"{self._path(split)}: one line cannot be divided into training and validation; give val= a file"
             )
         return islice(lines, total - held_out) if split == "train" else islice(lines, total - held_out, None)
+
+    def _filled_lines(self, split: Split) -> Iterator[str]:
+        return filter(str.strip, read_lines(self._path(split), self.encoding))
 
     def _is_cut(self, split: Split) -> bool:
         return split != "test" and self.paths["val"] is None

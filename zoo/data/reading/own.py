@@ -1,10 +1,10 @@
 """Questions of your own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from zoo.data.common.base import Split
 from zoo.data.common.files import check_encoding, check_fraction, draw, held_out_below, named_file
@@ -16,7 +16,7 @@ from zoo.utils.unpack import Unpack
 
 
 class Cloze(ClozeData):
-    """Your own questions: tab-separated tables with a header, or JSON lines (.jsonl); also .gz or .xz.
+    """Your own questions: tab-separated or .csv tables with a header, or JSON lines (.jsonl); also .gz or .xz.
 
     Args:
         train: training questions.
@@ -35,6 +35,10 @@ class Cloze(ClozeData):
         **options: see `ClozeData`; relative paths start from `root` (else `ZOO_DATA`) if they exist there,
             otherwise from the working directory.
     """
+
+    own_files: ClassVar[Mapping[str, str]] = {
+        "train": f"a table with the columns document, query ({BLANK} in place of the missing word) and answer"
+    }
 
     def __init__(
         self,
@@ -66,6 +70,10 @@ class Cloze(ClozeData):
         ]
         self.blank, self.encoding = blank, encoding
         self.val_fraction, self.split_seed = val_fraction, split_seed
+
+    def _check_files(self, splits: Sequence[Split]) -> None:
+        for split in splits:
+            self._path(split)
 
     def signature(self, split: Split) -> list[object]:
         held_out = None if self.paths["val"] else [split, self.val_fraction, self.split_seed]

@@ -66,7 +66,7 @@ def _are_numbers(columns: tuple[str, str]) -> bool:
 def _tab_separated(path: Path, src: int, tgt: int, keep_empty: bool) -> Iterator[tuple[str, str]]:
     """Two columns, counted from 1, of each line."""
     for number, line in enumerate(read_lines(path), 1):
-        if not line:
+        if not line.strip(" "):
             if keep_empty:
                 yield "", ""
             continue

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -124,13 +124,21 @@ class ParallelText(PairData):
 
     def val_pairs(self) -> list[tuple[str, str]]:
         if self.paths["val"][0]:
-            return list(self._read("val"))
-        return [pair for pair in self._read("train") if self._is_held_out(pair)]
+            return self._filled("validation", self._read("val"))
+        return self._filled("validation", (pair for pair in self._read("train") if self._is_held_out(pair)))
 
     def test_sets(self) -> list[list[tuple[str, str]]]:
         if not self.paths["test"][0]:
             raise ValueError("there is no test text: give test_src and test_tgt, or test_src with tab-separated pairs")
-        return [list(self._read("test"))]
+        return [self._filled("test", self._read("test"))]
+
+    def _filled(self, name: str, pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """The pairs that have two texts: nothing is to be learnt from the score of an empty one."""
+        found = list(pairs)
+        filled = [pair for pair in found if all(text.strip() for text in pair)]
+        if len(filled) < len(found):
+            self._tell(f"{len(filled):,} {name} pairs; left out {len(found) - len(filled):,} with an empty side")
+        return filled
 
     def _all_splits(self) -> list[Split]:
         return ["train", "val", *(["test"] if self.paths["test"][0] else [])]
