@@ -15,7 +15,12 @@ def kendall_tau(first: Tensor, second: Tensor) -> float:
         first: (N,) float.
         second: (N,) float.
     """
-    above = torch.ones(len(first), len(first), dtype=torch.bool).triu(1)
-    a, b = (torch.sign(x.double().unsqueeze(1) - x.double())[above] for x in (first, second))
-    norm = math.sqrt(float(a.square().sum()) * float(b.square().sum()))
-    return float((a * b).sum()) / norm if norm else math.nan
+    a, b = first.double(), second.double()
+    agreement = ordered_a = ordered_b = 0.0
+    for n in range(len(a) - 1):  # not all pairs at once: a long document has billions
+        of_a, of_b = torch.sign(a[n] - a[n + 1 :]), torch.sign(b[n] - b[n + 1 :])
+        agreement += float(of_a @ of_b)
+        ordered_a += float(of_a.square().sum())
+        ordered_b += float(of_b.square().sum())
+    norm = math.sqrt(ordered_a * ordered_b)
+    return agreement / norm if norm else math.nan
