@@ -76,7 +76,7 @@ def test_apple_gpus_train_in_fp32():
     chosen, line = choose("bf16-mixed", "mps", asked=False)
     assert (
         chosen == "32-true"
-        and line == "training in 32-true instead of the recipe's bf16-mixed: bf16 is not faster on Apple GPUs"
+        and line == "computing in 32-true instead of the recipe's bf16-mixed: bf16 is not faster on Apple GPUs"
     )
 
 

@@ -29,4 +29,4 @@ def choose(precision: object, device: str, asked: bool) -> tuple[object, str | N
         return precision, None
     if asked:
         return precision, f"trainer.precision {precision} may be slow here: {why}; 32-true is usually faster"
-    return "32-true", f"training in 32-true instead of the recipe's {precision}: {why}"
+    return "32-true", f"computing in 32-true instead of the recipe's {precision}: {why}"
