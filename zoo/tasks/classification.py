@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
-from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
@@ -169,6 +168,8 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
             raise ValueError(
                 f"a classifier needs at least two labels; got only {', '.join(map(repr, names)) or 'none'}"
             )
+        from lightning.pytorch.utilities import rank_zero_only  # late: an answer needs no Lightning
+
         self._new_classifier(len(names), multi_label)
         self.label_names = names
         rank_zero_only(log.warning)(

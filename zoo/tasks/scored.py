@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor
 
 from zoo.metrics import Mean
+from zoo.metrics.gather import gathered
 from zoo.tasks.base import ZooModule, score_prefix
 from zoo.tasks.precision import chosen, for_scores
 from zoo.utils.search_options import SearchSettings
@@ -57,6 +58,10 @@ class ScoredModule(ZooModule):
     def happened(self, outcomes: list[Any]) -> list[bool]:
         """Whether the event happened, for all validation examples; by default `judge` has said so."""
         return outcomes
+
+    def judged_by_all(self, found: list[tuple[Evidence, Any]]) -> list[tuple[Evidence, Any]]:
+        """What `judge` has found in all processes of the run, by rank."""
+        return gathered(found)
 
     # ---- the loops ----
 

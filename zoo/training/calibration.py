@@ -10,7 +10,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.bundles.files import LOCAL_DIR, Bundle, local_dir, rewrite
-from zoo.metrics.gather import gathered
 from zoo.text.familiar import language
 from zoo.training.checks import given_options, given_values
 from zoo.training.lightning_cli import run
@@ -55,7 +54,7 @@ class Calibrate(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Fits the map on one half of the answers of all processes, and measures it on the other."""
-        self._found = gathered(self._found)
+        self._found = pl_module.judged_by_all(self._found)
         outcomes = pl_module.happened([outcome for _, outcome in self._found])
         judged = Judged([evidence for evidence, _ in self._found], outcomes)
         usual = [*judged.evidence]
@@ -122,9 +121,10 @@ def calibrate(args: list[str], typed: list[str] | None = None) -> None:
     run(["validate", *args[1:]], typed, [callback])
     if callback.calibration is None:
         raise ValueError("the validation data has no batches, so there is nothing to calibrate on")
-    if rank_zero_only.rank:
-        return
-    found = rewrite(bundle, {CALIBRATION: callback.calibration.to_json()})
-    print(
-        f"{callback.report}\n{Path(found.folder) / CALIBRATION} written; sha256 of config.json: {found.config_sha256}"
-    )
+    _write(bundle, callback.calibration, callback.report)
+
+
+@rank_zero_only
+def _write(bundle: Bundle, calibration: Calibration, report: str) -> None:
+    found = rewrite(bundle, {CALIBRATION: calibration.to_json()})
+    print(f"{report}\n{Path(found.folder) / CALIBRATION} written; sha256 of config.json: {found.config_sha256}")
