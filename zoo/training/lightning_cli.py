@@ -200,7 +200,7 @@ class TrainingCLI(LightningCLI):
             if not fits:  # they are settings of a training
                 config.model.init_args.overrides = None
         check_data(config.data, self.config.subcommand)
-        if config.weights or config.model.class_path == "zoo.load":
+        if begins_with(config.model, config.weights):
             check_vocabulary(config.data, args)
         self.checkpoint = None
         # without one Lightning says so and begins anew
@@ -335,9 +335,8 @@ class TrainingCLI(LightningCLI):
 
     def _pretrained(self) -> str | None:
         """The weights that a fine-tuning starts from; None if the training starts from scratch, or is resumed."""
-        model = self._get(self.config, "model")
-        loaded = model.init_args.name if model.class_path == "zoo.load" else None
-        return None if self.checkpoint else self._get(self.config, "weights") or loaded
+        config = self.config[self.config.subcommand]
+        return None if self.checkpoint else begins_with(config.model, config.weights)
 
     def after_fit(self) -> None:
         """Says what came of the training."""

@@ -243,9 +243,8 @@ def test_damage_inside_an_image(root, caplog):
     content, texts = splits["train"]["0003.png"]
     splits["train"]["0003.png"] = (content[: len(content) // 2], texts)
     data = _own(root, splits)
-    with pytest.raises(
-        ImageError, match="photos/0003.png: the image is damaged .*, or pass check_images='decode' .* to leave"
-    ):
+    advice = r"or pass check_images='decode' \(--data.check_images decode\) to leave"
+    with pytest.raises(ImageError, match=f"photos/0003.png: the image is damaged .*, {advice}"):
         list(data.train_dataloader())
     assert not caplog.records
     data = _ready(ImageCaptions(**OWN, **OPTIONS, check_images="decode"))
