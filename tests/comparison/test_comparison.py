@@ -167,6 +167,7 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
     )
     assert fails(capsys, *options(place, "--seeds", "-1"))[0] == "--seeds must be at least 0; got -1"
     assert fails(capsys, *options(place, "--jobs", "0"))[0] == "--jobs must be at least 1; got 0"
+    assert fails(capsys, *options(place, "--minutes", "nan"))[0] == "--minutes must be above 0; got nan"
     assert fails(capsys, *options(place, "--epochs", "0"))[0] == "--epochs must be at least 1; got 0"
     assert "has no base.yaml" in fails(capsys, *options(place)[:2], "--recipes", place / "nowhere")[0]
     assert (
@@ -563,7 +564,10 @@ def test_a_readme_of_others_is_not_replaced(tmp_path, capsys):
         in capsys.readouterr().err
     )
     assert (tmp_path / "README.md").read_text() == "# My project"
-    (tmp_path / "README.md").rename(tmp_path / "pairs.csv")
-    assert main(["compare", "--out", str(tmp_path), "--report"]) == 2
-    assert "pairs.csv is not of a page of `zoo compare` and would be replaced; give another" in capsys.readouterr().err
-    assert (tmp_path / "pairs.csv").read_text() == "# My project"
+    before = tmp_path / "README.md"
+    for name in ("pairs.csv", "bleu_against_cost.png"):
+        before = before.rename(tmp_path / name)
+        assert main(["compare", "--out", str(tmp_path), "--report"]) == 2
+        line = f"{name} is not of a page of `zoo compare` and would be replaced; give another"
+        assert line in capsys.readouterr().err
+        assert before.read_text() == "# My project"

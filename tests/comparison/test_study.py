@@ -160,12 +160,17 @@ def test_a_page_of_some_mechanisms(place, played, capsys):
     assert line.startswith("--only: there are no results of dots, but of ") and "dot" in line
 
 
-def test_data_files_that_changed_in_place(place, played, capsys):
+@pytest.mark.parametrize("is_below", [False, True], ids=["whole paths", "below --data.root"])
+def test_data_files_that_changed_in_place(place, played, capsys, is_below):
     """A table of results on two states of the data would compare nothing."""
     files, base = place / "data" / "multi30k", place / "recipes" / "base.yaml"
     parts = {"train": "train", "val": "val", "test": "test_2016_flickr"}
     sides = (("src", "en"), ("tgt", "de"))
-    named = {f"{key}_{side}": str(files / f"{name}.{end}") for key, name in parts.items() for side, end in sides}
+    named = {
+        f"{key}_{side}": f"{'multi30k' if is_below else files}/{name}.{end}"
+        for key, name in parts.items()
+        for side, end in sides
+    }
     settings = yaml.safe_load(base.read_text())
     settings["data"] = {"class_path": "zoo.data.ParallelText", "init_args": named | {"vocab_size": 120}}
     base.write_text(yaml.safe_dump(settings))
@@ -208,11 +213,71 @@ def test_a_published_choice_that_is_not_used_is_named(place, played, capsys):
     assert capsys.readouterr().out.count(line) == 1
 
 
-def test_the_budget_is_that_of_all(place, capsys):
+@pytest.mark.parametrize("key", ["max_epochs", "max_steps", "limit_train_batches"])
+def test_the_budget_is_that_of_all(place, capsys, key):
     recipe = place / "recipes" / "dot.yaml"
-    recipe.write_text(f"{recipe.read_text()}trainer: {{max_epochs: 50}}\n")
-    line = "dot.yaml: `trainer: max_epochs:` is the budget, which all mechanisms share: give it in base.yaml"
+    recipe.write_text(f"{recipe.read_text()}trainer: {{{key}: 50}}\n")
+    line = f"dot.yaml: `trainer: {key}:` is the budget, which all mechanisms share: give it in base.yaml"
     assert fails(capsys, *options(place))[0].endswith(line)
+
+
+@pytest.mark.parametrize("change", ["removed", "longer"])
+def test_trainings_end_by_one_rule(place, capsys, change):
+    recipe, name = place / "recipes" / "dot.yaml", "zoo.training.plateau.HalveThenStop"
+    callbacks = yaml.safe_load((place / "recipes" / "base.yaml").read_text())["trainer"]["callbacks"]
+    rule = next(one for one in callbacks if one["class_path"] == name)
+    shared = dict(rule["init_args"])
+    if change == "removed":
+        callbacks.remove(rule)
+    else:
+        rule["init_args"]["patience"] = 50
+    recipe.write_text(f"{recipe.read_text()}{yaml.safe_dump({'trainer': {'callbacks': callbacks}})}")
+    line = f"dot.yaml: `trainer: callbacks:` must end its training by {name} with {shared}, as base.yaml says for all"
+    assert fails(capsys, *options(place))[0].endswith(line)
+
+
+@pytest.mark.parametrize("text", ["optimizer: {lr: 0.5}", "data: {batch_size: 2}", "lr_scheduler: {init_arg: {}}"])
+def test_arguments_stand_below_init_args(place, capsys, text):
+    """`zoo fit` takes them beside class_path too, the search and the evaluation would not see them."""
+    recipe = place / "recipes" / "dot.yaml"
+    recipe.write_text(f"{recipe.read_text()}{text}\n")
+    (section,), (key,) = yaml.safe_load(text), *yaml.safe_load(text).values()
+    line, _ = fails(capsys, *options(place, "--search"))
+    assert line == (
+        f"{recipe}: `{section}:` may only have `class_path:` and `init_args:`, below which all arguments stand; got {key!r}"
+    )
+
+
+def test_a_search_that_was_not_equal_for_all(place, played):
+    """Such as one by an own search.yaml beside published choices: the page does not say that all had as many trials."""
+    assert main(["compare", *options(place, "--search")]) == 0
+    file = place / "out" / "none" / "search.json"
+    choice = read(file)
+    choice["settings"] |= {"epochs": 7, "seed": 4}
+    choice["trials"].pop()
+    file.write_text(json.dumps(choice))
+    assert main(["compare", *options(place, "--report")]) == 0
+    page = (place / "out" / "README.md").read_text(encoding="utf-8")
+    assert "For `dot` 3 trials of 1 epochs with seed 1, chosen by" in page
+    assert "**Not as many for all**; for `none` 2 of 7 with seed 4." in page and "each mechanism 3" not in page
+
+
+def test_seeds_trained_here_stand_in_place_of_the_published_ones(place, played):
+    assert main(["compare", *options(place, "--seeds", "1", "2")]) == 0
+    assert main(["compare", *options(place, "--report", "--publish", str(place / "recipes" / "results"))]) == 0
+    assert main(["compare", "--out", str(place / "new"), *options(place, "--only", "dot", "--seeds", "3")[2:]]) == 0
+    page = (place / "new" / "README.md").read_text(encoding="utf-8")
+    assert "Of `dot` all seeds are of the trainings here; those published in `recipes` are left out." in page
+    assert "Published results, not trained here: `none`." in page
+
+
+def test_callbacks_that_are_mere_names(place, played):
+    base = place / "recipes" / "base.yaml"
+    settings = yaml.safe_load(base.read_text())
+    settings["trainer"]["callbacks"].insert(0, "lightning.pytorch.callbacks.ModelSummary")
+    base.write_text(yaml.safe_dump(settings))
+    assert main(["compare", *options(place, "--only", "dot")]) == 0
+    assert "Each training ends when validation BLEU stops" in (place / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_shipped_search_is_equal_for_all():

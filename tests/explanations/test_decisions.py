@@ -18,6 +18,9 @@ from zoo.explanations.erasure import SHARES, random_orders
 from zoo.explanations.flow import flow
 from zoo.explanations.given import attention_layers, given_attention
 from zoo.explanations.measure import decisions
+from zoo.layers.attention import GlobalAttention, make_attention
+from zoo.layers.masking import lengths_to_mask
+from zoo.layers.packed import to_padded
 from zoo.layers.search import SearchResult
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.bahdanau import BahdanauNMT
@@ -29,6 +32,7 @@ from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.models.transformer import TransformerNMT
 from zoo.models.tutorial_attention import TutorialAttentionNMT
+from zoo.tasks.classification import TextClassifier
 from zoo.tasks.evaluation import without_dropout
 from zoo.tasks.hard_attention import for_each
 from zoo.text import BOS, EOS, Tokenizer
@@ -277,7 +281,10 @@ def test_other_weights_act_at_the_last_step_alone(translated):
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(3, len(decision.weights), generator=generator).requires_grad_()
     inputs = torch.tensor([[*SOURCE, 3]]), torch.tensor([6]), torch.tensor([[2, 4, 7]])
-    layer, own = translators.shown_layer(model), []  # decoders ask for all steps at once, or for one after the other
+    (layer, *_), own = (
+        translators.shown_layers(model),
+        [],
+    )  # decoders ask for all steps at once, or for one after the other
     watch = layer.register_forward_hook(lambda layer, inputs, found: own.append(found[1]))
     model(*inputs)
     watch.remove()
@@ -460,6 +467,77 @@ def test_a_model_in_double_precision(name):
     )
     for what in ("comprehensiveness, attention", "tau, leaving out", "permutation"):
         assert wide.figures[what].mean == pytest.approx(found.figures[what].mean, abs=1e-3)
+
+
+class Bag(TextClassifier):
+    """A user's classifier without a recurrent encoder: attention over the embeddings."""
+
+    tiny = dict(vocab_size=12, num_classes=3)
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_classes: int,
+        multi_label: bool = False,
+        embedding_size: int = 6,
+        word_dropout: float = 0.0,
+        label_smoothing: float = 0.0,
+    ):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(vocab_size, embedding_size)
+        self.query = torch.nn.Parameter(torch.ones(embedding_size))
+        self.attention = make_attention("global", embedding_size, embedding_size)
+        self.classifier = torch.nn.Linear(embedding_size, num_classes)
+
+    def read(self, batch):
+        mask = lengths_to_mask(batch.lengths, batch.tokens.size(1))
+        embedded, rows = self.embed_words(batch.tokens[mask])
+        query = self.query.expand(len(mask), 1, -1)
+        context, weights = self.attention(query, self.attention.project(to_padded(embedded[rows], mask), mask))
+        return self.classifier(context[:, 0]), [weights]
+
+
+def test_a_classifier_without_a_recurrent_encoder(float64):
+    model = _loud(Bag)
+    decision = TEXT(model, IDS[:1])
+    assert torch.allclose(decision.attend(decision.weights.unsqueeze(0)), decision.output(torch.ones(1, 5).bool()))
+    other = torch.tensor([[1.0, 0, 0, 0, 0]])
+    assert not torch.allclose(decision.attend(other), decision.attend(decision.weights.unsqueeze(0)))
+
+
+def test_the_attention_of_a_translation_is_that_of_its_decoder(float64, monkeypatch):
+    """Also where the first attention layer is of a user's encoder."""
+    model = _loud(LuongNMT)
+    encode, others = model.encode, dict(model._modules)
+    model._modules.clear()
+    model.pool = pool = make_attention("global", model.config["hidden_size"], model.config["hidden_size"])
+    model._modules.update(others)
+
+    def attending(*inputs):
+        memory, state = encode(*inputs)
+        pool(memory.values[:, :1], pool.project(memory.values, memory.mask))
+        return memory, state
+
+    monkeypatch.setattr(model, "encode", attending)
+    assert attention_layers(model) == [pool, model.attention]
+    decision = translators.TokenDecision(model, SOURCE, TARGET)
+    own = decision.attend(decision.weights.unsqueeze(0))
+    assert torch.allclose(own, decision.output(torch.ones(1, len(SOURCE)).bool()))
+    assert not torch.allclose(own, decision.attend(decision.weights.flip(0).unsqueeze(0)))
+
+
+def test_a_layer_that_answers_otherwise():
+    """Given weights would be those of another function."""
+
+    class Gated(GlobalAttention):
+        def forward(self, *inputs, **options):
+            context, weights = super().forward(*inputs, **options)
+            return 3 * torch.tanh(context), weights
+
+    model = build(AttentionClassifier)
+    model.attention = Gated(8, 8)
+    with pytest.raises(ValueError, match="Gated has its own `forward`, so what it would answer with given weights"):
+        attention_layers(model)
 
 
 def test_a_model_without_attention_layers():

@@ -422,3 +422,22 @@ def test_bad_arguments():
         make_attention("global", 4, 4, score="location", max_length=0)
     with pytest.raises(ValueError, match="attention_size must be at least 1; got 0"):
         make_attention("global", 4, 4, score="concat", attention_size=0)
+
+
+@pytest.mark.parametrize("name", ["global", "local_m", "local_p", "local_p_full"])
+def test_a_normalisation_gets_wide_scores(name, monkeypatch):
+    """Also in bf16, where a user's own would round its sums."""
+    seen = []
+
+    def watched(scores, mask):
+        seen.append(scores.dtype)
+        return torch.softmax(scores, -1) * mask
+
+    layer = make_attention(name, 8, 8).float()
+    monkeypatch.setattr(layer, "normalize", watched)
+    states = torch.randn(2, 5, 8, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(states[:, :3], layer.project(states, torch.ones(2, 5).bool()))
+    half = layer.bfloat16()
+    half(states[:, :3].bfloat16(), half.project(states.bfloat16(), torch.ones(2, 5).bool()))
+    assert seen == [torch.float32] * 2

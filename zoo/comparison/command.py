@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> None:
     if not recipes.names(() if options.report else options.only or ()):
         raise ValueError(f"{recipes.folder} has no mechanism: put a recipe beside {BASE}.yaml")
     _check(options)
+    find_local_modules()  # a recipe may name a class of one
     check_page(page)
     failed, taken, count = [], [], 0
     if not options.report:
@@ -89,7 +90,7 @@ def _check(options: argparse.Namespace) -> None:
         if (value := getattr(options, option)) is not None and value < 1:
             raise ValueError(f"--{option} must be at least 1; got {value}")
     for option in ("hours", "minutes"):
-        if (value := getattr(options, option)) is not None and value <= 0:
+        if (value := getattr(options, option)) is not None and not value > 0:  # nan neither
             raise ValueError(f"--{option} must be above 0; got {value}")
     if options.root and not Path(options.root).is_dir():
         raise ValueError(f"--data.root {options.root}: no such folder")
@@ -121,7 +122,6 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
     Raises:
         ValueError: an option or a recipe is invalid, or the folder has results of other settings.
     """
-    find_local_modules()  # a recipe may name a class of one
     plan = _plan(options, recipes)
     names = recipes.names(options.only or ())
     jobs = make_jobs(plan, names, options.seeds, None)

@@ -17,15 +17,21 @@ def data_settings(recipes: Recipes, root: str | None, name: str = BASE) -> dict[
     return data | {"init_args": {**data["init_args"], **({"root": root} if root else {})}}
 
 
-def files_of(settings: Any) -> Iterator[Path]:
-    """The files that `data:` of a recipe names, in a fixed order."""
+def files_of(settings: Mapping[str, Any]) -> Iterator[Path]:
+    """The files that `data:` of a recipe names, in a fixed order; looked for as the data modules do."""
+    given = settings["init_args"].get("root")
+    root = given or os.environ.get("ZOO_DATA") or ""
+    yield from _files_in(settings, root)
+
+
+def _files_in(settings: Any, root: str) -> Iterator[Path]:
     if isinstance(settings, Mapping):
         settings = list(settings.values())
     if isinstance(settings, list):
         for value in settings:
-            yield from files_of(value)
-    elif isinstance(settings, str) and os.path.isfile(settings):
-        yield Path(settings)
+            yield from _files_in(value, root)
+    elif isinstance(settings, str):
+        yield from map(Path, list(filter(os.path.isfile, (os.path.join(root, settings), settings)))[:1])
 
 
 def load_data(settings: Mapping[str, Any], task: ComparedTask) -> Any:

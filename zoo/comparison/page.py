@@ -11,15 +11,15 @@ from pathlib import Path
 
 from zoo.comparison import pictures, sections, tables
 from zoo.comparison.files import BASE
-from zoo.comparison.recipes import Recipes, shipped_folders
+from zoo.comparison.recipes import Recipes, rule_of, shipped_folders
 from zoo.comparison.results import NONE, count_runs, distinct
 from zoo.comparison.sections import PAIRS, RANKS
 from zoo.comparison.study import Study, read_study
+from zoo.comparison.tasks.known import TASKS
 from zoo.utils.atomic import write_text
 from zoo.utils.extras import require
 
 PAGE = "README.md"
-UNTIL = "zoo.training.plateau.HalveThenStop"
 
 TITLE = "# All attention mechanisms under one budget\n"
 NOTES = """\
@@ -58,12 +58,12 @@ def _budget(study: Study) -> str:
     """How long the trainings were, and by which rule they ended."""
     first = study.rows[0].results[0]
     most = first["settings"]["epochs"]
-    rule = next((x for x in study.recipes.base["trainer"].get("callbacks") or [] if x.get("class_path") == UNTIL), None)
+    rule = rule_of(study.recipes.base["trainer"])
     steps = [steps for row in study.rows for steps in row.values("training", "steps")]
     took = f"{min(steps):,.0f} to {max(steps):,.0f} steps" if min(steps) < max(steps) else f"{steps[0]:,.0f} steps"
     if rule is None:
         return f"Budget: {most} epochs, {took}, {first['training']['tokens']:,} {study.task.counted}.\n"
-    given = {"patience": 2, "halvings": 3, **(rule.get("init_args") or {})}
+    given = {"patience": 2, "halvings": 3, **rule}
     capped = sum(epochs >= most for row in study.rows for epochs in row.values("training", "epochs"))
     moving, move = ("falling", "fall") if study.task.score.falls else ("rising", "rise")
     waits = "1 validation" if given["patience"] == 1 else f"{given['patience']} validations"
@@ -108,6 +108,11 @@ def _published(study: Study) -> str:
     told = f"Published results, not trained here: {names}.\n" if names else ""
     without = ", ".join(sorted(f"`{folder.parent.name}`" for folder in study.results.left_out))
     why = "they are of another base.yaml or another --epochs"
+    for folder, own in study.results.instead.items():
+        names = ", ".join(f"`{name}`" for name in own)
+        told += (
+            f"Of {names} all seeds are of the trainings here; those published in `{folder.parent.name}` are left out.\n"
+        )
     return told + (f"Not compared are published results of {without}: {why}.\n" if without else "")
 
 
@@ -157,6 +162,7 @@ def check_page(folder: Path) -> None:
     """Raises ValueError if `write_page` would replace files that it did not write."""
     page = folder / PAGE
     names = PAIRS, RANKS, pictures.PAIRS, pictures.CURVES, pictures.STEPS, pictures.SIZES
+    names += tuple(pictures.cost_name(task) for task in TASKS)
     if not os.path.lexists(page) and (other := next((name for name in names if os.path.lexists(folder / name)), None)):
         raise ValueError(
             f"{folder / other} is not of a page of `zoo compare` and would be replaced; give another folder with --page"

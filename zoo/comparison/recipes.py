@@ -20,7 +20,9 @@ from zoo.utils.modules import load_class
 from zoo.utils.regular import check_regular
 
 LONGEST = 40  # characters of a mechanism's name: longer ones leave no room for the pictures
-METER = "zoo.comparison.measures.TrainingMeter"
+METER, UNTIL = "zoo.comparison.measures.TrainingMeter", "zoo.training.plateau.HalveThenStop"
+BUDGET = "max_epochs", "max_steps", "max_time", "min_epochs", "min_steps", "limit_train_batches", "overfit_batches"
+PART = {"class_path", "init_args"}  # of all sections but the trainer
 SECTIONS = ("model", "optimizer", "lr_scheduler", "data", "trainer")
 USUAL = {"optimizer": "zoo.tasks.optimizer.AdamW", "lr_scheduler": "zoo.tasks.optimizer.WarmupCosine"}  # of `zoo fit`
 
@@ -101,9 +103,9 @@ class Recipes:
     def check_callbacks(self, name: str) -> None:
         """Raises ValueError if a training with the recipe would not be measured, or has a budget of its own."""
         own = self.read(name).get("trainer") or {}
-        if "max_epochs" in own and name != BASE:
+        if name != BASE and (key := next((key for key in BUDGET if key in own), None)):
             raise ValueError(
-                f"{self.path(name)}: `trainer: max_epochs:` is the budget, which all mechanisms share: give it in "
+                f"{self.path(name)}: `trainer: {key}:` is the budget, which all mechanisms share: give it in "
                 f"{BASE}.yaml"
             )
         if "callbacks" not in own and name != BASE:  # those of base.yaml
@@ -113,6 +115,9 @@ class Recipes:
             raise ValueError(
                 f"{self.path(name)}: `trainer: callbacks:` lacks {METER}, which notes down what a training took: add it"
             )
+        if rule_of(own) != (shared := rule_of(self.base["trainer"])):
+            ends = f"end its training by {UNTIL} with {shared}" if shared is not None else f"not have {UNTIL}"
+            raise ValueError(f"{self.path(name)}: `trainer: callbacks:` must {ends}, as {BASE}.yaml says for all")
 
     def names(self, only: Sequence[str] = ()) -> list[str]:
         """The mechanisms, or those of `only`.
@@ -234,6 +239,12 @@ _Loader.add_implicit_resolver(
 )
 
 
+def rule_of(trainer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The arguments of the callback that ends trainings, or None without it."""
+    callbacks = [one for one in trainer.get("callbacks") or [] if isinstance(one, dict)]
+    return next((one.get("init_args") or {} for one in callbacks if one.get("class_path") == UNTIL), None)
+
+
 def _check_sections(path: Path, found: Mapping[str, Any]) -> None:
     """Raises ValueError for a section that is no mapping, or a value that `zoo fit` would not take."""
     for section in SECTIONS:
@@ -243,6 +254,11 @@ def _check_sections(path: Path, found: Mapping[str, Any]) -> None:
         for name, value in parts.items():
             if not (value is None or isinstance(value, dict)):
                 raise ValueError(f"{path}: `{name}` must have names and values below it; got {value!r:.60}")
+        if section != "trainer" and (others := (found.get(section) or {}).keys() - PART):
+            raise ValueError(
+                f"{path}: `{section}:` may only have `class_path:` and `init_args:`, below which all arguments stand; "
+                f"got {min(map(str, others))!r:.60}"
+            )
     try:
         fingerprint(found)
     except TypeError as error:  # of a date, say

@@ -145,12 +145,14 @@ class Results:
             trained on a part.
         left_out: folders of published results of another base.yaml or budget, which cannot be compared.
         changed: folder -> the mechanisms whose results there are of another version of the recipe beside them.
+        instead: folder of published results -> the mechanisms of which those trained here stand in their place.
     """
 
     rows: list[Row]
     sizes: dict[int, list[Row]] = field(default_factory=dict)
     left_out: list[Path] = field(default_factory=list)
     changed: dict[Path, list[str]] = field(default_factory=dict)
+    instead: dict[Path, list[str]] = field(default_factory=dict)
 
 
 def read_results(out: Path, recipes: Recipes) -> Results:
@@ -175,7 +177,7 @@ def read_results(out: Path, recipes: Recipes) -> Results:
         )
     named = {run.result["name"]: run.result["settings"].get("recipe") for run in own}
     check_names(recipes, own[0].result["settings"]["epochs"], named)
-    runs, left_out, changed = list(own), [], {out: _changed(own, recipes)}
+    runs, left_out, changed, instead = list(own), [], {out: _changed(own, recipes)}, {}
     for folder in recipes.published:
         published = [] if folder.resolve() == out.resolve() else read_runs(folder, recipes.task, published=True)
         if published:
@@ -184,13 +186,15 @@ def read_results(out: Path, recipes: Recipes) -> Results:
         left_out += [folder] * (len(fitting) < len(published))
         known = {_key(run) for run in runs}  # what was trained here replaces what was published
         runs += [run for run in fitting if _key(run) not in known]
+        if twice := sorted({run.result["name"] for run in fitting if _key(run) in known}):
+            instead[folder] = twice
     sizes = sorted({size for run in runs if (size := run.result["settings"].get("pairs"))})
     rows = _rows(run for run in runs if not run.result["settings"].get("pairs"))
     by_size = {size: _rows(run for run in runs if run.result["settings"].get("pairs") == size) for size in sizes}
     if by_size and len(whole := distinct(rows, "pairs")) == 1:
         partly = {row.name for several in by_size.values() for row in several}
         by_size[whole[0]] = [row for row in rows if row.name in partly]
-    return Results(rows, by_size, left_out, {folder: names for folder, names in changed.items() if names})
+    return Results(rows, by_size, left_out, {folder: names for folder, names in changed.items() if names}, instead)
 
 
 def check_names(recipes: Recipes, epochs: int, own: Mapping[str, str | None]) -> None:

@@ -55,7 +55,7 @@ rule.{search}
 SEARCH = """\
 ## The search
 
-For each mechanism {count} trials of {epochs} epochs with seed {seed}, chosen by validation {score} alone; the test set was not read.{without}
+For {which} {count} trials of {epochs} epochs with seed {seed}, chosen by validation {score} alone; the test set was not read.{more}{without}
 
 {table}"""
 
@@ -161,13 +161,20 @@ def size(study: Study) -> str:
 def search(study: Study) -> str:
     if not study.choices:
         return "## The search\n\nNone: each mechanism has the learning rate and dropout of its recipe.\n"
-    first = next(iter(study.choices.values()))
+    kinds: dict[tuple[int, int, int], list[str]] = {}  # trials, epochs, seed -> mechanisms
+    for name, found in study.choices.items():
+        kind = len(found["trials"]), found["settings"]["epochs"], found["settings"]["seed"]
+        kinds.setdefault(kind, []).append(f"`{name}`")
+    ((count, epochs, seed), names), *others = sorted(kinds.items(), key=lambda kind: (-len(kind[1]), kind[1]))
+    unequal = "".join(f"; for {', '.join(names)} {n} of {long} with seed {s}" for (n, long, s), names in others)
     without = sorted({row.name for row in study.rows} - study.choices.keys())
     return SEARCH.format(
         score=study.score,
-        count=len(first["trials"]),
-        epochs=first["settings"]["epochs"],
-        seed=first["settings"]["seed"],
+        which="each mechanism" if not others else ", ".join(names),
+        count=count,
+        epochs=epochs,
+        seed=seed,
+        more=f" **Not as many for all**{unequal}." if others else "",
         without=f" Without a search: {', '.join(f'`{name}`' for name in without)}." if without else "",
         table=tables.search_table(study.choices, study.task.score),
     )

@@ -44,9 +44,10 @@ class Study:
         return self.task.score.name
 
     def names(self, rows: Sequence[Row]) -> list[tables.Column]:
-        every = [path.stem for path in self.recipes.folder.glob("*.yaml")]
-        links = {row.name: f"{row.name}.yaml" for row in rows if self.linked and row.name in every}
-        return tables.names(rows, every, links, self.task.has_feeding)
+        own = {path.stem for path in self.recipes.folder.glob("*.yaml")}
+        every = own.union(*({path.stem for path in folder.parent.glob("*.yaml")} for folder in self.recipes.published))
+        links = {row.name: f"{row.name}.yaml" for row in rows if self.linked and row.name in own}
+        return tables.names(rows, sorted(every), links, self.task.has_feeding)
 
     @property
     def seconds(self) -> float | None:

@@ -129,7 +129,10 @@ def against(own: Sequence[Row], others: Sequence[Row], found: Bootstrap) -> str:
     for row in own:
         for other in others:
             difference, low, high = (f"{x:+.{digits}f}" for x in found.difference(row.name, other.name))
-            p = [f"{found.p_value(row.name, other.name):.3f}", f"{corrected[row.name, other.name]:.3f}"]
+            p = [
+                f"{x:.3f}" if x >= 0.0005 else "<0.001"
+                for x in (found.p_value(row.name, other.name), corrected[row.name, other.name])
+            ]
             lines.append([f"`{row.name}`", f"`{other.name}`", difference, f"{low} to {high}", *p])
     return markdown(["mechanism", "against", "difference", "95 %", "p", "p, corrected"], lines, left=2)
 

@@ -6,7 +6,8 @@ sentence times that of the sentence.
 Shapes: B texts, K variants, N words, S sentences, W weights, C classes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -39,15 +40,20 @@ class TextDecision(Decision):
         if model.config["multi_label"]:
             self.distance, self.exclusive = largest_change, False
         self._layers = attention_layers(model)
-        self._encoder = next(module for module in model.modules() if isinstance(module, RecurrentEncoder))
+        self._encoder = next((module for module in model.modules() if isinstance(module, RecurrentEncoder)), None)
         self._encoded: list[tuple[Tensor, list]] = []
-        with torch.no_grad(), replaced(self._encoder, "flat", self._record):
+        with torch.no_grad(), self._encoding(self._record):
             logits, attention = model.read(model.collate([ids]))
         self.weights, self.groups = self._flat(attention)
         self.answer = int(logits.argmax())
         self.is_given = not model.config["multi_label"] or bool(logits.max() > 0)
 
+    def _encoding(self, flat: Callable) -> AbstractContextManager:
+        """Context: the recurrent encoder, if the model has one, encodes by another function."""
+        return replaced(self._encoder, "flat", flat) if self._encoder else nullcontext()
+
     def _record(self, *inputs: Any) -> tuple[Tensor, list]:
+        assert self._encoder is not None
         self._encoded.append(RecurrentEncoder.flat(self._encoder, *inputs))
         return self._encoded[-1]
 
@@ -72,7 +78,7 @@ class TextDecision(Decision):
             [(states.repeat(len(weights), 1), _repeated(ends, len(weights))) for states, ends in self._encoded]
         )
         with (
-            replaced(self._encoder, "flat", lambda *_: next(encoded)),  # the states do not depend on the weights
+            self._encoding(lambda *_: next(encoded)),  # the states do not depend on the weights
             given_attention(self._layers, lambda: next(calls)),
         ):
             return self._probabilities(self._model.collate([self._ids] * len(weights)))

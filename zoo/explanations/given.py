@@ -49,13 +49,24 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
     """The attention layers of a model whose weights can be given.
 
     Raises:
-        ValueError: it has none.
+        ValueError: it has none, or one answers with more than a sum by its weights.
     """
     found = [module for module in model.modules() if isinstance(module, tuple(ANSWERS))]
     if not found:
         names = ", ".join(kind.__name__ for kind in ANSWERS)
         raise ValueError(f"{type(model).__name__} has no attention layer whose weights can be replaced ({names})")
+    for module in found:
+        kind = _kind(module)
+        if type(module).forward is not kind.forward:
+            raise ValueError(
+                f"{type(module).__name__} has its own `forward`, so what it would answer with given weights is not "
+                f"known: keep that of {kind.__name__}, and change its score or its `weights`"
+            )
     return found
+
+
+def _kind(layer: nn.Module) -> type[nn.Module]:
+    return next(kind for kind in ANSWERS if isinstance(layer, kind))
 
 
 @contextmanager
@@ -68,8 +79,7 @@ def given_attention(layers: list[nn.Module], give: Callable[[], Tensor]) -> Iter
 
     with ExitStack() as stack:
         for layer in layers:
-            answer = next(answer for kind, answer in ANSWERS.items() if isinstance(layer, kind))
-            stack.enter_context(replaced(layer, "forward", partial(forward, answer, layer)))
+            stack.enter_context(replaced(layer, "forward", partial(forward, ANSWERS[_kind(layer)], layer)))
             if isinstance(layer, GlobalAttention):  # keys are for its own weights only
                 stack.enter_context(replaced(layer.score, "project", lambda memory: memory))
         yield

@@ -30,7 +30,7 @@ Explained = classifiers.TextDecision | translators.TokenDecision | captioners.Wo
 # Of each task: what raises ValueError for a model that cannot be explained, and the decisions about one input.
 TASKS: dict[str, tuple[Callable[[Any], object], Callable[..., Sequence[Explained]]]] = {
     "classification": (attention_layers, lambda model, text, generator: classifiers.decisions(model, text)),
-    "translation": (translators.shown_layer, translators.decisions),
+    "translation": (translators.shown_layers, translators.decisions),
     "captioning": (captioners.check, captioners.decisions),
 }
 

@@ -6,6 +6,7 @@ layer that is shown; those of the other steps stay the model's own.
 Shapes: S source tokens with the end of the sentence, T target tokens, K variants, W weights, V vocabulary.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -38,21 +39,28 @@ class TokenDecision(Decision):
         self._model, self._source = model, source
         self._read, self.answer = torch.tensor([BOS, *target[:-1]]), target[-1]
         self.size = len(source)
-        self._layer = shown_layer(model)
         self._batch = pad_batch([source])
         with torch.no_grad():
             self._memory, state = model.encode(self._batch.src, self._batch.src_lengths)
             self._state = tuple(x.unsqueeze(1) for x in state)  # (1, 1, ...)
             for step in range(len(self._read) - 1):
                 _, self._state, _ = self._step(step, 1)
-            seen: list[Tensor] = []  # (1, 1, S), or (1, H, 1, S)
-            watch = self._layer.register_forward_hook(lambda layer, inputs, found: seen.append(found[1]))
-            self._step(len(self._read) - 1, 1)
-            watch.remove()
-        own = seen[0][0, ..., -1, :]  # (S,), or (H, S)
+            self._layer, weights = self._watched(shown_layers(model))
+        own = weights[0, ..., -1, :]  # (S,), or (H, S)
         self._heads = own.shape[:-1]
         self.weights = own.flatten()
         self.groups = torch.arange(len(self.weights)) // own.size(-1)
+
+    def _watched(self, layers: Sequence[nn.Module]) -> tuple[nn.Module, Tensor]:
+        """The first of these layers in the last step, and its weights (1, 1, S), or (1, H, 1, S)."""
+        seen: list[tuple[nn.Module, Tensor]] = []
+        watches = [layer.register_forward_hook(lambda *call: seen.append((call[0], call[-1][1]))) for layer in layers]
+        self._step(len(self._read) - 1, 1)
+        for watch in watches:
+            watch.remove()
+        if not seen:
+            raise ValueError(f"{type(self._model).__name__}.step attends by no layer whose weights can be replaced")
+        return seen[0]
 
     def _step(self, step: int, count: int) -> Any:
         """A step of the decoder, the same for `count` variants: readouts (1, K, D), state, weights."""
@@ -128,11 +136,11 @@ class TokenDecision(Decision):
         return self._probabilities(memory, state, count)
 
 
-def shown_layer(model: TranslationModule) -> nn.Module:
-    """The attention layer whose weights the results show."""
+def shown_layers(model: TranslationModule) -> list[nn.Module]:
+    """The attention layers of which the results show the weights of the first that a step of the decoder calls."""
     if "shown_layer" in model.config:
-        return model.decoder[model.config["shown_layer"]].cross_attention  # pyright: ignore
-    return attention_layers(model)[0]
+        return [model.decoder[model.config["shown_layer"]].cross_attention]  # pyright: ignore
+    return attention_layers(model)
 
 
 def decisions(model: TranslationModule, text: str, generator: torch.Generator) -> list[TokenDecision]:

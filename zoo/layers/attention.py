@@ -117,12 +117,12 @@ class GlobalAttention(nn.Module):
         if isinstance(position, Tensor) and position.dim():
             check_shape("position", position, "T", query.size(1))
         query = as_weight(query, memory.values)
-        weights = self.weights(self.score(query, memory.keys), query, memory, position)
+        weights = self.weights(wide(self.score(query, memory.keys)), query, memory, position)
         weights = replaced(weights, given)
         return torch.matmul(weights.to(memory.values.dtype), memory.values), weights
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int | None) -> Tensor:
-        """Scores (B, T, S) -> weights (B, T, S)."""
+        """Scores (B, T, S), fp32 at least -> weights (B, T, S)."""
         return self.normalize(scores, memory.mask.unsqueeze(1))
 
 
