@@ -259,7 +259,7 @@ def test_a_search_that_was_not_equal_for_all(place, played):
     assert main(["compare", *options(place, "--report")]) == 0
     page = (place / "out" / "README.md").read_text(encoding="utf-8")
     assert "For `dot` 3 trials of 1 epochs with seed 1, chosen by" in page
-    assert "**Not as many for all**; for `none` 2 of 7 with seed 4." in page and "each mechanism 3" not in page
+    assert "**Not alike for all**; for `none` 2 of 7 with seed 4." in page and "each mechanism 3" not in page
 
 
 def test_seeds_trained_here_stand_in_place_of_the_published_ones(place, played):

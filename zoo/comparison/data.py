@@ -19,9 +19,7 @@ def data_settings(recipes: Recipes, root: str | None, name: str = BASE) -> dict[
 
 def files_of(settings: Mapping[str, Any]) -> Iterator[Path]:
     """The files that `data:` of a recipe names, in a fixed order; looked for as the data modules do."""
-    given = settings["init_args"].get("root")
-    root = given or os.environ.get("ZOO_DATA") or ""
-    yield from _files_in(settings, root)
+    yield from _files_in(settings, settings["init_args"].get("root") or os.environ.get("ZOO_DATA") or "")
 
 
 def _files_in(settings: Any, root: str) -> Iterator[Path]:
@@ -31,7 +29,8 @@ def _files_in(settings: Any, root: str) -> Iterator[Path]:
         for value in settings:
             yield from _files_in(value, root)
     elif isinstance(settings, str):
-        yield from map(Path, list(filter(os.path.isfile, (os.path.join(root, settings), settings)))[:1])
+        found = [path for path in (os.path.join(root, settings), settings) if os.path.isfile(path)]
+        yield from map(Path, found[:1])
 
 
 def load_data(settings: Mapping[str, Any], task: ComparedTask) -> Any:

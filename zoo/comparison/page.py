@@ -109,7 +109,7 @@ def _published(study: Study) -> str:
     without = ", ".join(sorted(f"`{folder.parent.name}`" for folder in study.results.left_out))
     why = "they are of another base.yaml or another --epochs"
     for folder, own in study.results.instead.items():
-        names = ", ".join(f"`{name}`" for name in own)
+        names = ", ".join(f"`{name}`{f' with {pairs:,} pairs' if pairs else ''}" for name, pairs in own)
         told += (
             f"Of {names} all seeds are of the trainings here; those published in `{folder.parent.name}` are left out.\n"
         )

@@ -145,14 +145,15 @@ class Results:
             trained on a part.
         left_out: folders of published results of another base.yaml or budget, which cannot be compared.
         changed: folder -> the mechanisms whose results there are of another version of the recipe beside them.
-        instead: folder of published results -> the mechanisms of which those trained here stand in their place.
+        instead: folder of published results -> those in whose place trainings here stand: mechanism, training pairs
+            (None: all).
     """
 
     rows: list[Row]
     sizes: dict[int, list[Row]] = field(default_factory=dict)
     left_out: list[Path] = field(default_factory=list)
     changed: dict[Path, list[str]] = field(default_factory=dict)
-    instead: dict[Path, list[str]] = field(default_factory=dict)
+    instead: dict[Path, list[tuple[str, int | None]]] = field(default_factory=dict)
 
 
 def read_results(out: Path, recipes: Recipes) -> Results:
@@ -186,7 +187,7 @@ def read_results(out: Path, recipes: Recipes) -> Results:
         left_out += [folder] * (len(fitting) < len(published))
         known = {_key(run) for run in runs}  # what was trained here replaces what was published
         runs += [run for run in fitting if _key(run) not in known]
-        if twice := sorted({run.result["name"] for run in fitting if _key(run) in known}):
+        if twice := sorted({_key(run) for run in fitting} & {_key(run) for run in own}, key=str):
             instead[folder] = twice
     sizes = sorted({size for run in runs if (size := run.result["settings"].get("pairs"))})
     rows = _rows(run for run in runs if not run.result["settings"].get("pairs"))

@@ -174,7 +174,7 @@ def search(study: Study) -> str:
         count=count,
         epochs=epochs,
         seed=seed,
-        more=f" **Not as many for all**{unequal}." if others else "",
+        more=f" **Not alike for all**{unequal}." if others else "",
         without=f" Without a search: {', '.join(f'`{name}`' for name in without)}." if without else "",
         table=tables.search_table(study.choices, study.task.score),
     )
