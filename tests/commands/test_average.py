@@ -38,10 +38,16 @@ def test_every_weight_is_the_mean_also_the_tied_ones():
 
 
 def test_of_one_it_is_the_model_itself():
+    """Its confidence was measured of these very bits, also of negative zeros."""
     model = _translator(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.view(-1)[0] = -0.0
+    model.explains = "yes"
     before = {key: tensor.clone() for key, tensor in model.state_dict().items()}
-    assert average([model], ["a"]) is model
-    assert all(torch.equal(tensor, before[key]) for key, tensor in model.state_dict().items())
+    assert average([model], ["a"]) is model and model.explains == "yes"
+    for key, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[key]) and torch.equal(tensor.signbit(), before[key].signbit())
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ def test_mistakes(capsys, tmp_path):
     assert _fails(capsys, folder, "--certificate") == wanted
     (tmp_path / "pairs").write_text("only one text\n", encoding="utf-8")
     pairs = "structured_self_attention.sick", "--certificate", "--inputs", tmp_path / "pairs"
-    assert _fails(capsys, *pairs) == "each line must have two texts separated by a tab; got 'only one text'"
+    said = f"{tmp_path / 'pairs'}, line 1: each line must have two texts separated by a tab; got 'only one text'"
+    assert _fails(capsys, *pairs) == said
     (tmp_path / "latin").write_bytes("caf\xe9\n".encode("latin-1"))
     said = _fails(capsys, TREC, "--certificate", "--inputs", tmp_path / "latin")
     assert said.startswith(f"{tmp_path / 'latin'}, line 1: byte 0xe9 (number 4 of the line) is not utf-8 text")

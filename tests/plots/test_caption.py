@@ -87,6 +87,15 @@ def test_the_photo_keeps_its_shape_and_colours(tmp_path, drawn):
     assert photo[2, 2].tolist() == [255, 0, 0] and photo[-2, 2].tolist() == [0, 0, 255]
 
 
+def test_words_above_a_narrow_photo_are_whole(tmp_path, drawn):
+    words = ["a", "dog", "running", "through", "strawberries"]
+    caption_picture(tmp_path / "a.png", Image.new("RGB", (90, 200)), words, torch.rand(len(words), 7, 7))
+    texts = [text for text in drawn[0].axes[0].texts if text.get_text()]
+    assert set(words) <= {text.get_text() for text in texts}
+    boxes = [text.get_window_extent() for text in texts]
+    assert not any(box.overlaps(other) for n, box in enumerate(boxes) for other in boxes[:n])
+
+
 @pytest.mark.parametrize(
     ("size", "count"), [((300, 200), 40), ((200, 300), 7), ((1, 1), 1), ((30_000, 10), 9), ((10, 30_000), 9)]
 )

@@ -62,10 +62,11 @@ def average(models: Sequence[ZooModule], names: Sequence[str]) -> ZooModule:
             raise ValueError(
                 f"models must compute in the same way; {names[0]} and {name} differ in {', '.join(differs)}"
             )
+    if len(models) == 1:  # bit by bit, as what was measured of it holds for no other weights: 0 + -0.0 is 0.0
+        return first
     floats = [key for key, tensor in states[0].items() if tensor.is_floating_point()]
     means = {key: sum(state[key].double() for state in states) / len(states) for key in floats}
     for key, mean in means.items():  # only now, because tied weights have two names
         states[0][key].copy_(mean)
-    if len(models) > 1:
-        first.calibration = first.explains = None  # they were those of other weights
+    first.calibration = first.explains = None  # they were those of other weights
     return first

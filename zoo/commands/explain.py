@@ -84,7 +84,7 @@ def _measured(options: argparse.Namespace) -> Any:
     file = options.inputs
     lines = [(line, number) for number, line in enumerate(read_lines(Path(file)), 1) if line] if file else []
     model = registry.load(options.name)
-    inputs = [(_read(line, model.task.input), number) for line, number in lines]
+    inputs = [(_read(line, model.task.input, f"{file}, line {number}"), number) for line, number in lines]
     if not file:
         inputs = [(found, 0) for found in test_inputs(options.name, options.root)]
     drawn = random.Random(options.seed).sample(inputs, min(options.limit, len(inputs)))
@@ -105,11 +105,11 @@ def _measured(options: argparse.Namespace) -> Any:
         raise
 
 
-def _read(line: str, kind: str) -> Any:
+def _read(line: str, kind: str, where: str) -> Any:
     if kind != "pair":
         return line
     if line.count("\t") != 1:
-        raise ValueError(f"each line must have two texts separated by a tab; got {line!r:.100}")
+        raise ValueError(f"{where}: each line must have two texts separated by a tab; got {line!r:.100}")
     return tuple(line.split("\t"))
 
 

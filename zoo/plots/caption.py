@@ -67,8 +67,12 @@ def caption_picture(
     words, weights = _weights(tokens, attention)
     scale = SIDE / max(image.size)
     width, height = (max(side * scale, LEAST) for side in image.size)
-    columns = _columns(len(words) + 1, width, height)
-    cell = max(width, 64.0)  # space for a word above a narrow photo
+    labels, tops = ["", *clean([words])[0]], ["", *(rounded(float(cells.max())) for cells in weights)]
+    numbers = [measure(top, SMALL) + 5 for top in tops]
+    cell = max(width, 64.0)
+    for label, number in zip(labels, numbers, strict=True):  # space for a word above a narrow photo
+        cell = max(cell, measure(shorten(label, SIDE - number, HEADING), HEADING) + number)
+    columns = _columns(len(words) + 1, cell, height)
     page = Page(2 * MARGIN + columns * cell + (columns - 1) * BETWEEN)
     if title:
         page.heading(title)
@@ -77,7 +81,6 @@ def caption_picture(
     for line in wrap(OWN_SCALE.split(), page.width - 2 * MARGIN, SMALL):
         page.note(MARGIN, " ".join(word.text for word in line))
     page.y += BETWEEN
-    labels, tops = ["", *clean([words])[0]], ["", *(rounded(float(cells.max())) for cells in weights)]
     top = page.y
     for n, label in enumerate(labels):
         row, column = divmod(n, columns)
@@ -86,9 +89,8 @@ def caption_picture(
         x += (cell - width) / 2
         page.axes.imshow(shown.astype(np.uint8), extent=(x, x + width, y + ABOVE + height, y + ABOVE), aspect="auto")
         page.box(x, y + ABOVE, width, height, "none", edgecolor=GRID, linewidth=0.6)
-        number = measure(tops[n], SMALL) + 5
-        text = shorten(label, cell - number, HEADING)
-        left = x + (width - measure(text, HEADING) - number) / 2
+        text = shorten(label, cell - numbers[n], HEADING)
+        left = x + (width - measure(text, HEADING) - numbers[n]) / 2
         page.text(left, y + ABOVE - 6, text, HEADING)
         page.text(left + measure(text, HEADING) + 5, y + ABOVE - 6, tops[n], SMALL, MUTED)
         page.y = y + ABOVE + height
