@@ -160,8 +160,6 @@ class Classifier(Verbs, Generic[Result]):
     def evidence_of(self, score: float, ids: Sequence[Sequence[int]], text: str) -> Evidence:
         words = list(chain.from_iterable(ids))
         notes = () if words else ("the text has no words",)
-        if words and self.config.get("pair") and not all(ids):
-            notes = ("one of the two texts has no words",)
         known = known_share(words, self.vocabulary)
         return Evidence({"score": score}, known, text, notes=notes, vocabulary=self.vocabulary)
 
