@@ -281,10 +281,8 @@ def test_other_weights_act_at_the_last_step_alone(translated):
     generator = torch.Generator().manual_seed(0)
     weights = torch.rand(3, len(decision.weights), generator=generator).requires_grad_()
     inputs = torch.tensor([[*SOURCE, 3]]), torch.tensor([6]), torch.tensor([[2, 4, 7]])
-    (layer, *_), own = (
-        translators.shown_layers(model),
-        [],
-    )  # decoders ask for all steps at once, or for one after the other
+    layer = translators.shown_layers(model)[0]
+    own = []  # decoders ask for all steps at once, or for one after the other
     watch = layer.register_forward_hook(lambda layer, inputs, found: own.append(found[1]))
     model(*inputs)
     watch.remove()
