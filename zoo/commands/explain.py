@@ -13,6 +13,7 @@ import yaml
 from zoo import registry
 from zoo.bundles.files import HF_HUB, LOCAL_DIR
 from zoo.commands.cards import read_card
+from zoo.commands.inputs import pair
 from zoo.commands.recipes import find
 from zoo.utils import strict_json
 from zoo.utils.allocator import keep_freed_memory
@@ -106,11 +107,10 @@ def _measured(options: argparse.Namespace) -> Any:
 
 
 def _read(line: str, kind: str, where: str) -> Any:
-    if kind != "pair":
-        return line
-    if line.count("\t") != 1:
-        raise ValueError(f"{where}: each line must have two texts separated by a tab; got {line!r:.100}")
-    return tuple(line.split("\t"))
+    try:
+        return pair(line) if kind == "pair" else line
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def test_inputs(name: str, root: str | None) -> list[Any]:

@@ -57,10 +57,11 @@ def _pairs(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
         yield list(zip(options.text[::2], options.text[1::2], strict=True))
         return
     for group in _lines(sys.stdin):
-        yield [or_error(_pair, line) for line in group]
+        yield [or_error(pair, line) for line in group]
 
 
-def _pair(line: str) -> tuple[str, str]:
+def pair(line: str) -> tuple[str, str]:
+    """The two texts of a line."""
     if line.count("\t") != 1:
         raise ValueError(f"each line must have two texts separated by a tab; got {line!r:.100}")
     first, second = line.split("\t")
