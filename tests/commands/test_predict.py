@@ -441,6 +441,16 @@ def test_a_folder_without_images_costs_no_other_image_its_caption(captioner, pho
         assert err.splitlines()[-1] == "zoo: error: 1 of 3 images could not be read; see above"
 
 
+def test_images_of_other_kinds_in_a_folder_are_named(captioner, photos, tmp_path, capsys):
+    (tmp_path / "a.png").write_bytes((photos / "b.png").read_bytes())
+    for name in ("b.HEIC", "c.svg", "d.svg", "notes.txt"):
+        (tmp_path / name).write_bytes(b"x")
+    assert main(["predict", "captioner", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 1
+    assert f"zoo: {tmp_path}: 3 images of kinds that cannot be read are left out: .heic, .svg" in err.splitlines()
+
+
 def test_an_empty_folder(captioner, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert fails(capsys, "predict", "captioner", str(tmp_path / "empty")).startswith(

@@ -193,6 +193,10 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
         "model: {init_args: {score: dot}}\nnote: 2026-11-28\n": "dot.yaml: a date, 2026-11-28, is no text, number, list",
         "model: {init_args: nonsense}\n": "dot.yaml: `model: init_args:` must have names and values below it; got 'non",
         "model: {}\noptimizer: nonsense\n": "dot.yaml: `optimizer:` must have names and values below it; got 'nonsense'",
+        "model: {}\ntrainer: {gradient_clip: 1}\n": "dot.yaml: Subcommand 'fit' does not accept option 'trainer.gradient_c",
+        "model: {}\noptimizer: {init_args: {lrr: 1}}\n": "dot.yaml: optimizer: ",
+        "model: {init_args: {dropout: much}}\n": "dot.yaml: model: ",
+        "model: {}\nmodle: {a: 1}\n": "dot.yaml: Subcommand 'fit' does not accept option 'modle.a'",
         "model: {}\ntrainer: {callbacks: []}\n": "dot.yaml: `trainer: callbacks:` lacks zoo.comparison.measures.Training",
     }.items():
         (place / "recipes" / "dot.yaml").write_text(text)
@@ -218,7 +222,19 @@ def test_what_a_user_can_get_wrong(place, capsys, monkeypatch):
         assert fails(capsys, *options(place, "--report", *option))[0] == line
     damaged = place / "out" / "dot" / "seed1" / "result.json"
     damaged.parent.mkdir(parents=True)
+    whole = result("dot", 1, 30.0)
     wrongs = ({"settings": None}, {"test": {}}, {"threads": "one"}, {"parameters": float("nan")})
+    wrongs += tuple(
+        {part: {**whole[part], key: value}}
+        for part, key, value in (
+            ("settings", "options", [1]),
+            ("settings", "pairs", "all"),
+            ("training", "training_seconds", "long"),
+            ("training", "validation", [{"bleu": "30"}]),
+            ("test", "bleu_by_length", {"4-9": {"bleu": [[]], "sentences": "x"}}),
+            ("validation", "attention", {"entropy": "low"}),
+        )
+    )
     lacking = [{**result("dot", 1, 30.0), **wrong} for wrong in wrongs]
     for text in (b"{", b'"\xff"', b'{"name": "dot"}', *(json.dumps(wrong).encode() for wrong in lacking)):
         damaged.write_bytes(text)

@@ -84,7 +84,7 @@ def test_it_tells_languages_as_python_does(engine):
 
 
 def test_it_reads_capitals_as_python_does(engine):
-    tokenizer = Tokenizer.train([*SENTENCES, "ein Hund und ein Mann"] * 5, "bpe", 300)
+    tokenizer = Tokenizer.train([*SENTENCES, "ein Hund und ein Mann auf der Straße"] * 5, "bpe", 300)
     json, generator = tokenizer.to_json(), random.Random(0)
     ways = [str, str.upper, str.title, str.lower, str.capitalize]
     texts = [
@@ -100,10 +100,27 @@ def test_it_reads_capitals_as_python_does(engine):
     ]
     texts += [" ".join(generator.choice(ways)(word) for word in text.split()) for text in SENTENCES for _ in range(4)]
     texts += [way(text) for text in SENTENCES[:5] for way in ways]
+    german = ["EIN HUND", "STRASSE UND EIN MANN", "EIN MANN IM SCHNEE", "DIE KATZE ISST EIS AUF DER STRASSE"]
+    for text in [*texts, *german]:
+        found = engine.ask("capitals", tokenizer=json, text=text, language="de")
+        assert found == read_capitals(text, tokenizer, "de"), text
     found = {text: read_capitals(text, tokenizer) for text in texts}
     assert None in found.values() and sum(read is not None for read in found.values()) > 9
     for text, read in found.items():
         assert engine.ask("capitals", tokenizer=json, text=text) == read, text
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word", "char", "word_punct"])
+def test_its_plain_forms_are_those_of_python(engine, kind):
+    tokenizer = Tokenizer.train([*SENTENCES, "a 1/2 - “b” 'c'"], kind, 300)
+    json = tokenizer.to_json()
+    marks = (
+        "".join(map(chr, range(0x20, 0x2FF))) + "".join(map(chr, range(0x2000, 0x2190))) + "ﬁﬀ㎞Łŏọ①Ａ日\ufe0f\u2066"
+    )
+    texts = [*marks, marks, "A dog—brown—runs", "e\u0301 e\u0328", *odd_texts(60, seed=6)]
+    assert sum(tokenizer.plain(text) != text for text in texts) > 40
+    for text in texts:
+        assert engine.ask("plain", tokenizer=json, text=text) == tokenizer.plain(text), repr(text)
 
 
 def test_a_sigma_at_the_end_of_a_word_is_read_as_in_python(engine):
@@ -135,6 +152,11 @@ def test_it_finds_dates_in_texts_as_python_does(engine):
             for way in year_in_words(date.year)
             for more in (" six", ", six")
         ]
+        name = f"{date:%B}"
+        slips = [name[:-2] + name[-1], name[0] + name[1] + name[1:], name[:2] + name[3:1:-1] + name[4:], "Mai", "Mpy"]
+        own += [f"{date.day}th{slip} {date.year}" for slip in slips]
+        own += [f"{date.day} {name} {date.year} {more}" for more in ("BC", "b.c.", "bcd")]
+        own += [f"2nd Sunday of {name} {date.year}", f"second Sunday, {name} {date.year}"]
         for text in [*own, *generator.sample(texts, 6), *odd_texts(1, seed=date.day)]:
             found = engine.ask("tells", text=text, date=[date.year, date.month, date.day])
             assert found == tells(text, date), (text, date)

@@ -15,6 +15,8 @@ TEXTS = [
     "A BLACK DOG EATS ICE CREAM",
     "ein Hund und eine Katze und der Mann in dem Haus",
     "xyz 123 qqq",
+    "1. A man—the ‚ﬁne‘ one—plays\u200e. :) Two dogs",
+    "... 😀",
 ]
 
 

@@ -391,6 +391,21 @@ def test_the_example_needs_neither_torch_nor_this_package(translator):
     assert [text for text, _ in found] == [want.text for want in model.translate(SENTENCES[:2], beam_size=1)]
 
 
+def test_pictures_of_graphs_say_whether_the_attention_explains(translator, tmp_path):
+    model, _ = translator
+    model.explains = "May be read as an explanation: partly."
+    try:
+        onnx_export.export_onnx(model, tmp_path / "plain", "here")
+        onnx_export.export_onnx(model, tmp_path / "small", "here", int8=True)
+    finally:
+        model.explains = None
+    assert (
+        zoo.runtime.load(tmp_path / "plain").translate(SENTENCES[0]).explains
+        == "May be read as an explanation: partly."
+    )
+    assert zoo.runtime.load(tmp_path / "small").translate(SENTENCES[0]).explains is None, "other weights"
+
+
 def test_files_beside_the_graphs(translator):
     model, folder = translator
     facts = about(folder)
@@ -398,7 +413,7 @@ def test_files_beside_the_graphs(translator):
     assert facts["sha256"] == {name: digest for name, digest in file_hashes(folder).items() if name != "onnx.json"}
     assert (folder / "tokenizer.json").read_text(encoding="utf-8") == model.assets()["tokenizer.json"]
     assert (folder / "calibration.json").read_text(encoding="utf-8") == model.calibration.to_json()
-    assert facts["config"] == model.config
+    assert facts["config"] == model.config and "explains" not in facts
     assert facts["source"].startswith("local-dir:") and facts["task"] == "translation" and facts["class"] == "LuongNMT"
     assert facts["special_tokens"] == {"pad": 0, "unk": 1, "bos": 2, "eos": 3}
     size = model.config["tgt_vocab_size"]

@@ -39,6 +39,16 @@ def test_letters_that_the_usual_font_lacks_are_drawn_with_another_installed_one(
     fonts.cache_clear()
 
 
+def test_letters_without_a_font_are_boxes_with_one_warning(tmp_path, monkeypatch):
+    monkeypatch.setitem(matplotlib.rcParams, "svg.fonttype", "none")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")  # matplotlib would warn of each glyph
+        alignment_heatmap(tmp_path / "a.svg", ["a\U00010380", "b"], ["\u200dc"], torch.ones(1, 2), title="\U00010381 d")
+    assert len(seen) == 1 and str(seen[0].message).startswith("no installed font has ")
+    text = " ".join(ElementTree.parse(tmp_path / "a.svg").getroot().itertext())
+    assert "a□" in text and "□ d" in text
+
+
 def test_an_absurd_length_stays_within_memory(tmp_path, monkeypatch):
     monkeypatch.setattr("zoo.plots.alignment.MAX_PIXELS", 400)
     path = alignment_heatmap(tmp_path / "a.png", ["a"] * 30, ["b"] * 30, torch.rand(30, 30))

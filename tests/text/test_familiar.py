@@ -37,6 +37,12 @@ def test_capitals_are_read_as_the_vocabulary_has_them():
     )
     assert read_capitals('A DOG RUNS IN "THE SNOW"', tokenizer) == 'A dog runs in "the snow"', "nothing is a sign here"
     assert read_capitals("a dog runs", tokenizer) is None
+    german = Tokenizer.train(
+        ["Der Junge auf der Straße", "der junge Mann", "Eine Katze"] * 9 + ["Junge"] * 9, "bpe", 200
+    )
+    assert read_capitals("DER JUNGE", german, "de") == "Der Junge", "of two forms as long the more frequent"
+    assert read_capitals("AUF DER STRASSE", german, "de") == "Auf der Straße"
+    assert read_capitals("DER JUNGE UND EINE KATZE", german, "de") == "Der Junge und eine Katze", "frequent words"
     loud = Tokenizer.train([text.upper() for text in TEXT], "bpe", 200)
     assert read_capitals("A DOG RUNS", loud) is None, "this model knows capitals"
     assert read_capitals("A DOG RUNS", Tokenizer.train(TEXT, "bpe", 200, lowercase=True)) is None

@@ -276,3 +276,31 @@ def test_text_that_is_not_unicode():
         for verb in (tokenizer.encode, tokenizer.words, tokenizer.clean):
             with pytest.raises(ValueError, match=f"the text is not valid Unicode: {message}"):
                 verb(text)
+
+
+@pytest.mark.parametrize(
+    "text, plain",
+    [
+        ("A dog—brown—runs", "A dog - brown - runs"),
+        ("1–2 ‘dogs’", "1-2 'dogs'"),
+        ("a ﬁne naïve „Škoda“", 'a fine naive "Skoda"'),
+        ("\u200eIt\u200c rains\ufe0f\u2066", "It rains"),
+        ("schön", "schön"),  # it has this letter
+        ("e\u0301", "é"),  # and this one, which may be written in two parts
+        ("½ ① Ａ…", "1/2 1 A..."),
+        ("😀 日本", "😀 日本"),
+        ("a\u00a0b\tc", "a\u00a0b\tc"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["bpe", "char"])
+def test_characters_that_a_vocabulary_lacks_have_plain_forms(kind, text, plain):
+    tokenizer = Tokenizer.train(['A fine dog\'s "Skoda" - runs. It is naive, 1/2?', "schöne é"], kind, 200)
+    assert tokenizer.plain(text) == plain
+    assert tokenizer.plain(plain) == plain and tokenizer.encode(plain) == tokenizer.encode(tokenizer.plain(text))
+
+
+def test_characters_that_a_tokenizer_reads_stay():
+    """Some are in no entry, as it cleans them or makes others of them."""
+    tokenizer = Tokenizer.train(["it's a `` dog ''"], "word_punct", 50, cleaning=["quotes"])
+    assert tokenizer.plain("“it’s”") == "“it’s”" and UNK not in tokenizer.encode("“it’s”")
+    assert Tokenizer.train(["abc"], "bpe", 50).plain("”—") == "”—", "no form of them is known"

@@ -9,7 +9,7 @@ from zoo.models.seq2seq import Seq2SeqNMT
 from zoo.results import Translation
 from zoo.text import EOS, UNK, Tokenizer
 from zoo.verbs.confidence import Calibration
-from zoo.verbs.sentences import join
+from zoo.verbs.sentences import join, read_sentences
 
 TEXT = "A dog runs. Two men play! Why?"
 PARTS = ["A dog runs.", "Two men play!", "Why?"]
@@ -83,6 +83,37 @@ def test_samples_are_joined_in_the_order_drawn(model):
 
 def test_a_model_without_attention():
     assert build(Seq2SeqNMT).translate(TEXT).attention is None
+
+
+@pytest.mark.parametrize(
+    "text, parts",
+    [
+        ("A dog runs. :)", ["A dog runs. :)"]),
+        ("1. A dog runs. 2. Two men play!", ["1. A dog runs.", "2. Two men play!"]),
+        ("*** A dog runs. *** 12", ["*** A dog runs. *** 12"]),
+        ("1. ... 2.", ["1. ... 2."]),
+    ],
+)
+def test_marks_and_numbers_are_no_sentences(model, text, parts):
+    """Alone, a model makes up a sentence for each of them."""
+    found = read_sentences(text, model.src_tokenizer, True, "en", "the text")
+    assert [sentence.text for sentence in found] == parts
+    assert [word for sentence in found for word in sentence.text.split()] == text.split()
+
+
+@pytest.mark.parametrize("text", ["...", "😀", "\u200e\u2066", "*** :)"])
+def test_a_text_without_words_is_said_to_have_none(model, text):
+    assert "the text has no words" in model.translate(text).warnings
+    assert "the text has no words" in model.translate(["A dog runs.", text])[1].warnings
+    assert (
+        model.translate(" \n").warnings == []
+        and model.translate("A dog. 12").warnings == model.translate("A dog.").warnings
+    )
+
+
+def test_invisible_characters_change_nothing(model):
+    found, plain = model.translate("\u200eA dog\ufe0f runs\u2060."), model.translate("A dog runs.")
+    assert found.text == plain.text and found.source_tokens == plain.source_tokens
 
 
 def test_a_model_of_characters_reads_a_text_as_one():

@@ -80,7 +80,8 @@ const verbs = {
   tells: ({ text, date }) => engine.tells(text, ...date),
   language: ({ text, expected }) => engine.otherLanguage(text, expected),
   languages: ({ tokenizer }) => engine.languagesOf(tokenizerOf(tokenizer)),
-  capitals: ({ tokenizer, text }) => engine.readCapitals(text, tokenizerOf(tokenizer)),
+  capitals: ({ tokenizer, text, language }) => engine.readCapitals(text, tokenizerOf(tokenizer), language),
+  plain: ({ tokenizer, text }) => tokenizerOf(tokenizer).plain(text),
   search: searchTable,
   encode: ({ tokenizer, text }) => {
     const used = tokenizerOf(tokenizer);

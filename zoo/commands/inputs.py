@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from zoo.verbs.reading import BLANK
-from zoo.vision.images import SUFFIXES
+from zoo.vision.images import OTHER_SUFFIXES, SUFFIXES
 
 LINES_AT_ONCE = 64  # lines of standard input per call
 IMAGES_AT_ONCE = 16
@@ -214,7 +214,11 @@ def _files(name: str, alone: bool) -> list[str]:
     """An image file, or those of a folder."""
     if not is_folder(name):
         return [name]
-    found = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in SUFFIXES)
+    files = sorted(Path(name).iterdir())
+    found = [str(path) for path in files if path.suffix.lower() in SUFFIXES]
+    if other := [path for path in files if path.suffix.lower() in OTHER_SUFFIXES]:
+        kinds = ", ".join(sorted({path.suffix.lower() for path in other}))
+        print(f"zoo: {name}: {len(other)} images of kinds that cannot be read are left out: {kinds}", file=sys.stderr)
     if not found and alone:
         raise ValueError(f"the folder {name} has no images ({', '.join(sorted(SUFFIXES))})")
     return found or [name]  # which cannot be opened, and does not keep the others from it

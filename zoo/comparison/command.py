@@ -137,6 +137,7 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
         for name in names:
             if file := unused(plan, name):
                 print(f"{file} is of another {recipes.path(name)}, so its choice is not used; --search finds one")
+    _check_settings([job for job in jobs if not job.end.is_file()])
     if options.pairs or any(not job.end.is_file() for job in jobs):  # what is missing is missed before the trainings
         plan = _with_data(plan, names, options.pairs)
     check_names(recipes, plan.epochs, {name: recipes.fingerprints(name)["recipe"] for name in names})
@@ -157,6 +158,19 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
                 raise ValueError(f"{file} is of {was}: choose another --out, or delete {file.parent}")
     check_runs(read_runs(plan.out, recipes.task), recipes)
     return plan
+
+
+def _check_settings(jobs: Sequence[Job]) -> None:
+    """Reads the recipes as `zoo fit` will, one job of each mechanism; ValueError for a wrong setting."""
+    if not jobs:
+        return
+    from zoo.training.parsing import check_arguments
+
+    for job in {job.name: job for job in jobs}.values():
+        try:
+            check_arguments(job.fit_arguments())
+        except (ValueError, FileNotFoundError) as error:
+            raise ValueError(f"{job.plan.recipes.path(job.name)}: {error}") from error
 
 
 def _with_data(plan: Plan, names: Sequence[str], sizes: Sequence[int] | None) -> Plan:

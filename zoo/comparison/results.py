@@ -31,6 +31,7 @@ SHAPE = {
     "hardware": str,
     "threads": int,
 }
+OPTIONAL = {"options": dict, "pairs": int | None}  # settings that not all results have
 
 
 @dataclass(frozen=True)
@@ -263,6 +264,9 @@ def read_result(file: Path, task: ComparedTask) -> dict[str, Any]:
     try:
         result = read_json(file)
         check_shape(result, SHAPE)
+        check_shape(result["settings"], {key: kind for key, kind in OPTIONAL.items() if key in result["settings"]})
+        for part in ("training", "validation", "test"):
+            _check_numbers({key: value for key, value in result[part].items() if (part, key) != ("test", "name")})
         found = [other.score for other in TASKS if other.score.key in result["test"]]
         is_own = not found or task.score in found
         scored = {part: {task.score.key: NUMBER} for part in ("validation", "test")}
@@ -278,6 +282,15 @@ def read_result(file: Path, task: ComparedTask) -> dict[str, Any]:
             "that it was trained by with --recipes"
         )
     return result
+
+
+def _check_numbers(value: Any) -> None:
+    """Raises TypeError if there is anything but numbers, and None for missing ones, in dicts and lists."""
+    if isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            _check_numbers(part)
+    elif not isinstance(value, NUMBER | None):
+        raise TypeError(f"{value!r:.40} in place of a number")
 
 
 def _key(run: Run) -> tuple[str, int | None]:

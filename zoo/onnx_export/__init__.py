@@ -83,6 +83,8 @@ def export_onnx(model: ZooModule, folder: str | os.PathLike, source: str, int8: 
             "parameters": sum(p.numel() for p in model.parameters()),
             "config": model.config,
         }
+        if model.explains and not int8:
+            about["explains"] = model.explains
         write_manifest(new, MANIFEST, {**about, **manifest})
     return folder
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.plots.html import Section, as_page, asking, level_of, look_rules, scale
-from zoo.plots.page import fonts
+from zoo.plots.page import clean, fonts
 from zoo.plots.style import (
     COLOURS,
     DPI,
@@ -131,6 +131,10 @@ def heads_heatmap(
             "attention must have a map for each title, a row for each target token and a column for each source "
             f"token, {wanted}; got shape {tuple(attention.shape)}"
         )
+    named = [title for title in titles if title]
+    source_tokens, target_tokens, named = clean([source_tokens, target_tokens, named], _families())
+    rest = iter(named)
+    titles = [next(rest) if title else "" for title in titles]
     width, height = len(source_tokens) * CELL, len(target_tokens) * CELL
     columns = min(len(titles), COLUMNS)
     rows = -(-len(titles) // columns)
@@ -222,5 +226,5 @@ def _families() -> list[str]:
 
 
 def _plain(tokens: Sequence[str]) -> list[str]:
-    """Labels in which a dollar sign does not start mathematics and a space is visible."""
-    return ["␣" if token.isspace() else token.replace("$", r"\$") for token in tokens]
+    """Labels in which a dollar sign does not start mathematics."""
+    return [token.replace("$", r"\$") for token in tokens]

@@ -218,10 +218,15 @@ def measure(text: str, size: float, weight: str = "normal") -> float:
     return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
 
 
-def clean(texts: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Words as they can be drawn: a character without an installed font becomes a box, with one warning for all."""
+def clean(texts: Sequence[Sequence[str]], families: Sequence[str] = ()) -> list[list[str]]:
+    """Words as they can be drawn: a character without an installed font becomes a box, with one warning for all.
+
+    Args:
+        texts: the words of several texts.
+        families: fonts that draw them besides `fonts()`.
+    """
     texts = [[printable(word) for word in text] for text in texts]
-    unknown = {c for text in texts for word in text for c in word} - _characters()
+    unknown = {c for text in texts for word in text for c in word} - _characters(tuple(families))
     if not unknown:
         return texts
     first = ", ".join(f"U+{ord(c):04X}" for c in sorted(unknown)[:3])
@@ -244,10 +249,10 @@ def fonts() -> tuple[str, ...]:
     return tuple(name for name in FONTS if name in installed)
 
 
-@lru_cache(maxsize=1)
-def _characters() -> frozenset[str]:
-    """Characters that these fonts have."""
+@lru_cache(maxsize=8)
+def _characters(families: tuple[str, ...]) -> frozenset[str]:
+    """Characters that these fonts, or `fonts()`, have."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
-    files = (findfont(FontProperties(family=[name])) for name in fonts())
+    files = {findfont(FontProperties(family=[name])) for name in (*families, *fonts())}
     return frozenset(chr(code) for file in files for code in get_font(file).get_charmap())

@@ -45,6 +45,7 @@ def _loaded(exported: Exported) -> GraphModel:
     if (text := assets.pop(CALIBRATION, None)) is not None:
         model.calibration = Calibration.from_json(text)
     model.load_assets(assets)
+    model.explains = exported.about.get("explains")
     return model
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+from zoo.text.familiar import is_frequent
 from zoo.text.tokenizer import UNK, Tokenizer
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -29,13 +30,19 @@ def as_title(text: str) -> bool:
     return len(words) > 1 and len(large) >= _TITLE_SHARE * len(words)
 
 
-def read_capitals(text: str, tokenizer: Tokenizer) -> str | None:
+def read_capitals(text: str, tokenizer: Tokenizer, language: str = "en") -> str | None:
     """A text with capitals as a usual sentence, if the tokenizer knows the words of that better; else None.
 
     In a text in capitals the first word gets a capital. Every other word becomes lower case, unless the vocabulary
-    needs fewer tokens for it with a capital: German nouns keep theirs. In other texts this happens to single words in
-    capitals, and in titles to all words with one, if that takes at most half as many tokens: abbreviations and most
-    names stay, and what is quoted.
+    needs fewer tokens for it with a capital; in German, where nouns have one, also if it is as long but the more
+    frequent form, which has the lower ids. SS may be ß there. In other texts this happens to single words in capitals,
+    and in titles to all words with one, if that takes at most half as many tokens: abbreviations and most names stay,
+    and what is quoted.
+
+    Args:
+        text: as the user gave it.
+        tokenizer: the model's.
+        language: ISO 639 code of the text.
     """
     loud, title = in_capitals(text), as_title(text)
     first = _WORD.search(text)
@@ -49,11 +56,19 @@ def read_capitals(text: str, tokenizer: Tokenizer) -> str | None:
             return word
         if not loud and any(start < found.start() < end for start, end in quoted):
             return word
-        best = large if word == "I" or is_first else min(small, large, key=cost)
+        forms = [large] if word == "I" or is_first else [small, large]
+        if language == "de" and word.isupper():
+            forms += [form.replace("ss", "ß") for form in forms if "ss" in form]
+            best = small if small in forms and is_frequent(small, language) else min(forms, key=rarity)
+        else:
+            best = min(forms, key=cost)
         if loud:
             return best
         is_short = word.isupper() and len(word) <= _LONGEST_SHORT_WORD and best == large and not is_first
         return word if is_short or _GAIN * sum(cost(best)) > sum(cost(word)) else best
+
+    def rarity(form: str) -> tuple[int, int, int]:
+        return *cost(form), sum(tokenizer.encode(form))
 
     cost = _cost(tokenizer)
     quiet = _WORD.sub(usual, text)

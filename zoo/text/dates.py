@@ -1,7 +1,8 @@
-"""Dates in words: names of months, ordinals, years, and whether a text tells the day and the year of a date."""
+"""Dates in words: names of months, ordinals, years, and whether a text tells a date."""
 
 import datetime
 import re
+from collections.abc import Sequence
 
 NO_DATE = "no date"  # what a model of dates answers to a text that is none
 TWO_DIGITS = range(1969, 2069)  # the years that two digits stand for, as in POSIX
@@ -17,6 +18,10 @@ _IRREGULAR = {"one": "first", "two": "second", "three": "third", "five": "fifth"
 _IRREGULAR |= {"twelve": "twelfth", "twenty": "twentieth", "thirty": "thirtieth"}
 _NOT_AFTER_TENS = "".join(f"(?<!{tens})(?<!{tens} )" for tens in _TENS)  # "twenty first" is not the first
 _NOT_BEFORE_MORE = rf"(?! ?(?:and |oh )?(?:{'|'.join(_SMALL + _TENS)})\b)"  # "two thousand and nine" is not 2000
+
+_NTH = rf"(?:\d(?:st|nd|rd|th)|\b(?:{'|'.join([*_IRREGULAR.values(), *(f'{word}th' for word in _SMALL)])}))"
+_COUNTED_WEEKDAY = re.compile(rf"(?i){_NTH}\s*(?:{'|'.join(day[:3] for day in WEEKDAYS)})[a-z]*\s+(?:of|in)\b")
+_OTHER_ERA = re.compile(r"(?i)(?<![a-z])b\.?\s?c\.?(?:\s?e\.?)?(?![a-z])")
 
 
 def ordinal(day: int) -> str:
@@ -54,24 +59,60 @@ def year_in_words(year: int) -> list[str]:
 
 
 def tells(text: str, date: datetime.date) -> bool:
-    """Whether day and year of a date are in a text, as different numbers, in words, or as eight digits."""
+    """Whether day, month and year of a date are in a text.
+
+    As different numbers, in words, or as eight digits; a month may be shortened, or have a wrong letter. What is not a
+    date of our era tells none, nor does a counted weekday, as in "2nd Sunday of May".
+    """
     numbers = re.findall(r"\d+", text)
     if date.strftime("%Y%m%d") in numbers:
         return True
+    small = re.sub(r"(\d)(?:st|nd|rd|th)", r"\1 ", text.lower())
     words = re.sub("[^a-z,]+", " ", text.lower())
-    years = [f"{date.year}"] + [f"{date.year % 100:02}"] * (date.year in TWO_DIGITS)
+    if _OTHER_ERA.search(text) or _COUNTED_WEEKDAY.search(text):
+        return False
     said_day = _in_text(ordinal_in_words(date.day))
     said_years = [_in_text(way) + r"\b" for way in year_in_words(date.year)]
     if date.day < 10:
         said_day = _NOT_AFTER_TENS + said_day
     if date.year % 10 == 0:
         said_years = [way + _NOT_BEFORE_MORE for way in said_years]
-    for digits, said in (([f"{date.day}", f"{date.day:02}"], [said_day]), (years, said_years)):
-        if number := next((number for number in numbers if number in digits), None):
-            numbers.remove(number)
-        elif not any(re.search(way, words) for way in said):
-            return False
-    return True
+
+    def takes(*digits: str) -> bool:
+        """Whether one of these is among the numbers that tell nothing else yet."""
+        found = next((number for number in numbers if number in digits), None)
+        if found is not None:
+            numbers.remove(found)
+        return found is not None
+
+    def says(ways: Sequence[str]) -> bool:
+        return any(re.search(way, words) for way in ways)
+
+    short = f"{date.year % 100:02}" if date.year in TWO_DIGITS else ""
+    day, month = ((f"{number}", f"{number:02}") for number in (date.day, date.month))
+    return (
+        (takes(f"{date.year}") or says(said_years) or takes(short))
+        and (takes(*day) or says([said_day]))
+        and (takes(*month) or _names(small, MONTHS[date.month - 1].lower()))
+    )
+
+
+def _names(text: str, month: str) -> bool:
+    """Whether a text in lower case has the beginning of a month, or its name with a wrong letter."""
+    return month[:3] in text or any(_is_slip(word, month) for word in re.findall("[a-z]+", text))
+
+
+def _is_slip(word: str, name: str) -> bool:
+    """Whether one letter of a name (but of May) is missing, wrong or too many, or two have changed places."""
+    if len(name) < 4 or abs(len(word) - len(name)) > 1:
+        return False
+    same = next((n for n, (one, other) in enumerate(zip(word, name)) if one != other), min(len(word), len(name)))
+    rest, wanted = word[same:], name[same:]
+    return rest[1:] == wanted[1:] or rest[1:] == wanted or rest == wanted[1:] or _swapped(rest) == wanted
+
+
+def _swapped(text: str) -> str:
+    return text[1:2] + text[:1] + text[2:]
 
 
 def _in_text(number: str) -> str:

@@ -41,6 +41,14 @@ _LEAST_SHARE = 0.2  # of all words
 _READ_SHARE = 0.8  # of the frequent words of a language that a vocabulary for it has
 
 
+_POLITE = {"sie", "ihr", "ihnen"}  # with a capital they address someone
+
+
+def is_frequent(word: str, language: str) -> bool:
+    """Whether a word in lower case is one of the frequent words of a language, which hardly ever have a capital."""
+    return language in _LANGUAGES.get(word, ()) and word not in _POLITE
+
+
 def known_share(ids: Sequence[int], tokenizer: Tokenizer) -> float:
     """Share of the words that the vocabulary has as a whole; of the characters, if the tokenizer splits into these.
 

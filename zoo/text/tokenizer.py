@@ -5,13 +5,14 @@ import reprlib
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, product
 from typing import Any, Literal
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
+from zoo.text.characters import PlainForms
 from zoo.text.cleaning import CLEANING, cleaner
 from zoo.utils import strict_json
 
@@ -145,6 +146,22 @@ class Tokenizer:
         """
         check_unicode(text)
         return self._clean(text)
+
+    def plain(self, text: str) -> str:
+        """A text as users write it, with plain forms of the characters that the vocabulary lacks, see `PlainForms`.
+
+        Training and scores read a text as it is; this is for the texts of users, before `encode`.
+
+        Raises:
+            ValueError: it is not valid Unicode.
+        """
+        check_unicode(text)
+        return unicodedata.normalize("NFC", text).translate(self._plain_forms)
+
+    @cached_property
+    def _plain_forms(self) -> PlainForms:
+        entries = (self._backend.id_to_token(i) or "" for i in range(EOS + 1, len(self)))
+        return PlainForms(set(chain.from_iterable(entries)), lambda text: UNK in (ids := self.encode(text)) or not ids)
 
     def cleaning_steps(self) -> list[tuple[str, str]]:
         """The steps of `clean` as regular expressions with replacements, in order."""

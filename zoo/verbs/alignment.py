@@ -35,6 +35,7 @@ def pair_words(pair: object) -> tuple[list[str], list[str]]:
 
 def word_pieces(tokenizer: Tokenizer, words: list[str]) -> list[list[int]]:
     """Token ids of each word; for characters, the space before a word belongs to it."""
+    words = [tokenizer.plain(word) for word in words]
     if tokenizer.kind == "char":
         return [tokenizer.encode("x " + word)[1:] if n else tokenizer.encode(word) for n, word in enumerate(words)]
     return tokenizer.encode_batch(words)

@@ -131,7 +131,7 @@ class Captioner(Verbs):
             batch_size: images captioned together.
             attention: for one image: weights that the model must use instead of its own. A dict from positions in
                 `tokens` to the weights of the cells of the grid, row by row: one for each, as a list or a matrix, or a
-                dict from cells to weights. They sum to 1.
+                dict from cells to weights. They sum to 1, or less if a part of the attention is to be missing.
 
         Returns:
             One Caption for one image, a list of them for a list, in the order given.

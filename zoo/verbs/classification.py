@@ -19,7 +19,7 @@ from zoo.utils import strict_json
 from zoo.utils.labels import check_labels
 from zoo.verbs.base import Verbs, evaluated
 from zoo.verbs.checks import as_list, check_assets, check_finite, present
-from zoo.verbs.confidence import Evidence, trusted
+from zoo.verbs.confidence import NO_WORDS, Evidence, trusted
 from zoo.verbs.groups import groups_of_similar_size
 from zoo.verbs.task import Task
 
@@ -159,7 +159,9 @@ class Classifier(Verbs, Generic[Result]):
 
     def evidence_of(self, score: float, ids: Sequence[Sequence[int]], text: str) -> Evidence:
         words = list(chain.from_iterable(ids))
-        notes = () if words else ("the text has no words",)
+        notes = () if words else (NO_WORDS,)
+        if words and self.config.get("pair") and not all(ids):
+            notes = ("one of the texts has no words",)
         known = known_share(words, self.vocabulary)
         return Evidence({"score": score}, known, text, notes=notes, vocabulary=self.vocabulary)
 
@@ -191,7 +193,7 @@ class OfTexts(Classifier[Classification]):
     """Reads rows of words, one text or a pair; its attention is a list with (hops, words) of each text."""
 
     def encode(self, text: str | tuple[str, str]) -> tuple[list[list[int]], list[list[str]]]:
-        parts = [text] if isinstance(text, str) else list(text)
+        parts = [self.vocabulary.plain(part) for part in ([text] if isinstance(text, str) else text)]
         return self.vocabulary.encode_batch(parts), [self.vocabulary.words(part) for part in parts]
 
     def answer_of(self, chosen: dict[str, Any], attention: Any, words: list[list[str]]) -> Classification:
@@ -204,7 +206,7 @@ class OfDocuments(Classifier[DocumentClassification]):
     task = replace(Classifier.task, result=DocumentClassification)
 
     def encode(self, text: str) -> tuple[list[list[int]], list[list[str]]]:
-        return encode_document(text, self.vocabulary)
+        return encode_document(self.vocabulary.plain(text), self.vocabulary)
 
     def answer_of(self, chosen: dict[str, Any], attention: Any, words: list[list[str]]) -> DocumentClassification:
         of_words, of_sentences = attention

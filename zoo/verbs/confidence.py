@@ -8,6 +8,7 @@ the other half measures its expected calibration error (Naeini et al. 2015).
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,12 +24,14 @@ from zoo.utils import strict_json
 
 CALIBRATION = "calibration.json"  # its file name in a folder of weights
 BINS = 10  # of the expected calibration error
+NO_WORDS = "the text has no words"
 LOW_CONFIDENCE = "low confidence"  # so begins the warning
 UNUSUAL = 0.005  # share of the validation inputs that have a lower confidence, or fewer known words, than the limits
 DOUBTFUL = 0.5  # a higher confidence is never called low
 MOST_KNOWN = 0.9  # a higher share of known words is never called low
 LEAST_KNOWN = 0.6  # share of known words, without a calibration: two words of which none is known have 0.5
 MOST_EVIDENCE = 8  # kinds of evidence in a file
+_STUTTER = re.compile(r"(\S{1,12}?)\1{9}")
 _SMOOTHING = 1e-3  # weight of the penalty that keeps the regression finite where the classes are separable
 _STEPS = 100  # of Newton's method, which converges in about ten
 
@@ -68,8 +71,8 @@ class Calibration:
         low_confidence: a lower confidence gets a warning.
         least_known: a smaller share of known words gets a warning.
         language: ISO 639 code of the input; None if there is none to tell.
-        answers: "date": an output has confidence 0 unless it is a date of the form YYYY-MM-DD whose day and year are
-            in the input, as numbers or in words.
+        answers: "date": an output has confidence 0 unless it is a date of the form YYYY-MM-DD whose day, month and year
+            are in the input, as numbers or in words.
         exact: the event is that the answer is exactly right.
         examples: validation examples that the map was fitted on, and as many that it was measured on.
         error: expected calibration error on the latter.
@@ -185,7 +188,9 @@ def _fault_of_language(calibration: Calibration | None, text: str, vocabulary: T
 
 
 def _repeats(answer: str) -> bool:
-    """Whether some four words stand in a text four times or more."""
+    """Whether some four words stand in a text four times or more, or the same few characters many times in a row."""
+    if _STUTTER.search(answer):
+        return True
     words = answer.split()
     counts = Counter(zip(words, words[1:], words[2:], words[3:]))
     return max(counts.values(), default=0) >= 4

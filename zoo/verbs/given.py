@@ -45,8 +45,8 @@ def _row(weights: Any, places: int, position: int) -> np.ndarray:
     total = row.sum()
     if not ((row >= 0).all() and 0 < total <= 1.001):  # also false for NaN; less is a part of the attention
         raise ValueError(
-            f"attention of position {position} must be at least 0 everywhere and sum to 1; got the sum {total:.4g} "
-            f"and the smallest {row.min():.4g}"
+            f"attention of position {position} must be at least 0 everywhere and sum to at most 1; got the sum "
+            f"{total:.4g} and the smallest {row.min():.4g}"
         )
     return row
 

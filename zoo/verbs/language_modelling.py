@@ -244,6 +244,7 @@ class Completer(Verbs):
         For a model of tokenised text, an unknown word is also tried in lower case, without its punctuation marks, as N
         for a number, and as the words of which it consists in the Penn Treebank, if the model has learnt from such.
         """
+        line = self.vocabulary.plain(line)
         ids = self.vocabulary.encode(line)
         if self.vocabulary.kind != "word" or UNK not in ids:
             return ids

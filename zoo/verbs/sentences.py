@@ -1,5 +1,6 @@
 """Texts of several sentences for models that translate one at a time: taken apart, and the answers joined."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -8,7 +9,9 @@ from zoo.results.translation import Translation
 from zoo.text import Tokenizer
 from zoo.text.casing import in_capitals, read_capitals
 from zoo.text.sentences import split_sentences
-from zoo.text.tokenizer import check_unicode
+from zoo.verbs.confidence import NO_WORDS
+
+_NUMBER_OF_ITEM = re.compile(r"\d+[.):]")  # of a list: it belongs to what follows
 
 
 class Sentence(NamedTuple):
@@ -16,8 +19,8 @@ class Sentence(NamedTuple):
 
     Attributes:
         text: as the model reads it.
-        ids: its tokens.
-        note: a warning about capitals that are read in lower case.
+        ids: its tokens; none if it has nothing that the model could read.
+        note: a warning: capitals are read in lower case, or there is no word.
         place: its name in messages.
     """
 
@@ -40,16 +43,38 @@ def read_sentences(text: str, tokenizer: Tokenizer, split: bool, language: str, 
     Raises:
         ValueError: the text is not valid Unicode.
     """
-    check_unicode(text)
-    parts = split_sentences(text, language) if split and tokenizer.kind != "char" else []
+    has_text, text = bool(text.strip()), tokenizer.plain(text)
+    if has_text and not any(map(str.isalnum, text)):
+        return [Sentence(text, tokenizer.encode(text), NO_WORDS, place)]
+    parts = _with_words(split_sentences(text, language)) if split and tokenizer.kind != "char" else []
     if len(parts) < 2:
-        return [_read(text, tokenizer, place)]
-    found = [_read(part, tokenizer, f"sentence {n} of {place}") for n, part in enumerate(parts, 1)]
+        return [_read(text, tokenizer, language, place)]
+    found = [_read(part, tokenizer, language, f"sentence {n} of {place}") for n, part in enumerate(parts, 1)]
     return [sentence for sentence in found if sentence.ids] or found[:1]
 
 
-def _read(text: str, tokenizer: Tokenizer, place: str) -> Sentence:
-    quiet = read_capitals(text, tokenizer)
+def _with_words(parts: Sequence[str]) -> list[str]:
+    """Sentences of which each has a letter: a mark such as ":)" belongs to the one before, a number to the next.
+
+    A model makes up a sentence for a mark alone.
+    """
+    found: list[str] = []
+    waiting: list[str] = []
+    for part in parts:
+        if any(map(str.isalpha, part)):
+            found.append(" ".join([*waiting, part]))
+            waiting = []
+        elif found and not waiting and not _NUMBER_OF_ITEM.fullmatch(part):
+            found[-1] += f" {part}"
+        else:
+            waiting.append(part)
+    if waiting:
+        found[-1:] = [" ".join([*found[-1:], *waiting])]
+    return found
+
+
+def _read(text: str, tokenizer: Tokenizer, language: str, place: str) -> Sentence:
+    quiet = read_capitals(text, tokenizer, language)
     if quiet is None:
         return Sentence(text, tokenizer.encode(text), None, place)
     which = "the text is in capitals and was" if in_capitals(text) else "some capitals were"

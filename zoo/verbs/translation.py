@@ -163,7 +163,8 @@ class Translator(Verbs):
                 as one, as in training and for scores. Models of characters always do that.
             attention: for one sentence: weights that the model must use instead of its own. A dict from positions in
                 `tokens` to the weights of `source_tokens`: one for each, or a dict from positions to weights. They sum
-                to 1. All heads of all decoder layers of a Transformer use them.
+                to 1, or less if a part of the attention is to be missing. All heads of all decoder layers of a
+                Transformer use them.
 
         Returns:
             One Translation for a string, a list of them for a list, in the order given.
@@ -189,6 +190,9 @@ class Translator(Verbs):
             check_sampling(n_best, temperature, top_k)
         searched = n_best > 1 and temperature is None  # several hypotheses may be the same text in different tokens
         results = [Translation("", 0.0, [], [], None, [("", 0.0)] * (1 if searched else n_best)) for _ in ids]
+        for result, sentence in zip(results, sentences, strict=True):
+            if sentence.note and not sentence.ids:
+                result.warnings.append(sentence.note)
         order = sorted((n for n in range(len(ids)) if ids[n]), key=lambda n: len(ids[n]))
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]

@@ -26,6 +26,7 @@ MAX_SCANS = 100  # passes over the pixels of a JPEG; cameras write 1, progressiv
 # Pixel formats only: for others Pillow starts a program (EPS), or the size differs from the header (ICO).
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "MPO", "PPM", "JPEG2000", "AVIF")
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".jp2", ".avif"})  # of folders
+OTHER_SUFFIXES = frozenset({".heic", ".heif", ".svg", ".ico", ".psd", ".jxl", ".raw", ".dng", ".cr2", ".nef", ".arw"})
 _RESIZES = ("squash", "crop")
 _DETAIL = 1280  # minimum side in pixels of a large JPEG that is decoded at reduced size
 # Approximate maximum time per pixel, relative to a plain JPEG (20 ns).

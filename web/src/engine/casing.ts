@@ -1,5 +1,6 @@
 // Capitals in texts for models that have read few of them: zoo/text/casing.py.
 import { capitalized, isUpper, length, LETTER } from "./characters.ts";
+import { isFrequent } from "./familiar.ts";
 import { type Tokenizer, UNK } from "./tokenizer.ts";
 
 const WORD = new RegExp(`${LETTER}+(?:['’]${LETTER}+)*`, "gu");
@@ -10,7 +11,7 @@ const LONGEST_SHORT_WORD = 3; // letters; a text that has no longer word in capi
 const SHORTEST_LOUD_WORD = 3; // letters; shorter words in capitals stay, and so short nouns
 const GAIN = 2; // times fewer tokens: a single word that is in capitals, or looks so, is read otherwise only then
 
-type Cost = [unknown: number, all: number];
+type Cost = [unknown: number, all: number, rarity: number];
 
 export function inCapitals(text: string): boolean {
   const words = text.match(WORD) ?? [];
@@ -27,7 +28,7 @@ function asTitle(text: string): boolean {
 }
 
 /** A text with capitals as a usual sentence, if the tokenizer knows the words of that better; else null. */
-export function readCapitals(text: string, tokenizer: Tokenizer): string | null {
+export function readCapitals(text: string, tokenizer: Tokenizer, language = "en"): string | null {
   const loud = inCapitals(text);
   const title = asTitle(text);
   const quoted = [...text.matchAll(QUOTED)].map((found) => [found.index, found.index + found[0].length]);
@@ -42,8 +43,13 @@ export function readCapitals(text: string, tokenizer: Tokenizer): string | null 
     if (!loud && quoted.some(([start, end]) => start < place && place < end)) {
       return word;
     }
-    const asLarge = word === "I" || isFirst || isCheaper(cost(large, tokenizer), cost(small, tokenizer));
-    const best = asLarge ? large : small;
+    const forms = word === "I" || isFirst ? [large] : [small, large];
+    const isGerman = language === "de" && isUpper(word);
+    if (isGerman) {
+      forms.push(...forms.filter((form) => form.includes("ss")).map((form) => form.replaceAll("ss", "ß")));
+    }
+    const isSmall = isGerman && forms.includes(small) && isFrequent(small, language);
+    const best = isSmall ? small : cheapest(forms, (form) => cost(form, tokenizer, isGerman));
     if (loud) {
       return best;
     }
@@ -53,14 +59,20 @@ export function readCapitals(text: string, tokenizer: Tokenizer): string | null 
   return isCheaper(cost(quiet, tokenizer), cost(text, tokenizer)) ? quiet : null;
 }
 
-/** Unknown tokens and all tokens of a text. */
-function cost(text: string, tokenizer: Tokenizer): Cost {
+/** Unknown tokens and all tokens of a text; where rarity counts, the sum of their ids, which is low for frequent ones. */
+function cost(text: string, tokenizer: Tokenizer, countsRarity = false): Cost {
   const ids = tokenizer.encode(text);
-  return [ids.filter((id) => id === UNK).length, ids.length];
+  return [ids.filter((id) => id === UNK).length, ids.length, countsRarity ? ids.reduce((total, id) => total + id, 0) : 0];
+}
+
+/** The first of the forms that cost least. */
+function cheapest(forms: readonly string[], costOf: (form: string) => Cost): string {
+  return forms.reduce((best, form) => (isCheaper(costOf(form), costOf(best)) ? form : best));
 }
 
 function isCheaper(one: Cost, other: Cost): boolean {
-  return one[0] !== other[0] ? one[0] < other[0] : one[1] < other[1];
+  const differing = one.findIndex((value, n) => value !== other[n]);
+  return differing >= 0 && one[differing] < other[differing];
 }
 
 function sum([unknown, all]: Cost): number {

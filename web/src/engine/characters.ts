@@ -3,6 +3,7 @@
 /** What `str.split` and `\s` of Python take as white space, for use inside a class. */
 export const SPACES = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const AROUND = new RegExp(`^[${SPACES}]+|[${SPACES}]+$`, "gu");
+const SPACE = new RegExp(`^[${SPACES}]$`, "u");
 const BETWEEN = new RegExp(`[${SPACES}]+`, "u");
 /** Letters, and numbers that are not decimal digits: `[^\W\d_]` in Python. */
 export const LETTER = "[\\p{L}\\p{No}\\p{Nl}]";
@@ -10,6 +11,11 @@ const CASED = /[\p{Uppercase}\p{Lowercase}\p{Lt}]/u;
 const NOT_UPPER = /[\p{Lowercase}\p{Lt}]/u;
 const GEORGIAN = /^[\u10d0-\u10fa\u10fd-\u10ff]/; // has capitals, but no title case
 let titles: Map<string, string> | undefined; // of the letters whose title case is not their upper case
+
+/** `text.isspace()` of a character. */
+export function isSpace(character: string): boolean {
+  return SPACE.test(character);
+}
 
 /** `text.split()`. */
 export function words(text: string): string[] {

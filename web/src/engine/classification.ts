@@ -1,5 +1,5 @@
 // Classifier: `classify`, of texts, pairs of texts and documents, as zoo/verbs/classification.py.
-import { trusted, type Warnings } from "./confidence.ts";
+import { NO_WORDS, trusted, type Warnings } from "./confidence.ts";
 import { knownShare } from "./familiar.ts";
 import type { Exported } from "./folder.ts";
 import { floats, Graph, padded, type Tensors } from "./graph.ts";
@@ -78,9 +78,9 @@ export class Classifier {
 
   encode(text: string, second?: string): Encoded {
     if (this.ofDocuments) {
-      return encodeDocument(text, this.tokenizer);
+      return encodeDocument(this.tokenizer.plain(text), this.tokenizer);
     }
-    const texts = second === undefined ? [text] : [text, second];
+    const texts = (second === undefined ? [text] : [text, second]).map((one) => this.tokenizer.plain(one));
     return {
       ids: texts.map((one) => this.tokenizer.encode(one)),
       words: texts.map((one) => this.tokenizer.words(one)),
@@ -101,12 +101,13 @@ export class Classifier {
     const chosen = exclusive ? order.slice(0, 1) : order.filter((n) => probabilities[n] > 0.5);
     const labels = chosen.map((n) => this.labels[n]);
     const words = encoded.ids.flat();
+    const half = this.ofPairs && !encoded.ids.every((ids) => ids.length) ? ["one of the texts has no words"] : [];
     const evidence = {
       values: { score: exclusive ? sureness(logits) : surenessOfAll(logits) },
       known: knownShare(words, this.tokenizer),
       vocabulary: this.tokenizer,
       text: text ?? encoded.words.map((one) => one.join(" ")).join(" "),
-      notes: words.length ? [] : ["the text has no words"],
+      notes: words.length ? half : [NO_WORDS],
     };
     return {
       label: labels[0] ?? null,

@@ -32,6 +32,8 @@ export interface Warnings {
   warnings: string[];
 }
 
+export const NO_WORDS = "the text has no words";
+const STUTTER = /(\S{1,12}?)\1{9}/u;
 const LEAST_KNOWN = 0.6; // share of known words, without a calibration: two words of which none is known have 0.5
 
 export function trusted(calibration: Calibration | null, evidence: Evidence): Warnings {
@@ -91,6 +93,9 @@ function faultOfLanguage(calibration: Calibration | null, text: string, vocabula
 
 /** Whether some four words stand in a text four times or more. */
 function repeats(answer: string): boolean {
+  if (STUTTER.test(answer)) {
+    return true;
+  }
   const words = wordsOf(answer);
   const counts = new Map<string, number>();
   for (let n = 0; n + 4 <= words.length; n++) {

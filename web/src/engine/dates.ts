@@ -1,7 +1,8 @@
-// Dates in words, and whether a text tells the day and the year of a date: zoo/text/dates.py.
+// Dates in words, and whether a text tells a date: zoo/text/dates.py.
 export const NO_DATE = "no date"; // what a model of dates answers to a text that is none
 const TWO_DIGITS = [1969, 2068]; // the first and the last year that two digits stand for
 
+const MONTHS = "january february march april may june july august september october november december".split(" ");
 const SMALL = (
   "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen " +
   "eighteen nineteen"
@@ -22,6 +23,11 @@ const IRREGULAR: Record<string, string> = {
 const NOT_AFTER_TENS = TENS.map((tens) => `(?<!${tens})(?<!${tens} )`).join(""); // "twenty first" is not the first
 const MORE = [...SMALL, ...TENS].join("|");
 const NOT_BEFORE_MORE = `(?! ?(?:and |oh )?(?:${MORE})\\b)`; // "two thousand and nine" is not the year 2000
+
+const NTHS = [...Object.values(IRREGULAR), ...SMALL.map((word) => `${word}th`)].join("|");
+const WEEKDAY = "(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*";
+const COUNTED_WEEKDAY = new RegExp(`(?:\\d(?:st|nd|rd|th)|\\b(?:${NTHS}))\\s*${WEEKDAY}\\s+(?:of|in)\\b`, "i"); // 2nd Sunday of May
+const OTHER_ERA = /(?<![a-z])b\.?\s?c\.?(?:\s?e\.?)?(?![a-z])/i;
 
 /** 25 -> "twenty five", for numbers below 100. */
 function inWords(number: number): string {
@@ -58,26 +64,51 @@ function yearInWords(year: number): string[] {
 /** A regular expression for a number in words, between which there may be commas. */
 const inText = (number: string) => number.replace(/ /g, "[ ,]+");
 
-/** Whether day and year of a date are in a text, as different numbers, in words, or as eight digits. */
+/** Whether day, month and year of a date are in a text; a month may be shortened, or have a wrong letter. */
 export function tells(text: string, year: number, month: number, day: number): boolean {
   const two = (number: number) => String(number).padStart(2, "0");
   const numbers: string[] = text.match(/\p{Nd}+/gu) ?? [];
   if (numbers.includes(`${year}${two(month)}${two(day)}`)) {
     return true;
   }
+  if (OTHER_ERA.test(text) || COUNTED_WEEKDAY.test(text)) {
+    return false;
+  }
+  const small = text.toLowerCase().replace(/(\p{Nd})(?:st|nd|rd|th)/gu, "$1 ");
   const words = text.toLowerCase().replace(/[^a-z,]+/g, " ");
   const saidDay = (day < 10 ? NOT_AFTER_TENS : "") + inText(ordinalInWords(day));
   const saidYears = yearInWords(year).map((way) => `${inText(way)}\\b${year % 10 ? "" : NOT_BEFORE_MORE}`);
   const isShort = year >= TWO_DIGITS[0] && year <= TWO_DIGITS[1];
-  const isTold = (digits: string[], said: string[]) => {
-    const place = numbers.findIndex((number) => digits.includes(number));
+  const takes = (...digits: string[]) => {
+    const place = numbers.findIndex((number) => digits.includes(number)); // among those that tell nothing else yet
     if (place >= 0) {
       numbers.splice(place, 1);
     }
-    return place >= 0 || said.some((way) => new RegExp(way).test(words));
+    return place >= 0;
   };
+  const says = (ways: string[]) => ways.some((way) => new RegExp(way).test(words));
   return (
-    isTold([String(day), two(day)], [saidDay]) &&
-    isTold([String(year), ...(isShort ? [two(year % 100)] : [])], saidYears)
+    (takes(String(year)) || says(saidYears) || (isShort && takes(two(year % 100)))) &&
+    (takes(String(day), two(day)) || says([saidDay])) &&
+    (takes(String(month), two(month)) || names(small, MONTHS[month - 1]))
   );
+}
+
+/** Whether a text in lower case has the beginning of a month, or its name with a wrong letter. */
+function names(text: string, month: string): boolean {
+  return text.includes(month.slice(0, 3)) || (text.match(/[a-z]+/g) ?? []).some((word) => isSlip(word, month));
+}
+
+/** Whether one letter of a name (but of May) is missing, wrong or too many, or two have changed places. */
+function isSlip(word: string, name: string): boolean {
+  if (name.length < 4 || Math.abs(word.length - name.length) > 1) {
+    return false;
+  }
+  let same = 0;
+  while (same < Math.min(word.length, name.length) && word[same] === name[same]) {
+    same += 1;
+  }
+  const [rest, wanted] = [word.slice(same), name.slice(same)];
+  const swapped = rest.slice(1, 2) + rest.slice(0, 1) + rest.slice(2);
+  return rest.slice(1) === wanted.slice(1) || rest.slice(1) === wanted || rest === wanted.slice(1) || swapped === wanted;
 }

@@ -49,6 +49,13 @@ const READ_SHARE = 0.8; // of the frequent words of a language that a vocabulary
 const LANGUAGES = new WeakMap<Tokenizer, string[]>();
 const FREQUENT_WORDS = new Map(Object.entries(FREQUENT).map(([code, words]) => [code, new Set(words.split(" "))]));
 
+const POLITE = ["sie", "ihr", "ihnen"]; // with a capital they address someone
+
+/** Whether a word in lower case is one of the frequent words of a language, which hardly ever have a capital. */
+export function isFrequent(word: string, language: string): boolean {
+  return (FREQUENT_WORDS.get(language)?.has(word) ?? false) && !POLITE.includes(word);
+}
+
 /** Share of the words that the vocabulary has as a whole, with two known words added; of the characters if it has only these. */
 export function knownShare(ids: readonly number[], tokenizer: Tokenizer): number {
   if (tokenizer.kind === "char") {

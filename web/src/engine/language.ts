@@ -282,7 +282,8 @@ export class LanguageModel {
     return text.split("\n").flatMap((line) => [...this.line(line), EOS]);
   }
 
-  private line(line: string): number[] {
+  private line(text: string): number[] {
+    const line = this.tokenizer.plain(text);
     const ids = this.tokenizer.encode(line);
     if (this.tokenizer.kind !== "word" || !ids.includes(UNK)) {
       return ids;

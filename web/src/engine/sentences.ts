@@ -5,6 +5,7 @@ import { stripped, words } from "./characters.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 const LONGEST_PARAGRAPH = 20_000; // characters; the library's time is quadratic in the number of unclosed quotation marks
+const NUMBER_OF_ITEM = /^\p{Nd}+[.):]$/u; // of a list
 const BLANK_LINE = /\n[\t\v-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*\n/u;
 
 /** Gives the splitter its program, sentences.wasm; before the first text. */
@@ -18,6 +19,26 @@ export function splitSentences(text: string, language = "en"): string[] {
   const paragraphs = text.split(BLANK_LINE).map((paragraph) => words(paragraph).join(" "));
   const found = paragraphs.flatMap(parts).flatMap((part) => segment(language, part) as string[]);
   return found.map(stripped).filter((sentence) => sentence !== "");
+}
+
+/** Sentences of which each has a letter: a mark such as ":)" belongs to the one before, a number to the next. */
+export function withWords(sentences: readonly string[]): string[] {
+  const found: string[] = [];
+  let waiting: string[] = [];
+  for (const sentence of sentences) {
+    if (/\p{L}/u.test(sentence)) {
+      found.push([...waiting, sentence].join(" "));
+      waiting = [];
+    } else if (found.length && !waiting.length && !NUMBER_OF_ITEM.test(sentence)) {
+      found.push(`${found.pop()} ${sentence}`);
+    } else {
+      waiting.push(sentence);
+    }
+  }
+  if (waiting.length) {
+    found.push([...found.splice(-1), ...waiting].join(" "));
+  }
+  return found;
 }
 
 /** A paragraph in parts of bounded length, cut after a sentence or at least after a word if possible. */

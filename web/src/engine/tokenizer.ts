@@ -1,5 +1,6 @@
 // Text to token ids and back, as zoo/text/tokenizer.py does it with the `tokenizers` library of Hugging Face.
 import { fromPython, isAlphanumeric, stripped, words } from "./characters.ts";
+import { PlainForms } from "./plain_forms.ts";
 
 export const UNK = 1;
 export const BOS = 2;
@@ -7,6 +8,7 @@ export const EOS = 3;
 export type Kind = "bpe" | "word" | "char" | "word_punct";
 
 const LONE_SURROGATE = /\p{Cs}/u;
+const HALF_A_PAIR = "the text is not valid Unicode: it has half a surrogate pair";
 const SPECIAL_NAMES = ["<pad>", "<unk>", "<s>", "</s>"];
 const SPACE = "▁";
 const LETTER = "[\\p{L}\\p{M}\\p{N}]";
@@ -42,6 +44,7 @@ export class Tokenizer {
   private readonly lowercase: boolean;
   private readonly cleaning: [RegExp, string][];
   private readonly known = new Map<string, number[]>(); // word -> ids
+  private plainForms?: PlainForms;
 
   constructor(json: string) {
     const spec = JSON.parse(json) as Spec;
@@ -63,9 +66,23 @@ export class Tokenizer {
   /** A raw text, cleaned as the training text was. */
   clean(text: string): string {
     if (LONE_SURROGATE.test(text)) {
-      throw new Error("the text is not valid Unicode: it has half a surrogate pair");
+      throw new Error(HALF_A_PAIR);
     }
     return this.cleaning.reduce((cleaned, [pattern, content]) => cleaned.replace(pattern, () => content), text);
+  }
+
+  /** A text as users write it, with plain forms of the characters that the vocabulary lacks; for scores it stays. */
+  plain(text: string): string {
+    if (LONE_SURROGATE.test(text)) {
+      throw new Error(HALF_A_PAIR);
+    }
+    this.plainForms ??= new PlainForms(this.pieces.slice(EOS + 1).join(""), (character) => this.isUnknown(character));
+    return this.plainForms.applied(text);
+  }
+
+  private isUnknown(text: string): boolean {
+    const ids = this.encode(text);
+    return !ids.length || ids.includes(UNK);
   }
 
   /** Token ids of one text, without special tokens; [] for an empty text. */

@@ -1,13 +1,14 @@
 // Translator: `translate`, as zoo/verbs/translation.py and zoo/verbs/sentences.py.
 import { inCapitals, readCapitals } from "./casing.ts";
-import { logOdds, trusted, type Warnings } from "./confidence.ts";
+import { stripped } from "./characters.ts";
+import { logOdds, NO_WORDS, trusted, type Warnings } from "./confidence.ts";
 import { knownShare } from "./familiar.ts";
 import type { Exported } from "./folder.ts";
 import { padded } from "./graph.ts";
 import { type Facts, factsOf, tokenizerOf } from "./model.ts";
 import type { BeamNode, Hypothesis, SearchOptions, Step } from "./search.ts";
 import { EncoderDecoder } from "./searching.ts";
-import { splitSentences } from "./sentences.ts";
+import { splitSentences, withWords } from "./sentences.ts";
 import { EOS, type Tokenizer } from "./tokenizer.ts";
 
 export interface TranslateOptions extends SearchOptions {
@@ -28,6 +29,8 @@ export interface Translation extends Warnings {
   sentences?: Translation[];
   milliseconds: number;
 }
+
+const ALPHANUMERIC = /[\p{L}\p{N}]/u;
 
 /** What a model reads at once. */
 interface Sentence {
@@ -55,6 +58,10 @@ export class Translator {
 
   get name(): string {
     return this.facts.name;
+  }
+
+  private get language(): string {
+    return this.facts.calibration?.language || "en";
   }
 
   get config(): Record<string, any> {
@@ -88,8 +95,9 @@ export class Translator {
   }
 
   private sentences(text: string, split: boolean): Sentence[] {
-    const language = this.facts.calibration?.language || "en";
-    const parts = split && this.sourceTokenizer.kind !== "char" ? splitSentences(text, language) : [];
+    const plain = this.sourceTokenizer.plain(text);
+    const isSplit = split && this.sourceTokenizer.kind !== "char";
+    const parts = isSplit && ALPHANUMERIC.test(plain) ? withWords(splitSentences(plain, this.language)) : [];
     if (parts.length < 2) {
       return [this.read(text)];
     }
@@ -99,11 +107,15 @@ export class Translator {
   }
 
   private read(text: string): Sentence {
-    const quiet = readCapitals(text, this.sourceTokenizer);
-    if (quiet === null) {
-      return { text, ids: this.sourceTokenizer.encode(text), note: null };
+    const plain = this.sourceTokenizer.plain(text);
+    if (stripped(text) && !ALPHANUMERIC.test(plain)) {
+      return { text: plain, ids: this.sourceTokenizer.encode(plain), note: NO_WORDS };
     }
-    const which = inCapitals(text) ? "the text is in capitals and was" : "some capitals were";
+    const quiet = readCapitals(plain, this.sourceTokenizer, this.language);
+    if (quiet === null) {
+      return { text: plain, ids: this.sourceTokenizer.encode(plain), note: null };
+    }
+    const which = inCapitals(plain) ? "the text is in capitals and was" : "some capitals were";
     return { text: quiet, ids: this.sourceTokenizer.encode(quiet), note: `${which} read in lower case` };
   }
 
@@ -112,7 +124,7 @@ export class Translator {
     const ids = [...sentence.ids, EOS];
     if (!sentence.ids.length) {
       const nothing = { text: "", score: 0, source: [], ids: [], hypotheses: [], milliseconds: 0 };
-      return { ...nothing, confidence: null, warnings: [] };
+      return { ...nothing, confidence: null, warnings: sentence.note ? [sentence.note] : [] };
     }
     const most = this.facts.about.search!.max_source_tokens!;
     if (sentence.ids.length > most) {

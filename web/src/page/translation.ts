@@ -300,11 +300,7 @@ class Desk {
     fill(
       this.measures,
       measuresLine(this.rows),
-      hint(
-        this.model.takesAttention,
-        this.chosen !== null,
-        this.rows.some((row) => row),
-      ),
+      ...(this.rows.length ? [hint(this.model.takesAttention, this.chosen !== null, this.rows.some((row) => row))] : []),
     );
     this.drawStep();
     fill(this.below, this.drawSearch());
