@@ -212,6 +212,8 @@ def test_crafted_checkpoints(name, place, capsys):
         ("zoo_training", [1]),
         ("zoo_training", {"optimizer": {}}),
         ("zoo_training", {"optimizer": {"class_path": 1}}),
+        ("zoo_training", {"model": None}),
+        ("zoo_training", {"model": {"class_path": "a", "init_args": [1]}}),
     ],
 )
 def test_crafted_states_of_a_training(field, value, place, capsys):
@@ -357,6 +359,17 @@ def test_another_optimizer_in_the_recipe_of_a_resumed_training_is_told(place, ca
     assert read_checkpoint(LAST)["zoo_training"]["optimizer"]["init_args"]["lr"] == 0.001
     (config,) = place.glob("runs/tiny/version_*/config.yaml")
     assert yaml.safe_load(config.read_text())["optimizer"]["init_args"]["lr"] == 0.001
+
+
+def test_another_model_in_the_recipe_of_a_resumed_training_is_told(place, caplog):
+    caplog.set_level(logging.INFO)
+    before = read_checkpoint(LAST)["hyper_parameters"]["dropout"]
+    model = {**RECIPE["model"], "init_args": {**RECIPE["model"]["init_args"], "dropout": 0.45}}
+    with open("tiny.yaml", "w") as file:
+        yaml.safe_dump({**RECIPE, "model": model}, file)
+    assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2")) == 0
+    assert f"{LAST}, dropout {before}: what the recipe says of it now has no" in caplog.text
+    assert read_checkpoint(LAST)["hyper_parameters"]["dropout"] == before
 
 
 def test_the_same_optimizer_is_not_told(place, caplog):

@@ -154,7 +154,7 @@ def _what_is_wrong(found: Any, resume: bool) -> str | None:
             return f"its {name} has a wrong type"
     if resume and not (found["loops"] and found["optimizer_states"]):
         return "it holds a model, but no training state"
-    if resume and not _names_optimizer(found.get("zoo_training", {})):
+    if resume and not _names_classes(found.get("zoo_training", {})):
         return "its zoo_training has a wrong type"
     if not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in found["state_dict"].items()):
         return "its state_dict holds values that are not tensors"
@@ -165,12 +165,17 @@ def _what_is_wrong(found: Any, resume: bool) -> str | None:
     return None
 
 
-def _names_optimizer(settings: Any) -> bool:
-    """Whether settings of a training name the class and the arguments of its optimiser, or none."""
-    optimizer = settings.get("optimizer", {"class_path": ""}) if isinstance(settings, dict) else None
-    if not isinstance(optimizer, dict):
+def _names_classes(settings: Any) -> bool:
+    """Whether settings of a training name class and arguments of its optimiser and of its model, or none."""
+    if not isinstance(settings, dict):
         return False
-    return isinstance(optimizer.get("class_path"), str) and isinstance(optimizer.get("init_args", {}), dict)
+    parts = [settings[name] for name in ("optimizer", "model") if name in settings]
+    return all(
+        isinstance(part, dict)
+        and isinstance(part.get("class_path"), str)
+        and isinstance(part.get("init_args") or {}, dict)
+        for part in parts
+    )
 
 
 # ---- writing ----

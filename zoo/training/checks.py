@@ -193,7 +193,7 @@ def check_task(model: Any, data: Any) -> None:
 
 def check_training(config: Any, checkpoint: dict[str, Any], args: list[str]) -> None:
     """Checks that a training is resumed with the weight, optimiser and schedule with which it began: the checkpoint
-    restores them.
+    restores them. A line says so if the recipe has other arguments of the model now.
 
     Raises:
         ValueError: the command line asks for others.
@@ -211,6 +211,12 @@ def check_training(config: Any, checkpoint: dict[str, Any], args: list[str]) -> 
                 f"{given[0]}: {config.ckpt_path} was trained with {name} {_short(began[name])}, which cannot become "
                 f"{_short(wanted)}; leave it out, or begin a new training"
             )
+    now, before = (model.get("init_args") or {} for model in (config.model.as_dict(), began.get("model", {})))
+    if changed := [name for name in before if name in now and now[name] != before[name]]:
+        rank_zero_info(
+            f"resumed with the model of {config.ckpt_path}, {', '.join(f'{name} {before[name]}' for name in changed)}: "
+            "what the recipe says of it now has no effect; for another model begin a new training"
+        )
 
 
 def keep_optimizer(config: Any, checkpoint: dict[str, Any]) -> None:

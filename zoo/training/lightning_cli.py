@@ -232,7 +232,8 @@ class TrainingCLI(LightningCLI):
         for name, settings in training.items():
             setattr(self.model, name, _builder(settings))
         began_with = begins_with(self._get(self.config, "model"), self._get(self.config, "weights"))
-        self.model.training_settings = {**training, "weight": began_with}
+        model = self._get(self.config, "model").as_dict()
+        self.model.training_settings = {**training, "weight": began_with, "model": model}
         if self.subcommand != "fit":
             self.model.precision = self._get(self.config, "precision")
             if settings := self._get(self.config_init, "search"):

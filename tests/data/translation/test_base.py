@@ -355,6 +355,23 @@ def test_lightning_resumes_in_mid_epoch(parallel, tmp_path, budget):
     assert sum(whole.validated) == 3 * 20
 
 
+def test_training_resumed_with_other_data_is_told(parallel, tmp_path, caplog):
+    def resume():
+        caplog.clear()
+        checkpoint = next((tmp_path / "whole").glob("*step=5.ckpt"))
+        _trainer(tmp_path / "resumed", max_steps=7).fit(
+            _Toy(), ParallelText(**parallel, vocab_size=100), ckpt_path=checkpoint
+        )
+        return [line for line in caplog.messages if "the training data are not those with which" in line]
+
+    _trainer(tmp_path / "whole").fit(_Toy(), ParallelText(**parallel, vocab_size=100))
+    assert resume() == []
+    with open(parallel["train_src"], encoding="utf-8") as file:
+        lines = [" ".join(reversed(line.split())) for line in file]
+    _write(tmp_path / "train.en", lines)
+    assert len(resume()) == 1
+
+
 def test_lightning_limits_batches(parallel, tmp_path):
     toy = _Toy()
     _trainer(tmp_path / "run", limit_train_batches=3).fit(toy, ParallelText(**parallel, vocab_size=100, batch_size=16))

@@ -184,6 +184,11 @@ class DataModule(pl.LightningDataModule):
             self._report_unknown()
         self._unknown = (0, 0)
         if state := self.state_dict().get("train") or self._resumed:
+            if state.get("data", loader.mark) != loader.mark:
+                self._tell(
+                    "the training data are not those with which this training began; it goes on with them. If that is "
+                    "not meant, end it, and resume it with the files of before"
+                )
             loader.load_state_dict({**state, "given": 0})  # the trainer itself counts the batches of an epoch
         self._resumed = None
         return loader

@@ -7,7 +7,10 @@ memory.
 """
 
 import os
+import zlib
 from collections.abc import Iterator, Sized
+from functools import cached_property
+from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -16,6 +19,8 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from zoo.batches.translation import PairBatch, pad_batch
 from zoo.data.common.bpe_dropout import BpeDropout
+
+_MARKED = 5_000  # items that a `mark` looks at
 
 
 class Items(Protocol):
@@ -70,6 +75,10 @@ class Stream(Protocol):
 
     def batches_per_epoch(self) -> int:
         """Number of batches in an epoch of the data."""
+        ...
+
+    def mark(self) -> int:
+        """A number that changes with the data, but for rare chance."""
         ...
 
     def pool(self, epoch: int, pool: int) -> Batches:
@@ -196,6 +205,17 @@ class BatchStream(Generic[ItemsT]):
         """
         return sum(self._count(pool) for pool in range(self.pools))
 
+    def mark(self) -> int:
+        """A number that changes with the data: of the words, or their number, of many items all over them."""
+        arrays = self.arrays
+        index = np.linspace(0, len(arrays) - 1, min(len(arrays), _MARKED)).astype(np.int64)
+        seen = chain.from_iterable(arrays.rows(index)) if isinstance(arrays, TokenItems) else arrays.lengths(index)
+        found = len(arrays)
+        for row in seen:
+            found = zlib.crc32(row.astype(np.int64).tobytes(), found)
+        arrays.release()
+        return found
+
     def _batch(self, index: np.ndarray, epoch: int) -> Any:
         return self.arrays.batch(index)
 
@@ -315,8 +335,13 @@ class TrainLoader:
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """Position in the stream, and number of batches given since the iteration began."""
-        return {"position": list(self._position), "given": self._given, "length": self._length}
+        """Position in the stream, number of batches given since the iteration began, and the `mark` of the data."""
+        return {"position": list(self._position), "given": self._given, "length": self._length, "data": self.mark}
+
+    @cached_property
+    def mark(self) -> int:
+        """That of the stream."""
+        return self.stream.mark()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues after the batch at which `state` was taken.

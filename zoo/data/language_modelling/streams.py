@@ -1,6 +1,7 @@
 """Running text as parallel streams; each batch continues every stream by a segment (continuous batching)."""
 
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -18,6 +19,7 @@ from zoo.text import EOS, PAD, UNK, Tokenizer
 MARKED_UNKNOWN = "<unk>"  # an unknown word in tokenised corpora
 _CHUNK = 8192  # lines tokenised together
 _COUNTED = 1 << 22  # words counted together
+_MARKED = 100_000  # words that a `mark` looks at
 
 
 class TextArray:
@@ -115,6 +117,11 @@ class TextStream:
         else:
             # as many batches as the other processes, without words
             self._starts, self._lengths = np.zeros((2, 1), np.int64)
+
+    def mark(self) -> int:
+        """A number that changes with the text: of its length, and of words all over it."""
+        places = np.linspace(0, len(self.text) - 1, min(len(self.text), _MARKED)).astype(np.int64)
+        return zlib.crc32(self.text.ids[places].astype(np.int64).tobytes(), len(self.text))
 
     def batches_per_epoch(self) -> int:
         """Number of batches in an epoch."""
