@@ -448,7 +448,7 @@ def test_images_of_other_kinds_in_a_folder_are_named(captioner, photos, tmp_path
     assert main(["predict", "captioner", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1
-    assert f"zoo: {tmp_path}: 3 images of kinds that cannot be read are left out: .heic, .svg" in err.splitlines()
+    assert f"zoo: {tmp_path}: images of kinds that cannot be read are left out: 3 of .heic, .svg" in err.splitlines()
 
 
 def test_an_empty_folder(captioner, tmp_path, capsys):

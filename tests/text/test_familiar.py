@@ -43,6 +43,8 @@ def test_capitals_are_read_as_the_vocabulary_has_them():
     assert read_capitals("DER JUNGE", german, "de") == "Der Junge", "of two forms as long the more frequent"
     assert read_capitals("AUF DER STRASSE", german, "de") == "Auf der Straße"
     assert read_capitals("DER JUNGE UND EINE KATZE", german, "de") == "Der Junge und eine Katze", "frequent words"
+    for word in ("KLASSE", "MESSER", "MUSS", "LASSEN"):
+        assert "ß" not in read_capitals(f"DER JUNGE {word}", german, "de"), "no word of the vocabulary"
     loud = Tokenizer.train([text.upper() for text in TEXT], "bpe", 200)
     assert read_capitals("A DOG RUNS", loud) is None, "this model knows capitals"
     assert read_capitals("A DOG RUNS", Tokenizer.train(TEXT, "bpe", 200, lowercase=True)) is None

@@ -287,16 +287,16 @@ def test_text_that_is_not_unicode():
         ("\u200eIt\u200c rains\ufe0f\u2066", "It rains"),
         ("schön", "schön"),  # it has this letter
         ("e\u0301", "é"),  # and this one, which may be written in two parts
-        ("½ ① Ａ…", "1/2 1 A..."),
+        ("№ Ａ… ½ x² ①", "No A... ½ x² ①"),  # 1½ is not 11/2
         ("😀 日本", "😀 日本"),
         ("a\u00a0b\tc", "a\u00a0b\tc"),
     ],
 )
 @pytest.mark.parametrize("kind", ["bpe", "char"])
 def test_characters_that_a_vocabulary_lacks_have_plain_forms(kind, text, plain):
-    tokenizer = Tokenizer.train(['A fine dog\'s "Skoda" - runs. It is naive, 1/2?', "schöne é"], kind, 200)
+    tokenizer = Tokenizer.train(['A fine dog\'s "Skoda" - runs. It is naive, 1/2? No x', "schöne é"], kind, 200)
     assert tokenizer.plain(text) == plain
-    assert tokenizer.plain(plain) == plain and tokenizer.encode(plain) == tokenizer.encode(tokenizer.plain(text))
+    assert tokenizer.plain(plain) == plain
 
 
 def test_characters_that_a_tokenizer_reads_stay():
@@ -304,3 +304,5 @@ def test_characters_that_a_tokenizer_reads_stay():
     tokenizer = Tokenizer.train(["it's a `` dog ''"], "word_punct", 50, cleaning=["quotes"])
     assert tokenizer.plain("“it’s”") == "“it’s”" and UNK not in tokenizer.encode("“it’s”")
     assert Tokenizer.train(["abc"], "bpe", 50).plain("”—") == "”—", "no form of them is known"
+    assert Tokenizer.train(["a x-ray"], "word", 50).plain("a—b") == "a—b", "a hyphen alone is no word"
+    assert Tokenizer.train(["old ab"], "bpe", 50, lowercase=True).plain("Ŏld ＡＢ") == "Old AB"

@@ -1,5 +1,7 @@
 """Texts of several sentences: taken apart, translated one by one, joined."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -92,13 +94,33 @@ def test_a_model_without_attention():
         ("1. A dog runs. 2. Two men play!", ["1. A dog runs.", "2. Two men play!"]),
         ("*** A dog runs. *** 12", ["*** A dog runs. *** 12"]),
         ("1. ... 2.", ["1. ... 2."]),
+        ("A dog runs! !!! Two men.", ["A dog runs! !!!", "Two men."]),
     ],
 )
 def test_marks_and_numbers_are_no_sentences(model, text, parts):
     """Alone, a model makes up a sentence for each of them."""
     found = read_sentences(text, model.src_tokenizer, True, "en", "the text")
-    assert [sentence.text for sentence in found] == parts
-    assert [word for sentence in found for word in sentence.text.split()] == text.split()
+    assert [sentence.given for sentence in found] == parts
+    assert [word for sentence in found for word in sentence.given.split()] == text.split()
+
+
+def test_many_marks_are_not_read_with_a_sentence(model):
+    """Neither its length nor the time has a bound otherwise."""
+    text = "A dog runs.\n\n" + "12.5 3.4\n\n" * 300 + "Two men play."
+    found = read_sentences(text, model.src_tokenizer, True, "en", "the text")
+    assert max(len(sentence.given) for sentence in found) < 200
+    assert "".join(" ".join(sentence.given for sentence in found).split()) == "".join(text.split())
+    start = time.perf_counter()
+    read_sentences("... " * 100_000, model.src_tokenizer, True, "en", "the text")
+    assert time.perf_counter() - start < 20
+
+
+def test_the_language_is_told_by_the_text_as_given():
+    """Without accents Swedish or Czech has other words."""
+    model = build(LuongNMT)
+    model.calibration = Calibration("it is right", 0.0, {"score": 1.0}, 0.0, 0.0, language="en")
+    assert any("Swedish" in warning for warning in model.translate("Mannen är på väg.").warnings)
+    assert model.src_tokenizer.plain("på") == "pa"
 
 
 @pytest.mark.parametrize("text", ["...", "😀", "\u200e\u2066", "*** :)"])

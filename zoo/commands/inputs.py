@@ -218,7 +218,9 @@ def _files(name: str, alone: bool) -> list[str]:
     found = [str(path) for path in files if path.suffix.lower() in SUFFIXES]
     if other := [path for path in files if path.suffix.lower() in OTHER_SUFFIXES]:
         kinds = ", ".join(sorted({path.suffix.lower() for path in other}))
-        print(f"zoo: {name}: {len(other)} images of kinds that cannot be read are left out: {kinds}", file=sys.stderr)
+        print(
+            f"zoo: {name}: images of kinds that cannot be read are left out: {len(other)} of {kinds}", file=sys.stderr
+        )
     if not found and alone:
         raise ValueError(f"the folder {name} has no images ({', '.join(sorted(SUFFIXES))})")
     return found or [name]  # which cannot be opened, and does not keep the others from it

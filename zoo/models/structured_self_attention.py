@@ -273,7 +273,7 @@ class StructuredSelfAttention(TextClassifier):
         """
         _, texts = texts_of(texts, "embed")
         self.check_ready(self.tokenizer)
-        ids = self.vocabulary.encode_batch(texts)
+        ids = self.vocabulary.encode_batch(map(self.vocabulary.plain, texts))
         found = torch.zeros(len(texts), self.config["hops"] * 2 * self.config["hidden_size"])
         for rows in groups_of_similar_size(list(map(len, ids))):
             batch = collate_texts([ids[n] for n in rows])

@@ -47,7 +47,7 @@ class Form:
 
     def tokens(self, text: str) -> int:
         """Number of tokens that the model reads."""
-        return len(self.model.tokenizer.encode(text))
+        return len(self.model.tokenizer.encode(self.model.tokenizer.plain(text)))
 
     def item(self, value: Any, name: str) -> Any:
         """One item of a request, validated; `name` is its name in messages."""

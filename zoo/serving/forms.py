@@ -19,7 +19,7 @@ class Translating(Searching):
     name, default_tokens = "translation", 256
 
     def tokens(self, text: str) -> int:
-        return len(self.model.src_tokenizer.encode(text))
+        return len(self.model.src_tokenizer.encode(self.model.src_tokenizer.plain(text)))
 
     def work(self, item: str, *, beam_size: int, **options: Any) -> int:
         return self.tokens(item) * beam_size

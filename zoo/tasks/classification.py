@@ -250,7 +250,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
         right = ((logits > 0) == (labels > 0.5)).all(-1) if self.config["multi_label"] else logits.argmax(-1) == labels
         scores = sureness(logits.float().cpu().numpy(), self.config["multi_label"])
         return [
-            (self.evidence_of(score, [ids], " ".join(self.vocabulary.tokens(ids))), happened)
+            (self.evidence_of(score, [ids], [words := self.vocabulary.tokens(ids)], " ".join(words)), happened)
             for score, ids, happened in zip(scores, batch.rows(), right.tolist(), strict=True)
         ]
 

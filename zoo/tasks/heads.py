@@ -53,7 +53,8 @@ class MultiHeadTranslation(TranslationModule[Memory], Generic[Memory]):
         if target is None:
             target = self.translate(source, split_sentences=False).text
         src_tokenizer, tgt_tokenizer = self.tokenizers
-        src, tgt = src_tokenizer.encode(source), tgt_tokenizer.encode(target)
+        src = self.sentences(source, False, "the sentence")[0].ids
+        tgt = tgt_tokenizer.encode(tgt_tokenizer.plain(target))
         self.check_pairs([src], [tgt], ["the sentence"])
         if not src or not tgt:
             raise ValueError("the sentence or its translation is empty; give both with words")

@@ -34,8 +34,8 @@ def read_capitals(text: str, tokenizer: Tokenizer, language: str = "en") -> str 
     """A text with capitals as a usual sentence, if the tokenizer knows the words of that better; else None.
 
     In a text in capitals the first word gets a capital. Every other word becomes lower case, unless the vocabulary
-    needs fewer tokens for it with a capital; in German, where nouns have one, also if it is as long but the more
-    frequent form, which has the lower ids. SS may be ß there. In other texts this happens to single words in capitals,
+    needs fewer tokens for it with a capital; in German, where nouns have one, also if both forms are entries of it and
+    that is the more frequent one. SS may be ß there. In other texts this happens to single words in capitals,
     and in titles to all words with one, if that takes at most half as many tokens: abbreviations and most names stay,
     and what is quoted.
 
@@ -57,22 +57,31 @@ def read_capitals(text: str, tokenizer: Tokenizer, language: str = "en") -> str 
         if not loud and any(start < found.start() < end for start, end in quoted):
             return word
         forms = [large] if word == "I" or is_first else [small, large]
-        if language == "de" and word.isupper():
-            forms += [form.replace("ss", "ß") for form in forms if "ss" in form]
-            best = small if small in forms and is_frequent(small, language) else min(forms, key=rarity)
-        else:
-            best = min(forms, key=cost)
+        best = _german(forms, tokenizer) if language == "de" and word.isupper() else None
+        best = best or min(forms, key=cost)
         if loud:
             return best
         is_short = word.isupper() and len(word) <= _LONGEST_SHORT_WORD and best == large and not is_first
         return word if is_short or _GAIN * sum(cost(best)) > sum(cost(word)) else best
 
-    def rarity(form: str) -> tuple[int, int, int]:
-        return *cost(form), sum(tokenizer.encode(form))
-
     cost = _cost(tokenizer)
     quiet = _WORD.sub(usual, text)
     return quiet if quiet != text and cost(quiet) < cost(text) else None
+
+
+def _german(forms: list[str], tokenizer: Tokenizer) -> str | None:
+    """The form of a German word in capitals that is an entry of the vocabulary, or becomes one by ß for SS.
+
+    Of several entries the most frequent one, which has the lowest id; but the frequent words that hardly ever have a
+    capital stay small. None if there is no entry.
+    """
+    if forms[0].islower() and is_frequent(forms[0], "de"):
+        return forms[0]
+    for found in (forms, [form.replace("ss", "ß") for form in forms]):
+        entries = [(ids[0], form) for form in found if len(ids := tokenizer.encode(form)) == 1 and ids[0] != UNK]
+        if entries:
+            return min(entries)[1]
+    return None
 
 
 def _cost(tokenizer: Tokenizer) -> Callable[[str], tuple[int, int]]:

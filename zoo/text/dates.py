@@ -19,9 +19,10 @@ _IRREGULAR |= {"twelve": "twelfth", "twenty": "twentieth", "thirty": "thirtieth"
 _NOT_AFTER_TENS = "".join(f"(?<!{tens})(?<!{tens} )" for tens in _TENS)  # "twenty first" is not the first
 _NOT_BEFORE_MORE = rf"(?! ?(?:and |oh )?(?:{'|'.join(_SMALL + _TENS)})\b)"  # "two thousand and nine" is not 2000
 
-_NTH = rf"(?:\d(?:st|nd|rd|th)|\b(?:{'|'.join([*_IRREGULAR.values(), *(f'{word}th' for word in _SMALL)])}))"
-_COUNTED_WEEKDAY = re.compile(rf"(?i){_NTH}\s*(?:{'|'.join(day[:3] for day in WEEKDAYS)})[a-z]*\s+(?:of|in)\b")
-_OTHER_ERA = re.compile(r"(?i)(?<![a-z])b\.?\s?c\.?(?:\s?e\.?)?(?![a-z])")
+_NTH = "|".join([*_IRREGULAR.values(), *(f"{word}th" for word in _SMALL)])
+_DAY = "|".join([day.lower() for day in WEEKDAYS] + "mon tue tues wed weds thu thur thurs fri sat sun".split())
+_COUNTED_WEEKDAY = re.compile(rf"(?a)(?:[0-9](?:st|nd|rd|th)|\b(?:{_NTH})) ?(?:{_DAY})\.? (?:of|in)\b")
+_OTHER_ERA = re.compile(r"(?a)[0-9] ?b\.? ?c(?:\.? ?e)?\b")
 
 
 def ordinal(day: int) -> str:
@@ -64,13 +65,14 @@ def tells(text: str, date: datetime.date) -> bool:
     As different numbers, in words, or as eight digits; a month may be shortened, or have a wrong letter. What is not a
     date of our era tells none, nor does a counted weekday, as in "2nd Sunday of May".
     """
+    text = text.lower()
+    if _OTHER_ERA.search(text) or _COUNTED_WEEKDAY.search(text):
+        return False
     numbers = re.findall(r"\d+", text)
     if date.strftime("%Y%m%d") in numbers:
         return True
-    small = re.sub(r"(\d)(?:st|nd|rd|th)", r"\1 ", text.lower())
-    words = re.sub("[^a-z,]+", " ", text.lower())
-    if _OTHER_ERA.search(text) or _COUNTED_WEEKDAY.search(text):
-        return False
+    apart = re.sub(r"(\d)(?:st|nd|rd|th)", r"\1 ", text)
+    words = re.sub("[^a-z,]+", " ", text)
     said_day = _in_text(ordinal_in_words(date.day))
     said_years = [_in_text(way) + r"\b" for way in year_in_words(date.year)]
     if date.day < 10:
@@ -93,7 +95,7 @@ def tells(text: str, date: datetime.date) -> bool:
     return (
         (takes(f"{date.year}") or says(said_years) or takes(short))
         and (takes(*day) or says([said_day]))
-        and (takes(*month) or _names(small, MONTHS[date.month - 1].lower()))
+        and (takes(*month) or _names(f"{text} {apart}", MONTHS[date.month - 1].lower()))
     )
 
 

@@ -150,7 +150,7 @@ class Tokenizer:
     def plain(self, text: str) -> str:
         """A text as users write it, with plain forms of the characters that the vocabulary lacks, see `PlainForms`.
 
-        Training and scores read a text as it is; this is for the texts of users, before `encode`.
+        Training, scores and perplexity read a text as it is; this is for the texts of users, before `encode`.
 
         Raises:
             ValueError: it is not valid Unicode.
@@ -161,7 +161,14 @@ class Tokenizer:
     @cached_property
     def _plain_forms(self) -> PlainForms:
         entries = (self._backend.id_to_token(i) or "" for i in range(EOS + 1, len(self)))
-        return PlainForms(set(chain.from_iterable(entries)), lambda text: UNK in (ids := self.encode(text)) or not ids)
+        known = set(chain.from_iterable(entries))
+        if self._backend.normalizer.normalize_str("A") == "a":  # it reads capitals in lower case
+            known |= {large for character in known if len(large := character.upper()) == 1}
+        return PlainForms(known, self._is_unknown)
+
+    def _is_unknown(self, text: str) -> bool:
+        ids = self._backend.encode(self._clean(text), add_special_tokens=False).ids  # not remembered as a word
+        return UNK in ids or not ids
 
     def cleaning_steps(self) -> list[tuple[str, str]]:
         """The steps of `clean` as regular expressions with replacements, in order."""

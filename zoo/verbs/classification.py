@@ -118,7 +118,7 @@ class Classifier(Verbs, Generic[Result]):
                     chosen["relatedness"] = value
             sure = sureness(logits, self.config["multi_label"])
             for n, chosen, weights, score in zip(rows, choice, attention, sure, strict=True):
-                evidence = self.evidence_of(score, encoded[n][0], texts_of[n])
+                evidence = self.evidence_of(score, *encoded[n], texts_of[n])
                 results[n] = trusted(self.answer_of(chosen, weights, encoded[n][1]), self.calibration, evidence)
         return results[0] if one else results
 
@@ -157,12 +157,14 @@ class Classifier(Verbs, Generic[Result]):
             "probabilities": dict(zip(names, probabilities.tolist(), strict=True)),
         }
 
-    def evidence_of(self, score: float, ids: Sequence[Sequence[int]], text: str) -> Evidence:
-        words = list(chain.from_iterable(ids))
-        notes = () if words else (NO_WORDS,)
-        if words and self.config.get("pair") and not all(ids):
-            notes = ("one of the texts has no words",)
-        known = known_share(words, self.vocabulary)
+    def evidence_of(
+        self, score: float, ids: Sequence[Sequence[int]], words: Sequence[Sequence[str]], text: str
+    ) -> Evidence:
+        """What is known of the answer to texts, or to sentences: their tokens, and these as words."""
+        wordy = [any(map(str.isalnum, "".join(one))) for one in words]
+        is_half = self.config.get("pair") and not all(wordy)
+        notes = (NO_WORDS,) if not any(wordy) else ("one of the texts has no words",) * bool(is_half)
+        known = known_share(list(chain.from_iterable(ids)), self.vocabulary)
         return Evidence({"score": score}, known, text, notes=notes, vocabulary=self.vocabulary)
 
     # ---- bundle ----

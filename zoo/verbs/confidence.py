@@ -31,7 +31,7 @@ DOUBTFUL = 0.5  # a higher confidence is never called low
 MOST_KNOWN = 0.9  # a higher share of known words is never called low
 LEAST_KNOWN = 0.6  # share of known words, without a calibration: two words of which none is known have 0.5
 MOST_EVIDENCE = 8  # kinds of evidence in a file
-_STUTTER = re.compile(r"(\S{1,12}?)\1{9}")
+_STUTTER = re.compile(r"(\S{1,12}?)\1{19}")
 _SMOOTHING = 1e-3  # weight of the penalty that keeps the regression finite where the classes are separable
 _STEPS = 100  # of Newton's method, which converges in about ten
 
@@ -188,7 +188,7 @@ def _fault_of_language(calibration: Calibration | None, text: str, vocabulary: T
 
 
 def _repeats(answer: str) -> bool:
-    """Whether some four words stand in a text four times or more, or the same few characters many times in a row."""
+    """Whether some four words stand in a text four times or more, or the same few characters twenty times in a row."""
     if _STUTTER.search(answer):
         return True
     words = answer.split()

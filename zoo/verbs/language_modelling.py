@@ -163,7 +163,7 @@ class Completer(Verbs):
             raise ValueError(
                 f"max_words must be at least 1, and min_words from 0 to max_words; got {max_words} and {min_words}"
             )
-        rows = [self._encode(text)[:-1] for text in texts]
+        rows = [self._encode(self.vocabulary.plain(text))[:-1] for text in texts]
         options = {
             "beam_size": 5 if beam_size is None else beam_size,
             "n_best": n_best,
@@ -244,7 +244,6 @@ class Completer(Verbs):
         For a model of tokenised text, an unknown word is also tried in lower case, without its punctuation marks, as N
         for a number, and as the words of which it consists in the Penn Treebank, if the model has learnt from such.
         """
-        line = self.vocabulary.plain(line)
         ids = self.vocabulary.encode(line)
         if self.vocabulary.kind != "word" or UNK not in ids:
             return ids

@@ -9,22 +9,24 @@ from zoo.results.translation import Translation
 from zoo.text import Tokenizer
 from zoo.text.casing import in_capitals, read_capitals
 from zoo.text.sentences import split_sentences
+from zoo.text.tokenizer import check_unicode
 from zoo.verbs.confidence import NO_WORDS
 
 _NUMBER_OF_ITEM = re.compile(r"\d+[.):]")  # of a list: it belongs to what follows
+_MOST_MARKS = 100  # characters without a letter that are read with a sentence; what is longer stands alone
 
 
 class Sentence(NamedTuple):
     """What a model reads at once.
 
     Attributes:
-        text: as the model reads it.
+        given: as the user gave it, which tells its language; of a model of characters as the model reads it.
         ids: its tokens; none if it has nothing that the model could read.
         note: a warning: capitals are read in lower case, or there is no word.
         place: its name in messages.
     """
 
-    text: str
+    given: str
     ids: list[int]
     note: str | None
     place: str
@@ -43,42 +45,55 @@ def read_sentences(text: str, tokenizer: Tokenizer, split: bool, language: str, 
     Raises:
         ValueError: the text is not valid Unicode.
     """
-    has_text, text = bool(text.strip()), tokenizer.plain(text)
-    if has_text and not any(map(str.isalnum, text)):
-        return [Sentence(text, tokenizer.encode(text), NO_WORDS, place)]
-    parts = _with_words(split_sentences(text, language)) if split and tokenizer.kind != "char" else []
+    check_unicode(text)
+    parts = _with_words(text, split_sentences(text, language)) if split and tokenizer.kind != "char" else []
     if len(parts) < 2:
         return [_read(text, tokenizer, language, place)]
     found = [_read(part, tokenizer, language, f"sentence {n} of {place}") for n, part in enumerate(parts, 1)]
     return [sentence for sentence in found if sentence.ids] or found[:1]
 
 
-def _with_words(parts: Sequence[str]) -> list[str]:
+def _with_words(text: str, parts: Sequence[str]) -> list[str]:
     """Sentences of which each has a letter: a mark such as ":)" belongs to the one before, a number to the next.
 
     A model makes up a sentence for a mark alone.
+
+    Args:
+        text: the text.
+        parts: its sentences.
     """
-    found: list[str] = []
-    waiting: list[str] = []
+    text, place = " ".join(text.split()), 0
+    found: list[list[str]] = []
+    takes, marks = False, 0  # whether the last one takes what follows, and the length of the marks in it
     for part in parts:
-        if any(map(str.isalpha, part)):
-            found.append(" ".join([*waiting, part]))
-            waiting = []
-        elif found and not waiting and not _NUMBER_OF_ITEM.fullmatch(part):
-            found[-1] += f" {part}"
+        gap = " " if text[place : place + 1] == " " else ""
+        place += len(gap) + len(part)
+        has_letter = any(map(str.isalpha, part))
+        marks += 0 if has_letter else len(gap) + len(part)
+        is_item = not has_letter and bool(_NUMBER_OF_ITEM.fullmatch(part))
+        # it has no letter yet, or this one has none
+        if found and marks <= _MOST_MARKS and (takes or not has_letter and not is_item):
+            found[-1] += [gap, part]
+            takes = takes and not has_letter
         else:
-            waiting.append(part)
-    if waiting:
-        found[-1:] = [" ".join([*found[-1:], *waiting])]
-    return found
+            found.append([part])
+            takes, marks = not has_letter, 0 if has_letter else len(part)
+    if takes and len(found) > 1 and marks <= _MOST_MARKS:  # numbers at the end
+        last = found.pop()
+        found[-1] += [" ", *last]
+    return ["".join(pieces) for pieces in found]
 
 
 def _read(text: str, tokenizer: Tokenizer, language: str, place: str) -> Sentence:
-    quiet = read_capitals(text, tokenizer, language)
+    plain = tokenizer.plain(text)
+    given = plain if tokenizer.kind == "char" else text
+    if text.strip() and not any(map(str.isalnum, plain)):
+        return Sentence(given, tokenizer.encode(plain), NO_WORDS, place)
+    quiet = read_capitals(plain, tokenizer, language)
     if quiet is None:
-        return Sentence(text, tokenizer.encode(text), None, place)
-    which = "the text is in capitals and was" if in_capitals(text) else "some capitals were"
-    return Sentence(quiet, tokenizer.encode(quiet), f"{which} read in lower case", place)
+        return Sentence(given, tokenizer.encode(plain), None, place)
+    which = "the text is in capitals and was" if in_capitals(plain) else "some capitals were"
+    return Sentence(given, tokenizer.encode(quiet), f"{which} read in lower case", place)
 
 
 def join(results: Sequence[Translation], n_best: int, ranked: bool, zeros: Callable[..., Any]) -> Translation:

@@ -298,7 +298,7 @@ class Translator(Verbs):
         notes += ["the answer was cut at its maximum length"] * (EOS not in found.tokens[row, 0].tolist())
         vocabulary = self.tokenizers[0]
         known = known_share(sentence.ids, vocabulary)
-        return Evidence({"score": score, "known": known}, known, sentence.text, answer, tuple(notes), vocabulary)
+        return Evidence({"score": score, "known": known}, known, sentence.given, answer, tuple(notes), vocabulary)
 
     def assets(self) -> dict[str, str]:
         """tokenizer.json, or tokenizer.src.json and tokenizer.tgt.json."""

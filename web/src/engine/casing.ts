@@ -11,7 +11,7 @@ const LONGEST_SHORT_WORD = 3; // letters; a text that has no longer word in capi
 const SHORTEST_LOUD_WORD = 3; // letters; shorter words in capitals stay, and so short nouns
 const GAIN = 2; // times fewer tokens: a single word that is in capitals, or looks so, is read otherwise only then
 
-type Cost = [unknown: number, all: number, rarity: number];
+type Cost = [unknown: number, all: number];
 
 export function inCapitals(text: string): boolean {
   const words = text.match(WORD) ?? [];
@@ -44,12 +44,8 @@ export function readCapitals(text: string, tokenizer: Tokenizer, language = "en"
       return word;
     }
     const forms = word === "I" || isFirst ? [large] : [small, large];
-    const isGerman = language === "de" && isUpper(word);
-    if (isGerman) {
-      forms.push(...forms.filter((form) => form.includes("ss")).map((form) => form.replaceAll("ss", "ß")));
-    }
-    const isSmall = isGerman && forms.includes(small) && isFrequent(small, language);
-    const best = isSmall ? small : cheapest(forms, (form) => cost(form, tokenizer, isGerman));
+    const german = language === "de" && isUpper(word) ? germanForm(forms, tokenizer) : null;
+    const best = german ?? cheapest(forms, (form) => cost(form, tokenizer));
     if (loud) {
       return best;
     }
@@ -59,10 +55,25 @@ export function readCapitals(text: string, tokenizer: Tokenizer, language = "en"
   return isCheaper(cost(quiet, tokenizer), cost(text, tokenizer)) ? quiet : null;
 }
 
-/** Unknown tokens and all tokens of a text; where rarity counts, the sum of their ids, which is low for frequent ones. */
-function cost(text: string, tokenizer: Tokenizer, countsRarity = false): Cost {
+/** The form of a German word in capitals that is an entry of the vocabulary, the most frequent; or one with ß for SS. */
+function germanForm(forms: readonly string[], tokenizer: Tokenizer): string | null {
+  if (forms.length > 1 && isFrequent(forms[0], "de")) {
+    return forms[0];
+  }
+  for (const found of [forms, forms.map((form) => form.replaceAll("ss", "ß"))]) {
+    const entries = found.map((form) => ({ form, ids: tokenizer.encode(form) }));
+    const known = entries.filter(({ ids }) => ids.length === 1 && ids[0] !== UNK);
+    if (known.length) {
+      return known.reduce((best, other) => (other.ids[0] < best.ids[0] ? other : best)).form;
+    }
+  }
+  return null;
+}
+
+/** Unknown tokens and all tokens of a text. */
+function cost(text: string, tokenizer: Tokenizer): Cost {
   const ids = tokenizer.encode(text);
-  return [ids.filter((id) => id === UNK).length, ids.length, countsRarity ? ids.reduce((total, id) => total + id, 0) : 0];
+  return [ids.filter((id) => id === UNK).length, ids.length];
 }
 
 /** The first of the forms that cost least. */
@@ -71,8 +82,7 @@ function cheapest(forms: readonly string[], costOf: (form: string) => Cost): str
 }
 
 function isCheaper(one: Cost, other: Cost): boolean {
-  const differing = one.findIndex((value, n) => value !== other[n]);
-  return differing >= 0 && one[differing] < other[differing];
+  return one[0] !== other[0] ? one[0] < other[0] : one[1] < other[1];
 }
 
 function sum([unknown, all]: Cost): number {

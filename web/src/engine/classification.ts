@@ -41,6 +41,8 @@ export interface Encoded {
   words: string[][];
 }
 
+const HALF = "one of the texts has no words"; // of a pair
+
 export class Classifier {
   readonly task = "classification";
   /** Whether it reads documents as sentences, and weighs these too. */
@@ -101,13 +103,14 @@ export class Classifier {
     const chosen = exclusive ? order.slice(0, 1) : order.filter((n) => probabilities[n] > 0.5);
     const labels = chosen.map((n) => this.labels[n]);
     const words = encoded.ids.flat();
-    const half = this.ofPairs && !encoded.ids.every((ids) => ids.length) ? ["one of the texts has no words"] : [];
+    const wordy = encoded.words.map((one) => one.some((word) => /[\p{L}\p{N}]/u.test(word)));
+    const notes = !wordy.includes(true) ? [NO_WORDS] : this.ofPairs && wordy.includes(false) ? [HALF] : [];
     const evidence = {
       values: { score: exclusive ? sureness(logits) : surenessOfAll(logits) },
       known: knownShare(words, this.tokenizer),
       vocabulary: this.tokenizer,
       text: text ?? encoded.words.map((one) => one.join(" ")).join(" "),
-      notes: words.length ? half : [NO_WORDS],
+      notes,
     };
     return {
       label: labels[0] ?? null,

@@ -33,7 +33,7 @@ export interface Warnings {
 }
 
 export const NO_WORDS = "the text has no words";
-const STUTTER = /(\S{1,12}?)\1{9}/u;
+const STUTTER = /(\S{1,12}?)\1{19}/u;
 const LEAST_KNOWN = 0.6; // share of known words, without a calibration: two words of which none is known have 0.5
 
 export function trusted(calibration: Calibration | null, evidence: Evidence): Warnings {

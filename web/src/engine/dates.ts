@@ -25,9 +25,10 @@ const MORE = [...SMALL, ...TENS].join("|");
 const NOT_BEFORE_MORE = `(?! ?(?:and |oh )?(?:${MORE})\\b)`; // "two thousand and nine" is not the year 2000
 
 const NTHS = [...Object.values(IRREGULAR), ...SMALL.map((word) => `${word}th`)].join("|");
-const WEEKDAY = "(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*";
-const COUNTED_WEEKDAY = new RegExp(`(?:\\d(?:st|nd|rd|th)|\\b(?:${NTHS}))\\s*${WEEKDAY}\\s+(?:of|in)\\b`, "i"); // 2nd Sunday of May
-const OTHER_ERA = /(?<![a-z])b\.?\s?c\.?(?:\s?e\.?)?(?![a-z])/i;
+const DAYS =
+  "monday|tuesday|wednesday|thursday|friday|saturday|sunday|mon|tue|tues|wed|weds|thu|thur|thurs|fri|sat|sun";
+const COUNTED_WEEKDAY = new RegExp(`(?:[0-9](?:st|nd|rd|th)|\\b(?:${NTHS})) ?(?:${DAYS})\\.? (?:of|in)\\b`); // 2nd Sunday of May
+const OTHER_ERA = /[0-9] ?b\.? ?c(?:\.? ?e)?\b/;
 
 /** 25 -> "twenty five", for numbers below 100. */
 function inWords(number: number): string {
@@ -65,17 +66,18 @@ function yearInWords(year: number): string[] {
 const inText = (number: string) => number.replace(/ /g, "[ ,]+");
 
 /** Whether day, month and year of a date are in a text; a month may be shortened, or have a wrong letter. */
-export function tells(text: string, year: number, month: number, day: number): boolean {
+export function tells(given: string, year: number, month: number, day: number): boolean {
   const two = (number: number) => String(number).padStart(2, "0");
+  const text = given.toLowerCase();
+  if (OTHER_ERA.test(text) || COUNTED_WEEKDAY.test(text)) {
+    return false;
+  }
   const numbers: string[] = text.match(/\p{Nd}+/gu) ?? [];
   if (numbers.includes(`${year}${two(month)}${two(day)}`)) {
     return true;
   }
-  if (OTHER_ERA.test(text) || COUNTED_WEEKDAY.test(text)) {
-    return false;
-  }
-  const small = text.toLowerCase().replace(/(\p{Nd})(?:st|nd|rd|th)/gu, "$1 ");
-  const words = text.toLowerCase().replace(/[^a-z,]+/g, " ");
+  const apart = text.replace(/(\p{Nd})(?:st|nd|rd|th)/gu, "$1 ");
+  const words = text.replace(/[^a-z,]+/g, " ");
   const saidDay = (day < 10 ? NOT_AFTER_TENS : "") + inText(ordinalInWords(day));
   const saidYears = yearInWords(year).map((way) => `${inText(way)}\\b${year % 10 ? "" : NOT_BEFORE_MORE}`);
   const isShort = year >= TWO_DIGITS[0] && year <= TWO_DIGITS[1];
@@ -90,7 +92,7 @@ export function tells(text: string, year: number, month: number, day: number): b
   return (
     (takes(String(year)) || says(saidYears) || (isShort && takes(two(year % 100)))) &&
     (takes(String(day), two(day)) || says([saidDay])) &&
-    (takes(String(month), two(month)) || names(small, MONTHS[month - 1]))
+    (takes(String(month), two(month)) || names(`${text} ${apart}`, MONTHS[month - 1]))
   );
 }
 

@@ -118,7 +118,7 @@ export class LanguageModel {
       throw new Error(`max_words must be at least 1, and min_words from 0 to max_words; got ${maxWords} and ${minWords}`);
     }
     this.check(window);
-    const ids = this.encode(text).slice(0, -1);
+    const ids = this.encode(this.tokenizer.plain(text)).slice(0, -1);
     const given = [EOS, ...ids];
     const { state, words } = await this.read(given.slice(0, -1), false, window);
     const settings = this.settings(options, maxWords, minWords);
@@ -282,8 +282,7 @@ export class LanguageModel {
     return text.split("\n").flatMap((line) => [...this.line(line), EOS]);
   }
 
-  private line(text: string): number[] {
-    const line = this.tokenizer.plain(text);
+  private line(line: string): number[] {
     const ids = this.tokenizer.encode(line);
     if (this.tokenizer.kind !== "word" || !ids.includes(UNK)) {
       return ids;

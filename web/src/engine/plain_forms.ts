@@ -1,5 +1,5 @@
 // Plain forms of characters that a vocabulary lacks: zoo/text/characters.py.
-import { isSpace } from "./characters.ts";
+import { isAlphanumeric, isSpace } from "./characters.ts";
 
 const ALIKE = ["'’‘‚‛′´`ʼ‹›", '"“”„‟«»″', "-–‐‑‒−—―"]; // the best first
 const LONG_DASHES = "—―"; // between parts of a sentence, where a hyphen joins words
@@ -10,12 +10,12 @@ export class PlainForms {
   private readonly forms = new Map<string, string>();
   private readonly known: ReadonlySet<string>;
 
-  /** `isUnknown`: whether a character alone, not one of those known, means nothing to the tokenizer. */
+  /** `isUnknown`: whether a text means nothing to the tokenizer. */
   constructor(
     known: Iterable<string>,
-    private readonly isUnknown: (character: string) => boolean,
+    private readonly isUnknown: (text: string) => boolean,
   ) {
-    this.known = new Set([...known, " "]);
+    this.known = new Set(known);
   }
 
   applied(text: string): string {
@@ -38,13 +38,21 @@ export class PlainForms {
     if (IGNORED.test(character)) {
       return "";
     }
-    return formsOf(character).find((form) => Array.from(form).every((part) => this.known.has(part))) ?? character;
+    if (/\p{No}/u.test(character)) {
+      return character; // "1½" is not "11/2"
+    }
+    return formsOf(character).find((form) => this.isRead(form)) ?? character;
+  }
+
+  /** Whether a form is known; of letters it suffices that words are made of them. */
+  private isRead(form: string): boolean {
+    return !this.isUnknown(form) || (isAlphanumeric(form) && Array.from(form).every((part) => this.known.has(part)));
   }
 }
 
 /** What may stand in place of a character, the best first. */
 function formsOf(character: string): string[] {
-  const compatible = character.normalize("NFKC").replace("⁄", "/"); // a fraction has a slash of its own
+  const compatible = character.normalize("NFKC");
   const bare = Array.from(character.normalize("NFKD")).filter((part) => !isSpace(part) && !/\p{Mn}/u.test(part));
   return [
     ...(LONG_DASHES.includes(character) ? [" - "] : []),

@@ -1,10 +1,11 @@
 // Sentence splitting, as zoo/text/sentences.py does it with `sentencex`; here that library is a second program.
 import { initSync, segment } from "sentencex-wasm";
 
-import { stripped, words } from "./characters.ts";
+import { length, stripped, words } from "./characters.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 const LONGEST_PARAGRAPH = 20_000; // characters; the library's time is quadratic in the number of unclosed quotation marks
+const MOST_MARKS = 100; // characters without a letter that are read with a sentence; what is longer stands alone
 const NUMBER_OF_ITEM = /^\p{Nd}+[.):]$/u; // of a list
 const BLANK_LINE = /\n[\t\v-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*\n/u;
 
@@ -21,24 +22,33 @@ export function splitSentences(text: string, language = "en"): string[] {
   return found.map(stripped).filter((sentence) => sentence !== "");
 }
 
-/** Sentences of which each has a letter: a mark such as ":)" belongs to the one before, a number to the next. */
-export function withWords(sentences: readonly string[]): string[] {
-  const found: string[] = [];
-  let waiting: string[] = [];
+/** Sentences of a text of which each has a letter: a mark such as ":)" belongs to the one before, a number to the next. */
+export function withWords(text: string, sentences: readonly string[]): string[] {
+  const whole = words(text).join(" ");
+  const found: string[][] = [];
+  let place = 0;
+  let takes = false; // whether the last one takes what follows
+  let marks = 0; // the length of the marks in it
   for (const sentence of sentences) {
-    if (/\p{L}/u.test(sentence)) {
-      found.push([...waiting, sentence].join(" "));
-      waiting = [];
-    } else if (found.length && !waiting.length && !NUMBER_OF_ITEM.test(sentence)) {
-      found.push(`${found.pop()} ${sentence}`);
+    const gap = whole[place] === " " ? " " : "";
+    place += gap.length + sentence.length;
+    const hasLetter = /\p{L}/u.test(sentence);
+    marks += hasLetter ? 0 : gap.length + length(sentence);
+    const isItem = NUMBER_OF_ITEM.test(sentence); // else it has no letter yet, or this one has none
+    if (found.length && marks <= MOST_MARKS && (takes || (!hasLetter && !isItem))) {
+      found[found.length - 1].push(gap, sentence);
+      takes = takes && !hasLetter;
     } else {
-      waiting.push(sentence);
+      found.push([sentence]);
+      takes = !hasLetter;
+      marks = hasLetter ? 0 : length(sentence);
     }
   }
-  if (waiting.length) {
-    found.push([...found.splice(-1), ...waiting].join(" "));
+  if (takes && found.length > 1 && marks <= MOST_MARKS) {
+    const last = found.pop()!; // numbers at the end
+    found[found.length - 1].push(" ", ...last);
   }
-  return found;
+  return found.map((pieces) => pieces.join(""));
 }
 
 /** A paragraph in parts of bounded length, cut after a sentence or at least after a word if possible. */

@@ -1,5 +1,5 @@
 // Text to token ids and back, as zoo/text/tokenizer.py does it with the `tokenizers` library of Hugging Face.
-import { fromPython, isAlphanumeric, stripped, words } from "./characters.ts";
+import { fromPython, isAlphanumeric, length, stripped, words } from "./characters.ts";
 import { PlainForms } from "./plain_forms.ts";
 
 export const UNK = 1;
@@ -76,8 +76,15 @@ export class Tokenizer {
     if (LONE_SURROGATE.test(text)) {
       throw new Error(HALF_A_PAIR);
     }
-    this.plainForms ??= new PlainForms(this.pieces.slice(EOS + 1).join(""), (character) => this.isUnknown(character));
+    this.plainForms ??= new PlainForms(this.characters(), (form) => this.isUnknown(form));
     return this.plainForms.applied(text);
+  }
+
+  /** All characters of the vocabulary, with capitals if it reads these in lower case. */
+  private characters(): string[] {
+    const found = Array.from(this.pieces.slice(EOS + 1).join(""));
+    const large = found.map((character) => character.toUpperCase()).filter((form) => length(form) === 1);
+    return this.lowercase ? [...found, ...large] : found;
   }
 
   private isUnknown(text: string): boolean {

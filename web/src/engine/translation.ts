@@ -34,7 +34,8 @@ const ALPHANUMERIC = /[\p{L}\p{N}]/u;
 
 /** What a model reads at once. */
 interface Sentence {
-  text: string;
+  /** As the user gave it, which tells its language; of a model of characters as the model reads it. */
+  given: string;
   ids: number[];
   note: string | null;
 }
@@ -91,13 +92,12 @@ export class Translator {
 
   /** Translates tokens, without </s>; a text for the warnings is made of them. */
   async translateIds(ids: number[], options: TranslateOptions = {}): Promise<Translation> {
-    return this.translateSentence({ text: this.sourceTokenizer.decode(ids), ids, note: null }, options);
+    return this.translateSentence({ given: this.sourceTokenizer.decode(ids), ids, note: null }, options);
   }
 
   private sentences(text: string, split: boolean): Sentence[] {
-    const plain = this.sourceTokenizer.plain(text);
     const isSplit = split && this.sourceTokenizer.kind !== "char";
-    const parts = isSplit && ALPHANUMERIC.test(plain) ? withWords(splitSentences(plain, this.language)) : [];
+    const parts = isSplit ? withWords(text, splitSentences(text, this.language)) : [];
     if (parts.length < 2) {
       return [this.read(text)];
     }
@@ -108,15 +108,16 @@ export class Translator {
 
   private read(text: string): Sentence {
     const plain = this.sourceTokenizer.plain(text);
+    const given = this.sourceTokenizer.kind === "char" ? plain : text;
     if (stripped(text) && !ALPHANUMERIC.test(plain)) {
-      return { text: plain, ids: this.sourceTokenizer.encode(plain), note: NO_WORDS };
+      return { given, ids: this.sourceTokenizer.encode(plain), note: NO_WORDS };
     }
     const quiet = readCapitals(plain, this.sourceTokenizer, this.language);
     if (quiet === null) {
-      return { text: plain, ids: this.sourceTokenizer.encode(plain), note: null };
+      return { given, ids: this.sourceTokenizer.encode(plain), note: null };
     }
     const which = inCapitals(plain) ? "the text is in capitals and was" : "some capitals were";
-    return { text: quiet, ids: this.sourceTokenizer.encode(quiet), note: `${which} read in lower case` };
+    return { given, ids: this.sourceTokenizer.encode(quiet), note: `${which} read in lower case` };
   }
 
   private async translateSentence(sentence: Sentence, options: TranslateOptions): Promise<Translation> {
@@ -159,7 +160,7 @@ export class Translator {
     const known = knownShare(sentence.ids, this.sourceTokenizer);
     const values = { score: logOdds(best.logProb / best.steps.length), known };
     const vocabulary = this.sourceTokenizer;
-    return trusted(this.facts.calibration, { values, known, text: sentence.text, answer: best.text, notes, vocabulary });
+    return trusted(this.facts.calibration, { values, known, text: sentence.given, answer: best.text, notes, vocabulary });
   }
 }
 
