@@ -23,6 +23,7 @@ if "ZOO_TEST_CACHE" not in os.environ:  # the caches of whoever runs the tests a
     atexit.register(cache.cleanup)
 
 import fakes
+import jsonargparse
 import pytest
 import torch
 from exported import (  # noqa: F401  # fixtures of several folders
@@ -124,7 +125,10 @@ def nothing_registered(tmp_path):
     kept = [dict(table) for table in tables]
     types = {cls: dict(cls.__init__.__annotations__) for cls in model_classes()}
     modules, path = set(sys.modules), list(sys.path)
+    parsers = getattr(jsonargparse._typehints, "_cached_class_parsers", {})  # of newer versions; a command has its own
+    parsers.clear()
     yield
+    parsers.clear()
     for table, before in zip(tables, kept):
         table.clear()
         table.update(before)
