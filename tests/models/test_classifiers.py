@@ -367,7 +367,9 @@ def test_a_model_of_pairs_takes_pairs():
     model.tokenizer, model.label_names = Tokenizer.train([TEXT], "word_punct", 30), ["yes", "no", "maybe"]
     one = model.classify(("dog", "cat sleeps"))
     assert one.tokens == [["dog"], ["cat", "sleeps"]] and [a.shape for a in one.attention] == [(2, 1), (2, 2)]
-    assert len(model.classify([("dog", ""), ("", "")])) == 2
+    half, empty, marks, whole = model.classify([("dog", ""), ("", ""), ("dog", "..."), ("dog", "cat")])
+    assert half.warnings == marks.warnings == ["one of the texts has no words"]
+    assert empty.warnings == ["the text has no words"] and whole.warnings == []
     for wrong in ("dog", [("a", "b", "c")], ["dog"]):
         with pytest.raises(TypeError, match="this model reads pairs of texts"):
             model.classify(wrong)

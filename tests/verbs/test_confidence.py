@@ -100,6 +100,21 @@ def test_warnings_say_why():
     assert odd.to_dict()["confidence"] == round(sigmoid(-5.0), 4) and odd.to_dict()["warnings"] == odd.warnings
 
 
+@pytest.mark.parametrize(
+    "answer, repeats",
+    [
+        ("a" * 20, True),
+        ("x " + "0.5," * 20, True),
+        ("a dog and a cat " * 4, True),
+        ("Nooooooooo ............", False),
+        ("a dog and a cat " * 2, False),
+        ("ab " * 20, True),
+    ],
+)
+def test_an_answer_that_repeats_itself(answer, repeats):
+    assert ("the answer repeats itself" in warnings_of(None, Evidence({}, answer=answer))) is repeats
+
+
 def test_without_a_calibration_the_vocabulary_tells_the_language():
     words = "the a an of to in is are was were and that it he she they you i we for on with at this not be have has"
     vocabulary = Tokenizer.train([words + " from his her by as or what there but my your do does"], "word", 100)
