@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ import yaml
 from fakes import Toy
 from safetensors.torch import load_file
 
-from zoo import registry
+from zoo import cli, registry
 from zoo.cli import main
 from zoo.commands import cards
 from zoo.training.lightning_cli import AtomicCheckpointIO
@@ -27,6 +28,15 @@ def fails(capsys, *args):
     errors = [line for line in err if line.startswith("zoo: error: ")]
     assert len(errors) == 1 and err[-1] == errors[0] and "Traceback" not in err
     return errors[0].removeprefix("zoo: error: ")
+
+
+def test_warnings_of_the_package_are_lines(monkeypatch):
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    cli._shorten_warnings()
+    said = [warnings.formatwarning(text, UserWarning, cli.__file__, 3) for text in ("a\n b", "a b", "c")]
+    assert said == ["zoo: warning: a b\n", "", "zoo: warning: c\n"]
+    assert "mine.py:3: UserWarning: a" in warnings.formatwarning("a", UserWarning, "mine.py", 3)
+    assert f"{cli.__file__}:3: FutureWarning: a" in warnings.formatwarning("a", FutureWarning, cli.__file__, 3)
 
 
 # ---- list, info ----

@@ -33,6 +33,7 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from contextlib import nullcontext, suppress
 from types import ModuleType
 from typing import Any
@@ -71,6 +72,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     if argv is None:  # else the streams are the caller's
         prepare_streams()
+        _shorten_warnings()
     try:
         args, modules = split_imports(sys.argv[1:] if argv is None else argv)
         if are_both():
@@ -108,6 +110,24 @@ def main(argv: list[str] | None = None) -> int:
         say_stopped(signal.SIGINT)
         return 128 + signal.SIGINT
     return 0
+
+
+def _shorten_warnings() -> None:
+    """Makes warnings of this package, as of letters without a font, single lines, each said once.
+
+    Others keep their place in the code.
+    """
+    usual, said = warnings.formatwarning, set[str]()
+
+    def line(message: Warning | str, category: type[Warning], file: str, number: int, source: str | None = None) -> str:
+        if category is UserWarning and file.startswith(os.path.dirname(__file__)):
+            found = f"zoo: warning: {' '.join(str(message).split())}\n"
+            is_new = found not in said
+            said.add(found)
+            return found if is_new else ""
+        return usual(message, category, file, number, source)
+
+    warnings.formatwarning = line
 
 
 def _drop_output() -> None:
