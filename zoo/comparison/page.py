@@ -21,7 +21,7 @@ from zoo.utils.extras import require
 
 PAGE = "README.md"
 
-TITLE = "# All attention mechanisms under one budget\n"
+TITLE = "# Attention mechanisms, each trained by the same rule\n"
 NOTES = """\
 {scored}{spread}
 {legend}{speed}{clock} Memory: peak of the training, {memory}.
