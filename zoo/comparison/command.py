@@ -137,8 +137,9 @@ def make_plan(options: argparse.Namespace, recipes: Recipes) -> Plan:
         for name in names:
             if file := unused(plan, name):
                 print(f"{file} is of another {recipes.path(name)}, so its choice is not used; --search finds one")
-    _check_settings([job for job in jobs if not job.end.is_file()])
-    if options.pairs or any(not job.end.is_file() for job in jobs):  # what is missing is missed before the trainings
+    left = [job for job in jobs if not job.end.is_file()]
+    _check_settings(left)
+    if options.pairs or left:  # what is missing is missed before the trainings
         plan = _with_data(plan, names, options.pairs)
     check_names(recipes, plan.epochs, {name: recipes.fingerprints(name)["recipe"] for name in names})
     for file in sorted(plan.out.glob(f"{SEEDS}/{JOB}")):  # also of jobs not selected now: all appear in one table

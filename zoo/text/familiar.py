@@ -35,13 +35,11 @@ NAMES = {
     "en": "English", "de": "German", "fr": "French", "es": "Spanish", "it": "Italian", "pt": "Portuguese",
     "nl": "Dutch", "sv": "Swedish", "pl": "Polish", "cs": "Czech",
 }  # fmt: skip
+_POLITE = {"sie", "ihr", "ihnen"}  # German, with a capital they address someone
 _ADDED_WORDS = 2  # see `known_share`
 _LEAST_WORDS = 2  # frequent words that tell a language
 _LEAST_SHARE = 0.2  # of all words
 _READ_SHARE = 0.8  # of the frequent words of a language that a vocabulary for it has
-
-
-_POLITE = {"sie", "ihr", "ihnen"}  # with a capital they address someone
 
 
 def is_frequent(word: str, language: str) -> bool:

@@ -12,6 +12,11 @@ const NOT_UPPER = /[\p{Lowercase}\p{Lt}]/u;
 const GEORGIAN = /^[\u10d0-\u10fa\u10fd-\u10ff]/; // has capitals, but no title case
 let titles: Map<string, string> | undefined; // of the letters whose title case is not their upper case
 
+/** Whether a text has a letter or a digit: `any(map(str.isalnum, text))`. */
+export function hasAlphanumeric(text: string): boolean {
+  return /[\p{L}\p{N}]/u.test(text);
+}
+
 /** `text.isspace()` of a character. */
 export function isSpace(character: string): boolean {
   return SPACE.test(character);

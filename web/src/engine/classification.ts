@@ -1,4 +1,5 @@
 // Classifier: `classify`, of texts, pairs of texts and documents, as zoo/verbs/classification.py.
+import { hasAlphanumeric } from "./characters.ts";
 import { NO_WORDS, trusted, type Warnings } from "./confidence.ts";
 import { knownShare } from "./familiar.ts";
 import type { Exported } from "./folder.ts";
@@ -103,7 +104,7 @@ export class Classifier {
     const chosen = exclusive ? order.slice(0, 1) : order.filter((n) => probabilities[n] > 0.5);
     const labels = chosen.map((n) => this.labels[n]);
     const words = encoded.ids.flat();
-    const wordy = encoded.words.map((one) => one.some((word) => /[\p{L}\p{N}]/u.test(word)));
+    const wordy = encoded.words.map((one) => one.some(hasAlphanumeric));
     const notes = !wordy.includes(true) ? [NO_WORDS] : this.ofPairs && wordy.includes(false) ? [HALF] : [];
     const evidence = {
       values: { score: exclusive ? sureness(logits) : surenessOfAll(logits) },

@@ -8,7 +8,6 @@ export const EOS = 3;
 export type Kind = "bpe" | "word" | "char" | "word_punct";
 
 const LONE_SURROGATE = /\p{Cs}/u;
-const HALF_A_PAIR = "the text is not valid Unicode: it has half a surrogate pair";
 const SPECIAL_NAMES = ["<pad>", "<unk>", "<s>", "</s>"];
 const SPACE = "▁";
 const LETTER = "[\\p{L}\\p{M}\\p{N}]";
@@ -65,17 +64,13 @@ export class Tokenizer {
 
   /** A raw text, cleaned as the training text was. */
   clean(text: string): string {
-    if (LONE_SURROGATE.test(text)) {
-      throw new Error(HALF_A_PAIR);
-    }
+    checkUnicode(text);
     return this.cleaning.reduce((cleaned, [pattern, content]) => cleaned.replace(pattern, () => content), text);
   }
 
   /** A text as users write it, with plain forms of the characters that the vocabulary lacks; for scores it stays. */
   plain(text: string): string {
-    if (LONE_SURROGATE.test(text)) {
-      throw new Error(HALF_A_PAIR);
-    }
+    checkUnicode(text);
     this.plainForms ??= new PlainForms(this.characters(), (form) => this.isUnknown(form));
     return this.plainForms.applied(text);
   }
@@ -208,6 +203,12 @@ export class Tokenizer {
       const last = found.index + found[0].length - 1;
       return characters.slice(origin[found.index], origin[last] + 1).join("");
     });
+  }
+}
+
+function checkUnicode(text: string): void {
+  if (LONE_SURROGATE.test(text)) {
+    throw new Error("the text is not valid Unicode: it has half a surrogate pair");
   }
 }
 

@@ -1,6 +1,6 @@
 // Translator: `translate`, as zoo/verbs/translation.py and zoo/verbs/sentences.py.
 import { inCapitals, readCapitals } from "./casing.ts";
-import { stripped } from "./characters.ts";
+import { hasAlphanumeric, stripped } from "./characters.ts";
 import { logOdds, NO_WORDS, trusted, type Warnings } from "./confidence.ts";
 import { knownShare } from "./familiar.ts";
 import type { Exported } from "./folder.ts";
@@ -29,8 +29,6 @@ export interface Translation extends Warnings {
   sentences?: Translation[];
   milliseconds: number;
 }
-
-const ALPHANUMERIC = /[\p{L}\p{N}]/u;
 
 /** What a model reads at once. */
 interface Sentence {
@@ -109,7 +107,7 @@ export class Translator {
   private read(text: string): Sentence {
     const plain = this.sourceTokenizer.plain(text);
     const given = this.sourceTokenizer.kind === "char" ? plain : text;
-    if (stripped(text) && !ALPHANUMERIC.test(plain)) {
+    if (stripped(text) && !hasAlphanumeric(plain)) {
       return { given, ids: this.sourceTokenizer.encode(plain), note: NO_WORDS };
     }
     const quiet = readCapitals(plain, this.sourceTokenizer, this.language);
