@@ -129,19 +129,22 @@ def same(files: Files, others: Files) -> bool:
     return {"digest": config["digest"]} | json.loads(files[CONFIG]) == config
 
 
-def use(model: Any) -> list[str]:
-    """Answers of a model to raw input, as text."""
+def answers(model: Any) -> list[Any]:
+    """Answers of a model to raw input."""
     if hasattr(model, "translate"):
-        found = model.translate(TEXTS)
-    elif hasattr(model, "caption"):
-        found = model.caption([picture(n) for n in range(2)])
-    elif hasattr(model, "complete"):
-        found = model.complete(TEXTS, max_words=5)
-    elif hasattr(model, "answer"):
-        found = model.answer(TEXTS, [f"XXXXX {text}" for text in TEXTS])
-    else:
-        found = model.classify(TEXTS)
-    return [str(result.to_dict()) for result in found]
+        return model.translate(TEXTS)
+    if hasattr(model, "caption"):
+        return model.caption([picture(n) for n in range(2)])
+    if hasattr(model, "complete"):
+        return model.complete(TEXTS, max_words=5)
+    if hasattr(model, "answer"):
+        return model.answer(TEXTS, [f"XXXXX {text}" for text in TEXTS])
+    return model.classify(TEXTS)
+
+
+def use(model: Any) -> list[str]:
+    """The answers as text."""
+    return [str(result.to_dict()) for result in answers(model)]
 
 
 # ---- made by hand ----

@@ -441,3 +441,12 @@ def test_a_normalisation_gets_wide_scores(name, monkeypatch):
     half = layer.bfloat16()
     half(states[:, :3].bfloat16(), half.project(states.bfloat16(), torch.ones(2, 5).bool()))
     assert seen == [torch.float32] * 2
+
+
+@pytest.mark.parametrize("kind", ["local_m", "local_p", "local_p_full"])
+def test_a_window_needs_the_padding_after_the_positions(kind):
+    attention, memory = make_attention(kind, 4, 4, window=1), torch.randn(2, 5, 4)
+    attention.project(memory, torch.tensor([[1, 1, 1, 0, 0], [0, 0, 0, 0, 0]]).bool())
+    for row in ([0, 0, 1, 1, 1], [1, 0, 1, 0, 0]):
+        with pytest.raises(ValueError, match="mask must be True on the first positions of each row: local attention"):
+            attention.project(memory, torch.tensor([row, [1, 1, 1, 1, 1]]).bool())

@@ -28,3 +28,7 @@ def test_the_logarithm_of_a_weight_of_zero_is_finite_and_so_is_its_gradient():
     of_both.backward()
     torch.testing.assert_close(entropy, of_both)
     torch.testing.assert_close(scores.grad, torch.cat([known.grad, torch.zeros(1)]))
+
+
+def test_the_logarithm_is_finite_in_half_precision_too():
+    assert log_weights(torch.zeros(2, dtype=torch.float16)).isfinite().all()

@@ -304,7 +304,8 @@ def test_a_packed_product_equals_the_plain_one(dtype, directions, steps, packed)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_search_packs_a_weight_once_when_enough_rows_meet_it(dtype, packed):
     torch.manual_seed(8)
-    weight, bias, x = torch.randn(24, 40), torch.randn(24), torch.randn(5, 1, 40)
+    weight = nn.Parameter(torch.randn(24, 40), requires_grad=False)  # so that autocast keeps no copy of it
+    bias, x = torch.randn(24), torch.randn(5, 1, 40)
     can_pack, enough = dtype in products._packable(), products._ROWS[dtype]
     with torch.no_grad(), torch.autocast("cpu", dtype, enabled=dtype == torch.bfloat16):
         want = nn.functional.linear(x, weight, bias)
@@ -334,9 +335,11 @@ def test_small_weights_are_not_packed(packed, monkeypatch):
     monkeypatch.setattr(products, "_LARGE", 1000)
     x = torch.randn(16, 40)
     with torch.no_grad(), products.constant_weights():
-        products.linear(x, torch.randn(24, 40))
+        products.linear(x, nn.Parameter(torch.randn(24, 40)))
         assert not packed
-        products.linear(x, torch.randn(25, 40))  # 1,000 elements
+        products.linear(x, torch.randn(25, 40))  # no weight of a layer, but perhaps computed anew at each step
+        assert not packed
+        products.linear(x, nn.Parameter(torch.randn(25, 40)))  # 1,000 elements
     assert len(packed) == bool(products._packable())
 
 

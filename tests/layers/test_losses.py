@@ -165,3 +165,24 @@ def test_soft_targets_under_autocast():
             got = soft_output_loss(layer, x, words, probabilities.float())
         assert got.dtype == torch.float32
         torch.testing.assert_close(got, want, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("loss", [output_loss, lambda *args: sampled_output_loss(*args, 20)])
+@pytest.mark.parametrize("kernel", [True, False])
+def test_labels_that_do_not_fit(loss, kernel):
+    layer = nn.Linear(4, 200)
+    if not kernel:
+        layer.register_forward_hook(lambda *_: None)
+    x = torch.randn(5, 4)
+    with pytest.raises(ValueError, match="labels must be from 0 to V - 1; got -100: leave out rows that do not count"):
+        loss(layer, x, torch.tensor([1, -100, 3, 4, -100]))
+    with pytest.raises(ValueError, match=r"labels must be \(N\), here \(5\); got \(7,\)"):
+        loss(layer, x, torch.zeros(7, dtype=torch.long))
+
+
+def test_distributions_that_do_not_fit():
+    words = torch.zeros(4, 2, dtype=torch.long)
+    with pytest.raises(ValueError, match=r"words must be \(N, K\), here \(5, K\); got \(4, 2\)"):
+        soft_output_loss(nn.Linear(4, 9), torch.randn(5, 4), words, torch.zeros(4, 2))
+    with pytest.raises(ValueError, match=r"probabilities must be \(N, K\), here \(4, 2\); got \(4, 3\)"):
+        soft_output_loss(nn.Linear(4, 9), torch.randn(4, 4), words, torch.zeros(4, 3))

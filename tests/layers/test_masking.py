@@ -93,3 +93,17 @@ def test_masked_mean_and_reverse():
     assert torch.equal(back[0], torch.stack([x[0, 1], x[0, 0], x[0, 2], x[0, 3]]))
     assert torch.equal(back[1], x[1]) and torch.equal(back[2], x[2].flip(0))
     assert reverse_rows(torch.tensor([[5, 6, 0]]), torch.tensor([2])).tolist() == [[6, 5, 0]]
+
+
+def test_the_mean_neither_overflows_nor_reads_the_padding():
+    x = torch.full((1, 3000, 1), 30.0, dtype=torch.float16)
+    assert masked_mean(x, torch.ones(1, 3000, dtype=torch.bool)).item() == 30.0
+    x, mask = torch.tensor([[[1.0], [3.0], [torch.nan], [torch.inf]]], requires_grad=True), torch.tensor([[1, 1, 0, 0]])
+    found = masked_mean(x, mask.bool())
+    assert found.item() == 2.0
+    assert torch.autograd.grad(found.sum(), x)[0].flatten().tolist() == [0.5, 0.5, 0, 0]
+
+
+def test_nothing_at_all():
+    assert lengths_to_mask(torch.zeros(0, dtype=torch.long)).shape == (0, 0)
+    assert masked_softmax(torch.zeros(2, 0), torch.zeros(2, 0, dtype=torch.bool)).shape == (2, 0)

@@ -153,3 +153,46 @@ def test_maxout():
 def test_unknown_cell():
     with pytest.raises(ValueError, match="cell must be one of 'lstm', 'gru'; got 'rnn'"):
         RecurrentEncoder("rnn", 4, 4)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_decoder_compiles_as_a_whole_and_is_exported(cell):
+    decoder = RecurrentDecoder(cell, 4, 8, num_layers=2)
+    state = tuple(torch.randn(2, 8) for _ in range(2 * decoder.cells[0].state_size))
+    inputs = torch.randn(2, 3, 4)
+    expected, expected_state = decoder(inputs, state)
+    compiled = torch.compile(decoder, fullgraph=True, backend="eager")
+    exported = torch.export.export(decoder, (inputs, state)).module()
+    for run in (compiled, exported):
+        found, new = run(inputs, state)
+        torch.testing.assert_close((found, *new), (expected, *expected_state))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ([7, 2], "lengths must be at least 0 and at most the 5 positions of the input; got 2 to 7"),
+        ([-1, 2], "lengths must be at least 0 and at most the 5 positions of the input; got -1 to 2"),
+        ([3.0, 2.0], "lengths must be whole numbers; got torch.float"),
+        ([3], r"lengths must be \(N\), here \(2\); got \(1,\)"),
+    ],
+)
+def test_lengths_that_do_not_fit(lengths, message):
+    with pytest.raises(ValueError, match=message):
+        RecurrentEncoder("lstm", 3, 4)(torch.randn(2, 5, 3), torch.tensor(lengths))
+
+
+def test_other_sizes_that_do_not_fit():
+    encoder, decoder = RecurrentEncoder("gru", 3, 4), RecurrentDecoder("gru", 3, 4)
+    with pytest.raises(ValueError, match="lengths must sum to the number of items, 10; got 7"):
+        encoder.flat(torch.randn(10, 3), torch.tensor([3, 4]))
+    with pytest.raises(ValueError, match=r"a state must be \(B, H\), here \(2, 4\); got \(3, 4\)"):
+        decoder(torch.randn(2, 5, 3), (torch.randn(3, 4),))
+    with pytest.raises(ValueError, match="state must have 1 tensors, those of each layer in turn; got 2"):
+        decoder(torch.randn(2, 5, 3), (torch.randn(2, 4),) * 2)
+
+
+def test_lengths_of_32_bits():
+    encoder, inputs = RecurrentEncoder("gru", 3, 4), torch.randn(2, 5, 3)
+    expected, _ = encoder(inputs, torch.tensor([3, 5]))
+    torch.testing.assert_close(encoder(inputs, torch.tensor([3, 5], dtype=torch.int32))[0], expected)

@@ -183,3 +183,14 @@ def test_wrong_use(score):
 def test_import_is_cheap():
     run = forks.Fork(process_worker.imported, "zoo.metrics", "sacrebleu", "sacremoses").wait()
     assert run.output.split() == ["zoo.metrics"]
+
+
+@pytest.mark.parametrize("code", ["zh-CN", "ZH", "zh_Hans", "zh"])
+def test_a_region_does_not_change_the_measure(code):
+    score = CorpusScore(code)
+    score.update(["今天天气很好我们去公园"], ["今天天气很好我们去学校"])
+    plain = CorpusScore("zh")
+    plain.update(["今天天气很好我们去公园"], ["今天天气很好我们去学校"])
+    assert score.compute() == plain.compute() and score.compute()["sacrebleu"] > 50
+    assert score.signatures == plain.signatures
+    assert CorpusScore("de-AT").signatures == CorpusScore("de").signatures

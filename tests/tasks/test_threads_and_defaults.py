@@ -13,6 +13,7 @@ import zoo
 from zoo import registry
 from zoo.bundles.files import local_dir
 from zoo.bundles.publish import check_golden
+from zoo.models.luong import LuongNMT
 
 BUNDLED = [name for name in registry.list_models() if registry.is_bundled(name)]
 
@@ -104,3 +105,52 @@ def test_a_double_model_stays_double(tiny):
     assert [out.text for out in found] == [out.text for out in model.translate(bundle_corpus.TEXTS)] and use(
         model
     ) == expected
+
+
+def test_hooks_get_the_modules_of_the_model(tiny):
+    model = zoo.load(f"local-dir:{tiny['translator']}")
+    names, seen = {module: name for name, module in model.named_modules()}, set()
+    handles = [module.register_forward_hook(lambda module, *_: seen.add(names[module])) for module in names]
+    expected = use(model)
+    assert {"encoder.layers.0.0", "attention"} <= seen
+    for handle in handles:
+        handle.remove()
+    assert use(model) == expected
+
+
+def test_an_own_class_keeps_what_it_stores(tiny):
+    class Watching(LuongNMT):
+        def encode(self, src, src_lengths):
+            self.seen = src.clone()
+            return super().encode(src, src_lengths)
+
+    found = zoo.load(f"local-dir:{tiny['translator']}")
+    model = Watching(**found.config).eval()
+    model.load_state_dict(found.state_dict())
+    model.load_assets(found.assets())
+    use(model)
+    assert model.seen.shape[0] > 0
+
+
+@pytest.mark.parametrize("compiled", ["method", "part"])
+def test_a_compiled_part_has_no_dropout_in_a_verb(tiny, compiled):
+    model = zoo.load(f"local-dir:{tiny['translator']}", {"dropout": 0.9})
+    expected = use(model)
+    model.train()
+    if compiled == "method":
+        model.dropout.compile(backend="eager")
+    else:
+        model.dropout = torch.compile(model.dropout, backend="eager")
+    assert all(use(model) == expected for _ in range(3))
+    assert model.dropout.training
+
+
+def test_a_replaced_forward_in_training_mode_is_refused(tiny):
+    """It would run the original, with dropout."""
+    model = zoo.load(f"local-dir:{tiny['translator']}", {"dropout": 0.9})
+    expected, forward = use(model), model.dropout.forward
+    model.dropout.forward = lambda x: forward(x)
+    assert use(model) == expected
+    model.train()
+    with pytest.raises(ValueError, match=r"forward of dropout was replaced by a function.*call eval\(\) on the model"):
+        use(model)

@@ -4,6 +4,7 @@ import errno
 import logging
 import os
 import random
+import re
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -483,3 +484,94 @@ def test_no_prediction_is_nan():
         list(model.parameters())[-1].fill_(float("nan"))
     with pytest.raises(ValueError, match="the model computes NaN or infinite scores"):
         model.classify("Who was it ?")
+
+
+# ---- which one is the best ----
+
+
+def _saving(**options):
+    init_args = {"filename": "best", "monitor": "val/loss", "save_last": True, "every_n_train_steps": 3, **options}
+    callback = {"class_path": "zoo.training.checkpoints.ExactCheckpoints", "init_args": init_args}
+    return {**RECIPE, "trainer": {**RECIPE["trainer"], "callbacks": [callback], "max_epochs": 3}}
+
+
+@pytest.mark.parametrize("steps", [2, 3, 5])
+@pytest.mark.parametrize(
+    "check", [{}, {"val_check_interval": 2}, {"accumulate_grad_batches": 2, "val_check_interval": 2}]
+)
+def test_the_best_checkpoint_is_the_one_that_was_scored(steps, check, place, capsys, caplog):
+    """Lightning gives the weights of a due step the score of the validation before it."""
+    caplog.set_level(logging.INFO)
+    recipe = _saving(every_n_train_steps=steps)
+    recipe["trainer"] |= check
+    (place / "tiny.yaml").write_text(yaml.safe_dump(recipe))
+    os.remove(LAST)
+    os.remove(BEST)
+    assert main(fit("--optimizer.lr", "0.02")) == 0
+    (saved,) = (state for name, state in read_checkpoint(LAST)["callbacks"].items() if "ExactCheckpoints" in name)
+    block = capsys.readouterr().out
+    assert main(["validate", "--config", "tiny.yaml", "--ckpt_path", "best"]) == 0
+    loss = float(re.search(r"val/loss +([\d.]+)", capsys.readouterr().out)[1])
+    assert loss == pytest.approx(saved["best_model_score"].item(), abs=1e-4)
+    assert f"{'val/loss':<17} {loss:.4f}" in block
+
+
+def test_without_a_validation_the_last_one_is_named(place, capsys):
+    os.remove(BEST)
+    line = fails(capsys, "validate", "--config", "tiny.yaml", "--ckpt_path", "best")
+    assert line == f"{BEST} does not exist: no validation has chosen a best one yet; give --ckpt_path last"
+
+
+# ---- resumed with other settings ----
+
+
+def test_another_schedule_in_the_recipe_of_a_resumed_training_is_told(place, caplog):
+    caplog.set_level(logging.INFO)
+    kind = {"class_path": "zoo.tasks.optimizer.WarmupCosine"}
+    (place / "tiny.yaml").write_text(
+        yaml.safe_dump({**RECIPE, "lr_scheduler": {**kind, "init_args": {"warmup_steps": 2, "total_steps": 200}}})
+    )
+    assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "2")) == 0
+    assert (
+        "resumed with the lr_scheduler of " in caplog.text
+        and "total_steps 200, cycles 1), has no effect" in caplog.text
+    )
+    began = read_checkpoint(LAST)["zoo_training"]["lr_scheduler"]["init_args"]
+    assert (began["warmup_steps"], began["total_steps"]) == (100, None)
+
+
+def test_a_resumed_training_that_outlasts_its_schedule_is_not_told_to_change_it(place, caplog):
+    schedule = {"class_path": "zoo.tasks.optimizer.WarmupCosine", "init_args": {"warmup_steps": 1, "total_steps": 3}}
+    (place / "tiny.yaml").write_text(yaml.safe_dump({**RECIPE, "lr_scheduler": schedule}))
+    os.remove(LAST)
+    os.remove(BEST)
+    assert main(fit()) == 0
+    assert main(fit("--ckpt_path", "last", "--trainer.max_epochs", "3")) == 0
+    assert "this training has 9: a resumed training keeps its schedule, and stays at its last rate" in caplog.text
+
+
+def test_a_training_that_had_stopped_early_says_so(place, caplog):
+    caplog.set_level(logging.INFO)
+    callback = {
+        "class_path": "lightning.pytorch.callbacks.EarlyStopping",
+        "init_args": {"monitor": "val/loss", "patience": 1, "min_delta": 100},
+    }
+    recipe = {**RECIPE, "trainer": {**RECIPE["trainer"], "callbacks": [callback], "max_epochs": 9}}
+    (place / "tiny.yaml").write_text(yaml.safe_dump(recipe))
+    os.remove(LAST)
+    os.remove(BEST)
+    assert main(fit()) == 0
+    assert read_checkpoint(LAST)["global_step"] == 6
+    assert main(fit("--ckpt_path", "last")) == 0
+    assert "had stopped early, after 1 validations without a better val/loss, so nothing is left to do" in caplog.text
+
+
+def test_options_are_not_abbreviated(place, capsys):
+    line = fails(capsys, "validate", "--config", "tiny.yaml", "--ckpt_path", "last", "--trainer.limit_val_batch", "1")
+    assert "--trainer.limit_val_batch" in line
+
+
+def test_a_section_that_stands_twice(place, capsys):
+    (place / "tiny.yaml").write_text(yaml.safe_dump(RECIPE) + "trainer: {max_epochs: 7}\n")
+    line = fails(capsys, *fit())
+    assert "'trainer' stands there a second time; join the two" in line and "line " in line

@@ -1,7 +1,11 @@
 """What the verbs take as many inputs: any strings in an order, and nothing else."""
 
+from dataclasses import fields
+
+import bundle_corpus
 import numpy as np
 import pytest
+import torch
 
 import zoo
 from zoo.verbs.checks import texts_of
@@ -84,3 +88,19 @@ def test_lines_of_a_file_are_texts(tmp_path):
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_inputs_have_no_results(loaded, verb):
     assert ask(loaded, verb, []) == [] and ask(loaded, verb, iter(())) == []
+
+
+def _tensors(value):
+    if isinstance(value, (list, tuple)):
+        return [x for part in value for x in _tensors(part)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+@pytest.mark.parametrize("task", ["translator", "classifier", "document", "captioner", "writer", "reader"])
+def test_a_result_does_not_keep_the_numbers_of_its_batch(tmp_path, task):
+    """Neither in memory nor in a pickle."""
+    model = zoo.load(f"local-dir:{bundle_corpus.write(bundle_corpus.bundles()[task], tmp_path / task)}")
+    for result in bundle_corpus.answers(model):
+        found = [x for field in fields(result) for x in _tensors(getattr(result, field.name))]
+        assert found
+        assert all(x.untyped_storage().nbytes() == x.numel() * x.element_size() for x in found)

@@ -7,9 +7,8 @@ with the header of model.safetensors. Then only as much is allocated as the file
 import math
 import re
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from inspect import signature
 from pathlib import Path
 from threading import get_ident
 from types import NoneType, UnionType
@@ -27,12 +26,20 @@ from torch.overrides import TorchFunctionMode
 from zoo.bundles.files import BundleError, MisfitError
 from zoo.bundles.tensors import MAX_HEADER_BYTES, Stored, one_line
 from zoo.utils.modules import OF_A_MODULE, REGISTERED
+from zoo.utils.signatures import argument_types
 
 MAX_TENSORS = (
     2000  # parameters and buffers of a model: an argument such as a number of layers costs time, not only memory
 )
 MAX_COUNTED = 2**20  # most elements of a tensor that a constructor may compute
 LARGEST = 2**31 - 1  # largest absolute value of a numeric argument
+# What a user may do to parts of a model, by what it puts into the names of their tensors.
+_CHANGED = {
+    "_orig_mod.": "torch.compile (`_orig_mod` is the part itself)",
+    "parametrizations.": "the parametrizations (torch.nn.utils.parametrize.remove_parametrizations)",
+    "_mask": "the pruning (torch.nn.utils.prune.remove)",
+}
+_LISTS, _MAPPINGS = (list, tuple, Sequence, Iterable), (dict, Mapping)  # whose values a file holds as list and object
 
 # Exceptions that a constructor, or reading an asset, may raise for invalid values.
 _AT_FAULT = (ValueError, TypeError, ArithmeticError, LookupError, RuntimeError, AssertionError, MemoryError)
@@ -44,12 +51,12 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def check_types(cls: type, arguments: Mapping[str, Any]) -> None:
-    """Raises `ValueError` unless each value has the type in the signature of `cls.__init__`."""
-    parameters = signature(cls.__init__).parameters
+    """Raises `ValueError` unless each value has the type in the signature of `cls.__init__`, and a file can hold it."""
+    types = argument_types(cls)
     for name, value in arguments.items():
-        if not _is_a(value, parameters[name].annotation):
+        if not _is_a(value, types[name]):
             hint = OF_A_MODULE if name in REGISTERED and isinstance(value, str) else ""
-            wanted = _in_words(parameters[name].annotation)
+            wanted = _in_words(types[name])
             raise ValueError(f"{name} must be {wanted}; got {reprlib.repr(value)}{hint}")
 
 
@@ -59,12 +66,18 @@ def _is_a(value: Any, kind: Any) -> bool:
         return any(_is_a(value, part) for part in parts)
     if origin is Literal:
         return any(type(value) is type(part) and value == part for part in parts)
-    if origin in (list, tuple):
+    kind = Any if kind in (list, tuple, dict) and isinstance(value, kind) else kind  # of anything
+    if kind is Any:
+        plain = value is None or type(value) in (bool, str) or _is_a(value, float)
+        return plain or _is_a(value, list[Any]) or _is_a(value, dict[str, Any])
+    if origin in _LISTS:
         if not isinstance(value, (list, tuple)):
             return False
-        if origin is list or parts[-1] is Ellipsis:
+        if origin is not tuple or parts[-1] is Ellipsis:
             return all(_is_a(item, parts[0]) for item in value)
         return len(value) == len(parts) and all(map(_is_a, value, parts))
+    if origin in _MAPPINGS:
+        return type(value) is dict and all(type(key) is str and _is_a(item, parts[1]) for key, item in value.items())
     if kind in (int, float):
         whole = type(value) is int
         return (whole or kind is float and type(value) is float and math.isfinite(value)) and abs(value) <= LARGEST
@@ -77,16 +90,20 @@ def _in_words(kind: Any) -> str:
         return " or ".join(map(_in_words, parts))
     if origin is Literal:
         return f"one of {', '.join(map(repr, parts))}"
-    if origin in (list, tuple):
+    if origin in _LISTS:
         return f"a list of {' and '.join(_in_words(part) for part in parts if part is not Ellipsis)}"
+    if origin in _MAPPINGS:
+        return f"a dict from text to {_in_words(parts[1])}"
     limit = f"up to {LARGEST:,}"
-    return {
+    names = {
         int: f"a whole number {limit}",
         float: f"a number {limit}",
         bool: "true or false",
         str: "text",
         NoneType: "null",
-    }[kind]
+        Any: "text, a number, true, false or null, or lists or dicts of these",
+    }
+    return names.get(kind, f"what config.json can hold, which {getattr(kind, '__name__', kind)} is not")
 
 
 # ---- a model without memory ----
@@ -216,8 +233,19 @@ def materialize(model: nn.Module) -> bool:
 # ---- the tensors of the file ----
 
 
+def check_loadable(model: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Raises ValueError if a model of this class and configuration has other tensors than those to be saved."""
+    try:
+        check_types(type(model), model.config)
+        shape_mismatches(skeleton(type(model), model.config), tensors, Path("model.safetensors"), ())
+    except (ValueError, BundleError) as error:
+        changed = [how for mark, how in _CHANGED.items() if any(mark in name for name in tensors)]
+        undo = f"; first undo {' and '.join(changed)}" if changed else ""
+        raise ValueError(f"not saved, as the model could not be loaded again: {error}{undo}") from error
+
+
 def shape_mismatches(
-    model: nn.Module, stored: Mapping[str, Stored], path: Path, heads: Iterable[str]
+    model: nn.Module, stored: Mapping[str, Stored | Tensor], path: Path, heads: Iterable[str]
 ) -> tuple[str, ...]:
     """Compares the tensors of a file with a model, or with its skeleton.
 
@@ -240,8 +268,8 @@ def shape_mismatches(
             problems[there[1]] = f"is the same tensor as {there[0]} and must not be in the file too"
         for name in there:
             shape, dtype = stored[name].shape, stored[name].dtype
-            if shape != tuple(t.shape):
-                problems[name] = f"has shape {shape} in the file, {tuple(t.shape)} in the model"
+            if tuple(shape) != tuple(t.shape):
+                problems[name] = f"has shape {tuple(shape)} in the file, {tuple(t.shape)} in the model"
             elif dtype != t.dtype and not (
                 t.is_floating_point() and isinstance(dtype, torch.dtype) and dtype.is_floating_point
             ):

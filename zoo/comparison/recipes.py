@@ -207,7 +207,7 @@ class Recipes:
             raise ValueError(
                 f"{where}: {cls.__name__} has no argument {unknown[0]}; it has {', '.join([*defaults][1:])}"
             )
-        check_choices(signature, {**defaults, **model["init_args"]})
+        check_choices(cls, {**defaults, **model["init_args"]})
         register(cls)
 
     def about(self, name: str) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from zoo.layers.checks import check_given, check_mask, check_scores_mask, check_shape
+from zoo.layers.checks import check_given, check_mask, check_prefix, check_scores_mask, check_shape
 from zoo.layers.kernels import as_weight, wide
 from zoo.layers.masking import masked_softmax, masked_sparsemax
 from zoo.layers.scores import SCORES
@@ -131,6 +131,12 @@ class LocalMonotonicAttention(GlobalAttention):
 
     A target longer than the source keeps looking at the last source position, as in the authors' code.
     """
+
+    def project(self, memory: Tensor, mask: Tensor) -> AttentionMemory:
+        """As in GlobalAttention; `mask` is True on the first positions of each row, from which a window counts."""
+        found = super().project(memory, mask)
+        check_prefix(mask)
+        return found
 
     def weights(self, scores: Tensor, query: Tensor, memory: AttentionMemory, position: Tensor | int | None) -> Tensor:
         last = (memory.lengths - 1).clamp(min=0).reshape(-1, 1, 1)

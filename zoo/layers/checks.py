@@ -57,7 +57,7 @@ def check_given(given: Tensor, weights: Tensor) -> None:
     if given.shape[-1:] != weights.shape[-1:] or not _fits(given.shape, weights.shape):
         shape = tuple(weights.shape)
         raise ValueError(f"given weights must have the shape of the computed ones, {shape}; got {tuple(given.shape)}")
-    if type(given) is not Tensor or given.device.type != "cpu" or torch.compiler.is_compiling() or is_transformed():
+    if not _has_numbers(given):
         return
     totals = given.detach().sum(-1)
     is_right = (given >= 0).all(-1) & (totals <= 1 + _ROUNDING)  # NaN is neither
@@ -67,6 +67,54 @@ def check_given(given: Tensor, weights: Tensor) -> None:
             "given weights must be at least 0 everywhere and sum to at most 1 in each row, to 0 where it decides; "
             f"got a row with the sum {row.sum().item():.4g} and the smallest {row.min().item():.4g}"
         )
+
+
+def check_labels(labels: Tensor, count: int) -> None:
+    """Raises ValueError unless there is a label for each of `count` rows, and none is negative."""
+    check_shape("labels", labels, "N", count)
+    if not _is_traced() and _has_numbers(labels) and count and int(labels.min()) < 0:
+        raise ValueError(f"labels must be from 0 to V - 1; got {int(labels.min())}: leave out rows that do not count")
+
+
+def check_lengths(lengths: Tensor, size: int, most: int | None = None, total: int | None = None) -> Tensor:
+    """Lengths of sequences, as int64.
+
+    Args:
+        lengths: any tensor.
+        size: N, the number of sequences.
+        most: the number of places that each has; None: any.
+        total: the number of items of all of them; None: any.
+
+    Raises:
+        ValueError: another shape or type, or a number below 0 or above `most`, or another sum.
+    """
+    if _is_traced():
+        return lengths
+    check_shape("lengths", lengths, "N", size)
+    if lengths.is_floating_point() or lengths.dtype == torch.bool:
+        raise ValueError(f"lengths must be whole numbers; got {lengths.dtype}")
+    if size and _has_numbers(lengths):
+        least, largest = int(lengths.min()), int(lengths.max())
+        if least < 0 or most is not None and largest > most:
+            limit = "" if most is None else f" and at most the {most:,} positions of the input"
+            raise ValueError(f"lengths must be at least 0{limit}; got {least:,} to {largest:,}")
+        if total is not None and (found := int(lengths.sum())) != total:
+            raise ValueError(f"lengths must sum to the number of items, {total:,}; got {found:,}")
+    return lengths.long()
+
+
+def check_prefix(mask: Tensor) -> None:
+    """Raises ValueError if a mask (B, S) is True after a False: a window counts the positions from the first on."""
+    if not _is_traced() and _has_numbers(mask) and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+        raise ValueError(
+            "mask must be True on the first positions of each row: local attention takes padding after them"
+        )
+
+
+def _has_numbers(x: Tensor) -> bool:
+    """Whether the values can be looked at now without waiting for a device."""
+    plain = type(x) is Tensor and x.device.type == "cpu"
+    return plain and not torch.compiler.is_compiling() and not is_transformed()
 
 
 def _check_bool(mask: Tensor, name: str = "mask") -> None:

@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from zoo.layers.kernels import wide
+
 
 def draw(weights: Tensor) -> Tensor:
     """Multinoulli samples, one for each distribution: (..., L) -> one-hot (..., L), without a gradient."""
@@ -18,5 +20,5 @@ def one_hot(index: Tensor, like: Tensor) -> Tensor:
 
 
 def log_weights(weights: Tensor) -> Tensor:
-    """log alpha, finite where a weight is 0."""
-    return weights.clamp(min=torch.finfo(torch.float32).tiny).log()
+    """log alpha, in fp32 at least, finite where a weight is 0."""
+    return wide(weights).clamp(min=torch.finfo(torch.float32).tiny).log()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax, nll_loss
 
 from zoo.layers import kernels
+from zoo.layers.checks import check_labels, check_shape
 from zoo.layers.kernels import wide
 from zoo.layers.kernels.cross_entropy import (
     linear_cross_entropy,
@@ -35,17 +36,21 @@ def output_loss(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: fl
     Args:
         layer: (N, D) -> (N, V), usually nn.Linear with a bias.
         x: (N, D) float.
-        labels: (N,) int64.
+        labels: (N,) int64, from 0 to V - 1: no row is left out, so give those only that count.
         label_smoothing: Share of the target probability spread evenly over the vocabulary (Szegedy et al. 2016).
 
     Returns:
         A scalar.
+
+    Raises:
+        ValueError: another number of labels, or on a CPU a negative one.
     """
     return output_losses(layer, x, labels, label_smoothing)[0]
 
 
 def output_losses(layer: nn.Module, x: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """Returns `output_loss` and -log p of each label, (N,), without label smoothing and without a gradient."""
+    check_labels(labels, len(x))
     if _is_plain(layer) and suits(layer.weight) and kernels.usable("cross_entropy", x, layer.weight, layer.bias):
         return linear_cross_entropy(x, layer.weight, layer.bias, labels, label_smoothing)
     log_probs = log_softmax(wide(layer(x)), dim=-1)  # (N, V)
@@ -70,6 +75,7 @@ def sampled_output_loss(layer: nn.Linear, x: Tensor, labels: Tensor, sampled: in
     Returns:
         A scalar.
     """
+    check_labels(labels, len(x))
     vocab = layer.out_features
     if sampled >= vocab:
         return output_loss(layer, x, labels)
@@ -101,7 +107,12 @@ def soft_output_loss(layer: nn.Module, x: Tensor, words: Tensor, probabilities: 
 
     Returns:
         A scalar.
+
+    Raises:
+        ValueError: another number of rows.
     """
+    check_shape("words", words, "N, K", len(x), None)
+    check_shape("probabilities", probabilities, "N, K", *words.shape)
     if _is_plain(layer) and suits(layer.weight) and kernels.usable("cross_entropy", x, layer.weight, layer.bias):
         return linear_soft_cross_entropy(x, layer.weight, layer.bias, words, probabilities)
     return soft_cross_entropy(layer(x), words, probabilities)

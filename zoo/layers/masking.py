@@ -18,7 +18,7 @@ def lengths_to_mask(lengths: Tensor, size: int | None = None) -> Tensor:
         (B, size) bool, True on real tokens.
     """
     if size is None:
-        size = int(lengths.max())
+        size = int(lengths.max()) if lengths.numel() else 0
     return torch.arange(size, device=lengths.device) < lengths.unsqueeze(-1)
 
 
@@ -64,11 +64,12 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
-    """Mean over real positions: x (B, S, D), mask (B, S) bool -> (B, D); zeros for an empty row."""
+    """Mean over real positions, summed in fp32 at least: x (B, S, D), mask (B, S) bool -> (B, D); an empty row: 0."""
     check_mask("mask", mask, "B, S", *x.shape[:2])
-    weights = mask.to(x.dtype)
-    total = torch.einsum("bsd,bs->bd", x, weights)
-    return total / weights.sum(-1, keepdim=True).clamp(min=1)
+    real = wide(x).masked_fill(~mask.unsqueeze(-1), 0)  # not by a product, in which NaN would stay
+    weights = mask.to(real.dtype)
+    total = torch.einsum("bsd,bs->bd", real, weights)
+    return (total / weights.sum(-1, keepdim=True).clamp(min=1)).to(x.dtype)
 
 
 def reverse_rows(x: Tensor, lengths: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ Shapes: B batch, S or T steps, N sequences, P items of all of them, D directions
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from zoo.layers import kernels
+from zoo.layers.checks import check_lengths, check_shape
 from zoo.layers.dropout import Dropout
 from zoo.layers.kernels import as_weight, recurrence, wide
 from zoo.layers.kernels.function import wants_gradient
@@ -212,12 +213,17 @@ def _fused(
         ]
         parameters = [x for part in parts for x in part]
         start = tuple(x[:, :running].to(parameters[0].dtype).contiguous() for x in first)
-        data, counts = data.to(parameters[0].dtype), torch.tensor(packing.counts, device="cpu")
-        train, both = torch.is_grad_enabled(), len(cells) == 2
-        if len(start) == 2:
-            outputs, *ends = torch.lstm(data, counts, start, parameters, True, 1, 0.0, train, both)
+        layer: Any = torch.lstm if len(start) == 2 else torch.gru
+        state: Any = start if len(start) == 2 else start[0]
+        options = True, 1, 0.0, torch.is_grad_enabled(), len(cells) == 2  # biases, layers, dropout, train, directions
+        data = data.to(parameters[0].dtype)
+        if packing.order is None:  # sequences of one length, which torch can export, too
+            steps = data.unflatten(0, (len(packing.counts), running))
+            outputs, *ends = layer(steps, state, parameters, *options, False)
+            outputs = outputs.flatten(0, 1)
         else:
-            outputs, *ends = torch.gru(data, counts, start[0], parameters, True, 1, 0.0, train, both)
+            counts = torch.tensor(packing.counts, device="cpu")
+            outputs, *ends = layer(data, counts, state, parameters, *options)
     finals = tuple(torch.cat([wide(x), old[:, running:]], dim=1) for x, old in zip(ends, first, strict=True))
     return wide(outputs if packing.places is None else outputs[packing.places[0]]), finals
 
@@ -295,6 +301,9 @@ class RecurrentEncoder(nn.Module):
     def flat(self, inputs: Tensor, lengths: Tensor, rows: Tensor | None = None) -> tuple[Tensor, list[State]]:
         """Encodes flat sequences (zoo/layers/packed.py); P items in all.
 
+        Raises:
+            ValueError: lengths that do not fit, on a CPU.
+
         Args:
             inputs: (R, I) inputs.
             lengths: (N,) int64, number of items in each sequence; 0 is allowed.
@@ -304,6 +313,7 @@ class RecurrentEncoder(nn.Module):
             memory (P, H * directions), and for each layer its final state with the directions concatenated: h (and
             c), (N, H * directions) each, zeros for an empty sequence.
         """
+        lengths = check_lengths(lengths, len(lengths), total=len(inputs if rows is None else rows))
         packing = pack(lengths, len(self.layers[0]))
         x, finals = inputs, []
         for n, layer in enumerate(self.layers):
@@ -316,11 +326,15 @@ class RecurrentEncoder(nn.Module):
 
         Args:
             inputs: (B, S, I), padded after `lengths`.
-            lengths: (B,) int64.
+            lengths: (B,) int, at most S.
 
         Returns:
             memory (B, S, H * directions), zero on padding, and the final states as in `flat`.
+
+        Raises:
+            ValueError: another shape or type, or on a CPU a length below 0 or above S.
         """
+        lengths = check_lengths(lengths, len(inputs), most=inputs.size(1))
         mask = lengths_to_mask(lengths, inputs.size(1))  # (B, S)
         flat, finals = self.flat(inputs[mask], lengths)
         return to_padded(flat, mask), finals
@@ -344,8 +358,16 @@ class RecurrentDecoder(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
-        """All steps at once: inputs (B, T, I), state tensors (B, H) -> top outputs (B, T, H), last state."""
+        """All steps at once: inputs (B, T, I), state tensors (B, H) -> top outputs (B, T, H), last state.
+
+        Raises:
+            ValueError: a state of another size, or another number of them.
+        """
         batch, steps = inputs.shape[:2]
+        if len(state) != (most := len(self.cells) * self.cells[0].state_size):
+            raise ValueError(f"state must have {most} tensors, those of each layer in turn; got {len(state)}")
+        for x in state:
+            check_shape("a state", x, "B, H", batch, self.hidden_size)
         packing, width = step_major(steps, batch, inputs.device), len(state) // len(self.cells)
         x, finals = inputs.transpose(0, 1).flatten(0, 1), ()  # (T * B, I)
         for n, cell in enumerate(self.cells):

@@ -2,7 +2,7 @@
 
 import io
 import json
-import shutil
+import re
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ def photo() -> Path:
 def copy(lesson: int, folder: Path) -> Path:
     """Copies the notebook of a lesson into a folder, which is made if need be.
 
+    Links to pages of the manual, which are not beside the copy, become their places.
+
     Returns:
         The copy.
 
@@ -38,7 +40,9 @@ def copy(lesson: int, folder: Path) -> Path:
             f"{folder / name} exists already, perhaps with your answers; give another folder, or rename it"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copyfile(FOLDER / name, folder / name))
+    text = re.sub(r"\[([^]]*)\]\(\.\./([\w/]+\.md)\)", r"\1 (docs/\2 in a clone)", (FOLDER / name).read_text("utf-8"))
+    (folder / name).write_text(text, "utf-8", newline="\n")
+    return folder / name
 
 
 def answers(file: Path) -> tuple[dict[str, Any], str]:

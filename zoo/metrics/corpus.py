@@ -15,6 +15,7 @@ All but the last are computed by sacrebleu over the whole corpus; `CorpusScore.s
 is the last one alone, and needs no extra.
 """
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
@@ -49,7 +50,7 @@ def moses_lowercase(texts: Sequence[str], lang: str) -> list[str]:
 
     Args:
         texts: plain text, one sentence per item.
-        lang: ISO 639 code of the language; Moses treats an unknown one much like English.
+        lang: ISO 639 code of the language, also with a region; Moses treats an unknown one much like English.
 
     Returns:
         For each text its tokens, joined by single spaces.
@@ -57,7 +58,7 @@ def moses_lowercase(texts: Sequence[str], lang: str) -> list[str]:
     Raises:
         ValueError: sacremoses is not installed.
     """
-    normalizer, tokenizer = _moses(_MOSES_CODES.get(lang, lang))
+    normalizer, tokenizer = _moses(_moses_code(lang))
     return [tokenizer.tokenize(normalizer.normalize(text.lower() + "\n"), return_str=True) for text in texts]
 
 
@@ -122,7 +123,7 @@ class CorpusScore(ExactMatch):
     It takes about 0.7 s for 1,000 sentences, which are plain text: cased, not tokenised (unless `tokenized`).
 
     Args:
-        lang: ISO 639 code of the target language, for the Moses tokens.
+        lang: ISO 639 code of the target language, also with a region (`zh-CN`): it decides how both BLEU split a text.
         tokenized: the text is already tokenised (and possibly lowercased); `bleu` uses it as it is.
 
     Raises:
@@ -145,7 +146,7 @@ class CorpusScore(ExactMatch):
 
     @property
     def _is_unspaced(self) -> bool:
-        return self.lang in UNSPACED and not self.tokenized
+        return language_of(self.lang) in UNSPACED and not self.tokenized
 
     @property
     def signatures(self) -> dict[str, str]:
@@ -154,13 +155,12 @@ class CorpusScore(ExactMatch):
         for name, metric in _sacrebleu_metrics(self._is_unspaced).items():
             metric.corpus_score(["a"], [["a"]])  # there is no signature before a score
             out[name] = str(metric.get_signature())
-        lang = _MOSES_CODES.get(self.lang, self.lang)
         if self.tokenized:
             before = "text:as-given"
         elif self._is_unspaced:
             before = "text:lc"
         else:
-            before = f"moses:lc.norm.tok-{lang}|sacremoses:{version('sacremoses')}"
+            before = f"moses:lc.norm.tok-{_moses_code(self.lang)}|sacremoses:{version('sacremoses')}"
         out["bleu"] = f"{before}|{out['bleu']}"
         return out
 
@@ -170,7 +170,17 @@ def bleu_text(texts: list[str], lang: str) -> list[str]:
 
     Tokens are separated by spaces. Of characters the spaces do not count.
     """
-    return [" ".join(text.lower()) for text in texts] if lang in UNSPACED else moses_lowercase(texts, lang)
+    spaced = language_of(lang) not in UNSPACED
+    return moses_lowercase(texts, lang) if spaced else [" ".join(text.lower()) for text in texts]
+
+
+def language_of(code: str) -> str:
+    """The language of a code, without region and script: "zh" of "zh-CN" and "zh_Hans"."""
+    return re.split("[-_]", code)[0].lower()
+
+
+def _moses_code(lang: str) -> str:
+    return _MOSES_CODES.get(language_of(lang), language_of(lang))
 
 
 def _check_texts(name: str, texts: Any) -> None:

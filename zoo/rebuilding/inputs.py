@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,23 @@ def files_read(roots: Sequence[str]) -> dict[str, str]:
         roots: the folders, as `os.path.realpath` gives them.
     """
     found = {}
-    for path in sorted(map(os.path.realpath, _opened)):
-        root = next((root for root in roots if path.startswith(root + os.sep)), None)
-        if root and os.path.isfile(path) and not os.path.basename(path).startswith("."):  # others are locks
-            found[os.path.relpath(path, root)] = file_sha256(Path(path))
-    return found
+    for path in sorted(_opened):
+        name = _below(path, roots)
+        if name and os.path.isfile(path) and not os.path.basename(path).startswith("."):  # others are locks
+            found[name] = file_sha256(Path(path))
+    return dict(sorted(found.items()))
+
+
+def _below(path: str, roots: Sequence[str]) -> str | None:
+    """The name of a file below one of the folders, in which it may be a link to elsewhere; None if it is in none."""
+    for place in (os.path.abspath(path), os.path.realpath(path)):
+        for folder in Path(place).parents:
+            if _real(str(folder)) in roots:
+                return os.path.relpath(place, folder)
+    return None
+
+
+_real = cache(os.path.realpath)
 
 
 def write_read(file: Path, roots: Sequence[str]) -> None:

@@ -32,6 +32,7 @@ from typing import Any
 import yaml
 
 from zoo import registry
+from zoo.utils import recipe_yaml
 from zoo.utils.regular import check_regular
 
 WEIGHT = "weight"  # the name of a last stage that gives none
@@ -135,9 +136,9 @@ def read_recipe(file: Path) -> dict[str, Any]:
     """
     check_regular(file)
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        found = recipe_yaml.load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not YAML: {error}") from error
+        raise ValueError(f"{file} is not YAML, or has a key twice: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
         raise ValueError(f"{file} is not a recipe: it has no `model:`")
     return found

@@ -28,6 +28,7 @@ from zoo.bundles.publish import Published, push
 from zoo.bundles.skeleton import (
     at_fault,
     build,
+    check_loadable,
     check_types,
     fill,
     materialize,
@@ -37,17 +38,19 @@ from zoo.bundles.skeleton import (
 )
 from zoo.bundles.tensors import differs_in_8_bits, in_8_bits, parse
 from zoo.tasks.checks import (
+    Configuration,
     check_arguments,
     check_choices,
     check_methods,
     check_sizes,
     naming_overrides,
+    warn_of_hooks,
     warn_of_unused_forward,
 )
-from zoo.tasks.evaluation import usual_defaults, without_dropout
+from zoo.tasks.evaluation import is_watched, usual_defaults, without_dropout
 from zoo.tasks.forked import add_assets, is_forked, take_assets
 from zoo.tasks.foundation import Foundation
-from zoo.tasks.measured import Measured
+from zoo.tasks.measured import Measured, constant
 from zoo.tasks.optimizer import AdamW, WarmupCosine, parameter_groups
 from zoo.tasks.own import own_modules
 from zoo.tasks.precision import PRECISIONS, check_training, in_precision
@@ -101,6 +104,7 @@ class ZooModule(Predicting, Foundation, Measured):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         warn_of_unused_forward(cls)
+        warn_of_hooks(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         # Recorded here and not in __init__, so that no model has to call anything. Lightning's `hparams` will not do:
@@ -108,10 +112,10 @@ class ZooModule(Predicting, Foundation, Measured):
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
-        self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
+        self.__dict__["config"] = Configuration(cls.__name__, list(bound.arguments.items())[1:])
         check_methods(cls)
         check_arguments(cls, bound.signature, cls.required)
-        check_choices(bound.signature, self.config)
+        check_choices(cls, self.config)
         check_sizes(self.config, cls.may_be_zero)
         return self
 
@@ -198,10 +202,22 @@ class ZooModule(Predicting, Foundation, Measured):
         """The tensors of all processes, (processes, ...); the tensor itself if there is only this one."""
         return cast(Tensor, self.all_gather(x))  # declared for collections too
 
+    def on_validation_start(self) -> None:
+        """Raises ValueError if the trainer was given several validation sets: which of them should decide?"""
+        loaders = self.trainer.val_dataloaders
+        if isinstance(loaders, list) and len(loaders) > 1:
+            raise ValueError(
+                f"validation takes one set, whose scores decide; got {len(loaders)}: give the others to trainer.test"
+            )
+
     def setup(self, stage: str) -> None:
-        """Turns dropout on for training: pretrained models come in eval mode, and Lightning would keep it."""
+        """Turns dropout on for training: pretrained models come in eval mode, and Lightning would keep it.
+
+        In a model in training mode the parts that somebody put in eval mode, such as a teacher, stay so.
+        """
         if stage == "fit":
-            self.train()
+            if not self.training:
+                self.train()
             self.calibration = self.explains = None
             self._items = 0  # of a training that was interrupted between two steps
             self._random = None  # from a checkpoint loaded for another purpose; the one to resume from comes later
@@ -215,9 +231,18 @@ class ZooModule(Predicting, Foundation, Measured):
 
         In Python they are attributes, e.g. `model.optimizer = partial(AdamW, lr=5e-4)`. The schedule counts optimiser
         steps.
+
+        Raises:
+            ValueError: `learning_rates` names a part that has no parameters.
         """
-        optimizer = self.optimizer(parameter_groups(self, self.learning_rates))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self.lr_scheduler(optimizer), "interval": "step"}}
+        optimizer = self._callable("optimizer")(parameter_groups(self, self.learning_rates))
+        schedule = self._callable("lr_scheduler")(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def _callable(self, name: str) -> Callable[..., Any]:
+        """An attribute to call with its argument alone, also if it is a function in the body of a class."""
+        found = vars(self).get(name) or inspect.getattr_static(type(self), name)
+        return found.__func__ if isinstance(found, staticmethod) else found
 
     def on_train_start(self) -> None:
         """Warns of a schedule for another number of steps, as that of a recipe on other data."""
@@ -228,10 +253,10 @@ class ZooModule(Predicting, Foundation, Measured):
         steps = self.trainer.estimated_stepping_batches
         if math.isfinite(steps) and max(steps / wanted, wanted / steps) > FITTING:
             options = getattr(schedule, "options_for", "--lr_scheduler.total_steps {}".format)  # that of others
-            log.warning(
-                f"the learning rate falls over {wanted:,} steps, but this training has {steps:,}: give "
-                f"{options(int(steps))}, or total_steps null for a constant rate"
-            )
+            advice = f"give {options(int(steps))}, or total_steps null for a constant rate"
+            if self.trainer.ckpt_path:  # it keeps its schedule
+                advice = "a resumed training keeps its schedule, and stays at its last rate; for another one begin anew"
+            log.warning(f"the learning rate falls over {wanted:,} steps, but this training has {steps:,}: {advice}")
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Restores the random state (of dropout) here, after all other draws since the checkpoint was read."""
@@ -246,20 +271,39 @@ class ZooModule(Predicting, Foundation, Measured):
         """Counts the items of a batch, so that the gradient of an optimiser step becomes the mean over all its items.
 
         Items are tokens or sentences. A mean per batch would give more weight to the items of a small batch. So the
-        loss stays a sum here, and `on_before_optimizer_step` divides the gradient by the number of items in all
-        accumulated batches of all processes.
+        loss stays a sum here, and `optimizer_step` divides the gradient by the number of items in all accumulated
+        batches of all processes.
 
         Args:
             loss: Sum over the items of this batch.
             count: Number of items.
 
         Returns:
-            What `training_step` returns.
+            What `training_step` returns. The mean over the batch if a model optimises manually
+            (`automatic_optimization = False`).
         """
+        if not self.automatic_optimization:
+            return loss / max(count, 1)
         self._items += count
         return loss * self.trainer.accumulate_grad_batches  # the trainer divides by this
 
-    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: Any,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
+        """Gives the gradient its scale before anyone reads it: callbacks and hooks that log or clip it come later."""
+
+        def closure() -> Any:
+            loss = optimizer_closure() if optimizer_closure is not None else None
+            self._divide_gradient()
+            return loss
+
+        super().optimizer_step(epoch, batch_idx, optimizer, closure)
+
+    def _divide_gradient(self) -> None:
         """Divides the gradient by the items counted since the last step."""
         # 0 in a process whose batches have no label; float32 whatever the precision of the training
         counted = torch.tensor(float(self._items), dtype=torch.float32, device=self.device)
@@ -325,11 +369,14 @@ class ZooModule(Predicting, Foundation, Measured):
             The folder.
 
         Raises:
-            ValueError: `folder` holds other files, or a weight is not finite (after rounding to fp16).
+            ValueError: `folder` holds other files, a weight is not finite (after rounding to fp16), or the model could
+                not be loaded again: an argument is nothing that config.json can hold, or its tensors are others than
+                those of its class, as after `torch.compile` or pruning of a part.
         """
         folder = Path(folder).absolute()
         target_folder(folder, replaceable)
         weights = _untied(self)
+        check_loadable(self, weights)
         tensors = {key: t for name, t in weights.items() for key, t in _stored(name, t, half, int8).items()}
         keeps = not (int8 and any(differs_in_8_bits(name, t.cpu()) for name, t in weights.items()))
         with new_folder(folder, replaceable) as new:
@@ -437,12 +484,18 @@ class ZooModule(Predicting, Foundation, Measured):
         So no mode is switched, and one thread may train or evaluate while another translates. Inside there are no
         gradients, torch's defaults for new tensors are the ones that the models assume, and products have the model's
         `precision`.
+
+        A model in eval mode that has hooks, or is of a user's class, is given itself: its code may store things on the
+        modules, or look for them.
+
+        Raises:
+            ValueError: the model is in training mode, and a part's `forward` was replaced by a function of that part.
         """
         with torch.no_grad(), usual_defaults(), in_precision(self._precision, self.device.type):
             self.forget_if_changed()
-            model = without_dropout(self)
-            model._compared = True
-            yield model
+            model = self if is_watched(self) else without_dropout(self)
+            with constant(model):
+                yield model
 
     def push_to_hub(
         self,

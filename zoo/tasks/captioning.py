@@ -228,7 +228,7 @@ class CaptioningModule(Captioner, ScoredModule, Generic[Memory]):
 
     def training_step(self, batch: CaptionBatch, batch_idx: int) -> Tensor:
         loss, words = self.loss(batch)
-        self.log("train/loss", loss.detach() / words, prog_bar=True, batch_size=words)
+        self.log("train/loss", loss.detach() / max(words, 1), prog_bar=True, batch_size=max(words, 1))
         return self.normalize_gradient(loss, words)
 
     def new_scores(self) -> "CaptionScores":

@@ -2,16 +2,38 @@
 
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, get_args, get_origin
 
 from zoo.bundles.files import BundleError, MisfitError
 from zoo.utils.modules import OF_A_MODULE, REGISTERED
+from zoo.utils.signatures import argument_types
+
+_HOOKS = ("setup", "teardown", "optimizer_step", "load_state_dict")  # of Lightning and torch, beside those with on_
+
+
+class Configuration(dict[str, Any]):
+    """The arguments that a model of class `owner` was built with, by name."""
+
+    def __init__(self, owner: str, arguments: Iterable[tuple[str, Any]]) -> None:
+        super().__init__(arguments)
+        self.owner = owner
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(
+            f"{self.owner}.__init__ takes no {name!r}, which its base class reads from self.config; add this argument, "
+            "with the value that the base class is given as its default"
+        )
 
 
 def check_arguments(cls: type, signature: inspect.Signature, required: Sequence[str]) -> None:
-    """Raises ValueError if a model class lacks an argument that all models of its task take."""
+    """Raises ValueError if a model class lacks an argument that all models of its task take, or takes unnamed ones."""
+    if unnamed := [p for p in signature.parameters.values() if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]:
+        raise ValueError(
+            f"{cls.__name__}.__init__ must name its arguments, which are its configuration; got {unnamed[-1]}: write "
+            "out those that it takes"
+        )
     if missing := [name for name in required if name not in signature.parameters]:
         raise ValueError(
             f"{cls.__name__}.__init__ must take {', '.join(missing)}, as all models of its task do; see zoo/models"
@@ -52,6 +74,23 @@ def warn_of_unused_forward(cls: type) -> None:
         )
 
 
+def warn_of_hooks(cls: type) -> None:
+    """Warns of a user's model class whose Lightning hook hides one of its base, which training needs."""
+    if cls.__module__.startswith("zoo."):
+        return
+    for name, own in vars(cls).items():
+        if not inspect.isfunction(own) or name.startswith("__") or not (name.startswith("on_") or name in _HOOKS):
+            continue
+        hidden = [base for base in cls.__mro__[1:] if base.__module__.startswith("zoo.") and name in vars(base)]
+        # super().on_...(), or Base.on_...(self)
+        if hidden and not {"super", name} & {*inspect.unwrap(own).__code__.co_names}:
+            warnings.warn(
+                f"{cls.__name__}.{name} hides that of {hidden[0].__name__}, which training needs: call "
+                f"super().{name}(...) in it",
+                stacklevel=3,
+            )
+
+
 def check_layer_name(model: Any, name: str) -> None:
     """Raises ValueError for a layer with the name of something else, which one of the two would hide.
 
@@ -67,11 +106,11 @@ def check_layer_name(model: Any, name: str) -> None:
         )
 
 
-def check_choices(signature: inspect.Signature, config: Mapping[str, Any]) -> None:
+def check_choices(cls: type, config: Mapping[str, Any]) -> None:
     """Raises ValueError for a value that is none of those that the signature names, as in `Literal["post", "pre"]`."""
-    for name, parameter in signature.parameters.items():
-        choices = get_args(parameter.annotation) if get_origin(parameter.annotation) is Literal else ()
-        if choices and config[name] not in choices:
+    for name, kind in argument_types(cls).items():
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        if choices and name in config and config[name] not in choices:
             hint = OF_A_MODULE if name in REGISTERED else ""
             raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {config[name]!r}{hint}")
 

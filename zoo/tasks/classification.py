@@ -101,7 +101,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
                 torch.rand(tokens.shape, device=tokens.device) < self.config["word_dropout"], UNK
             )
         seen = torch.zeros(self.config["vocab_size"], dtype=torch.bool, device=tokens.device)
-        seen[tokens] = True
+        seen.scatter_(0, tokens, True)  # unlike an index it takes no negative id
         return self.embedding(seen.nonzero().squeeze(1)), (seen.cumsum(0) - 1)[tokens]
 
     def loss(self, batch: Batch) -> tuple[Tensor, int]:
@@ -213,7 +213,7 @@ class ClassificationModule(Classifier[Result], ScoredModule, Generic[Batch, Resu
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         shift = self.config.get("adversarial")
         loss, count = adversarial_loss(self, batch, shift) if shift else self.loss(batch)
-        self.log("train/loss", loss.detach() / count, prog_bar=True, batch_size=count)
+        self.log("train/loss", loss.detach() / max(count, 1), prog_bar=True, batch_size=max(count, 1))
         return self.normalize_gradient(loss, count)
 
     def new_scores(self) -> ClassScores:

@@ -8,19 +8,46 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from zoo.layers.kernels import is_hooked
+
 M = TypeVar("M", bound=nn.Module)
+_COMPILED = "_orig_mod"  # the part that torch.compile(part) wraps
 
 
 def without_dropout(model: M) -> M:
-    """A copy in eval mode that shares parameters, buffers and all other attributes."""
+    """A copy in eval mode that shares parameters, buffers and all other attributes; compiled parts run uncompiled.
+
+    Raises:
+        ValueError: the `forward` of a part was replaced by a function, which may use the part itself.
+    """
     copies: dict[nn.Module, nn.Module] = {}
-    for module in model.modules():
+    for name, module in model.named_modules():
         copies[module] = copied = object.__new__(type(module))
         copied.__dict__.update(module.__dict__, training=False)
-    for copied in copies.values():
-        children = {name: child if child is None else copies[child] for name, child in copied._modules.items()}
+        if module.training and "forward" in module.__dict__ and _COMPILED not in module._modules:
+            raise ValueError(
+                f"forward of {name or type(module).__name__} was replaced by a function, which would run in training "
+                "mode: call eval() on the model first"
+            )
+    for module, copied in copies.items():
+        copied.__dict__["_compiled_call_impl"] = None  # it is of the original
+        children = {
+            name: None if child is None else copies[_uncompiled(child)] for name, child in module._modules.items()
+        }
         copied.__dict__["_modules"] = children
-    return cast(M, copies[model])
+    return cast(M, copies[_uncompiled(model)])
+
+
+def is_watched(model: nn.Module) -> bool:
+    """Whether all is in eval mode already, and somebody's code meets the modules themselves: hooks, or own classes."""
+    parts = list(model.modules())
+    own = not type(model).__module__.startswith("zoo.")
+    return (own or any(map(is_hooked, parts))) and not any(part.training for part in parts)
+
+
+def _uncompiled(module: nn.Module) -> nn.Module:
+    original = module._modules.get(_COMPILED)
+    return module if original is None else original
 
 
 class _AsUsual(TorchFunctionMode):

@@ -191,7 +191,7 @@ class LanguageModelModule(Completer, ZooModule):
     def on_validation_epoch_start(self) -> None:
         self._totals, self._cached = [], None
 
-    def validation_step(self, batch: LMBatch, batch_idx: int) -> None:
+    def validation_step(self, batch: LMBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         self._measure(batch)
 
     def on_validation_epoch_end(self) -> None:

@@ -1,7 +1,9 @@
 """What was measured of a model's weights, and is true of them alone: it is gone once they have other values."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from zoo.verbs.base import Verbs
 from zoo.verbs.confidence import Calibration
 
 SAMPLES = 8  # values of each parameter that are looked at each time
+_constant: ContextVar[tuple[nn.Module, ...]] = ContextVar("constant", default=())  # models whose weights do not change
 
 
 class Weights:
@@ -69,7 +72,6 @@ class Measured(nn.Module, Verbs):
     _calibration: Calibration | None = None
     _explains: str | None = None
     _weights: Weights | None = None  # those measured
-    _compared: bool = False  # of the copy that a verb computes with: its weights were compared at the beginning
 
     @property
     def calibration(self) -> Calibration | None:
@@ -95,10 +97,23 @@ class Measured(nn.Module, Verbs):
 
     def forget_if_changed(self) -> None:
         """Forgets what was measured if the weights have other values now."""
-        if not self._compared and self._weights is not None and not self._weights.unchanged(self):
+        if any(model is self for model in _constant.get()):
+            return
+        if self._weights is not None and not self._weights.unchanged(self):
             self._calibration = self._explains = self._weights = None
 
     def _remember_weights(self, found: Any) -> None:
         self.forget_if_changed()
         if found is not None and self._weights is None:
             self._weights = Weights(self)
+
+
+@contextmanager
+def constant(model: Measured) -> Iterator[None]:
+    """Context in which, for this thread, a model's weights do not change: they are compared once, at the beginning."""
+    model.forget_if_changed()
+    token = _constant.set((*_constant.get(), model))
+    try:
+        yield
+    finally:
+        _constant.reset(token)

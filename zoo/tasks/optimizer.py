@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -97,7 +98,14 @@ def parameter_groups(model: nn.Module, rates: Mapping[str, float]) -> list[dict[
     Args:
         model: The model.
         rates: Name of a module or parameter -> its own peak rate; see `longest_prefix`.
+
+    Raises:
+        ValueError: a name of `rates` is of no module or parameter.
     """
+    names = dict.fromkeys([name for name, _ in model.named_modules()] + [name for name, _ in model.named_parameters()])
+    if unknown := [prefix for prefix in rates if prefix not in names]:
+        nearest = get_close_matches(unknown[0], names, n=1, cutoff=0)[0]
+        raise ValueError(f"learning_rates: {type(model).__name__} has no part {unknown[0]!r}; nearest: {nearest}")
     groups: dict[str | None, dict[str, Any]] = {None: {"params": []}}
     groups |= {prefix: {"params": [], "lr": rate} for prefix, rate in rates.items()}
     for name, parameter in model.named_parameters():

@@ -68,7 +68,7 @@ class ScoredModule(ZooModule):
     def on_validation_epoch_start(self) -> None:
         self._scores, self._val_loss = {"val": self.new_scores()}, Mean()
 
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         if batch is not None:
             with for_scores(self.precision, self.device.type):  # they do not depend on the training's
                 loss = self.score(batch, self._scores["val"], validating=True)

@@ -188,7 +188,7 @@ class TranslationModule(Translator, ScoredModule, Generic[Memory]):
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
         loss, tokens = self.loss(batch, self.config["label_smoothing"])
-        self.log("train/loss", loss.detach() / tokens, prog_bar=True, batch_size=tokens)
+        self.log("train/loss", loss.detach() / max(tokens, 1), prog_bar=True, batch_size=max(tokens, 1))
         return self.normalize_gradient(loss, tokens)
 
     def new_scores(self) -> "ExactMatch":

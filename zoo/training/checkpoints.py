@@ -20,6 +20,7 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities import rank_zero_info
 from torch import Tensor
 
 from zoo.bundles.files import MisfitError
@@ -169,7 +170,7 @@ def _names_classes(settings: Any) -> bool:
     """Whether settings of a training name class and arguments of its optimiser and of its model, or none."""
     if not isinstance(settings, dict):
         return False
-    parts = [settings[name] for name in ("optimizer", "model") if name in settings]
+    parts = [settings[name] for name in ("optimizer", "lr_scheduler", "model") if name in settings]
     return all(
         isinstance(part, dict)
         and isinstance(part.get("class_path"), str)
@@ -232,12 +233,16 @@ class ExactCheckpoints(ModelCheckpoint):
     last batch of an epoch, or before a pending validation. Such checkpoints are written here after the validation or
     the epoch has ended. last.ckpt is also written at the end of each epoch.
 
+    A best one is written only when its own weights were just scored: Lightning would give those of any due step the
+    score of an earlier validation. With `every_n_train_steps` or `train_time_interval` each validation may give one.
+
     Args:
         tie: a loss that decides between equal scores: the lower one is better.
         **options: those of Lightning's ModelCheckpoint.
     """
 
     _due = False
+    _judged = -1  # step of the last validation
 
     def __init__(self, *, tie: str | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -257,8 +262,11 @@ class ExactCheckpoints(ModelCheckpoint):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Saves after a validation within an epoch, and the best ones after any validation."""
-        due = self._due or (self._is_epoch(trainer) and not self._should_save_on_train_epoch_end(trainer))
-        if due and trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking:
+        if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
+            return
+        self._judged = trainer.global_step
+        by_epochs = self._is_epoch(trainer) and not self._should_save_on_train_epoch_end(trainer)
+        if self._due or by_epochs or not self._every_n_epochs:
             self._save(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -269,8 +277,8 @@ class ExactCheckpoints(ModelCheckpoint):
         """
         for score in (self.monitor, self.tie):
             check_known(self, score, self._monitor_candidates(trainer))
-        best = self._due or (self._is_epoch(trainer) and self._should_save_on_train_epoch_end(trainer))
-        self._save(trainer, best)
+        due = self._due or (self._is_epoch(trainer) and self._should_save_on_train_epoch_end(trainer))
+        self._save(trainer, due)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Does nothing: the last epoch's end was saved, and by now averages may have replaced the weights."""
@@ -301,13 +309,18 @@ class ExactCheckpoints(ModelCheckpoint):
             best = {here(path): score for path, score in state_dict["best_k_models"].items()}
             state_dict = {**state_dict, **paths, "best_k_models": best, "dirpath": self.dirpath}
         self._tie_score = state_dict.get("tie_score", math.inf)  # an older checkpoint has none
+        self._judged = state_dict.get("judged", -1)
         super().load_state_dict(state_dict)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Ends a resumed training that had already stopped early."""
+        """Ends a resumed training that had already stopped early, and says so."""
         for callback in trainer.early_stopping_callbacks:
             if callback.stopped_epoch or callback.wait_count >= callback.patience:
                 trainer.should_stop = True
+                rank_zero_info(
+                    f"this training had stopped early, after {callback.wait_count} validations without a better "
+                    f"{callback.monitor}, so nothing is left to do; begin a new training with more patience"
+                )
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
         """Whether a score is among the best; NaN never is."""
@@ -324,7 +337,7 @@ class ExactCheckpoints(ModelCheckpoint):
         return better
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "tie_score": self._tie_score}
+        return {**super().state_dict(), "tie_score": self._tie_score, "judged": self._judged}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Counts from the resumed step."""
@@ -347,13 +360,14 @@ class ExactCheckpoints(ModelCheckpoint):
     def _is_epoch(self, trainer: Trainer) -> bool:
         return bool(self._every_n_epochs) and (trainer.current_epoch + 1) % self._every_n_epochs == 0
 
-    def _save(self, trainer: Trainer, best: bool = True) -> None:
-        """Writes the best ones, and the last one unless it would lack the gradients of an unfinished step."""
+    def _save(self, trainer: Trainer, due: bool = True) -> None:
+        """Writes the best ones if they are due, and the last one unless gradients of an unfinished step lack there."""
         if is_fast_dev_run(trainer) or trainer.global_step == 0:
             return
         self._due = False
         scores = self._monitor_candidates(trainer)
-        if best and (self.monitor is None or self.monitor in scores):
+        of_now = self.monitor is None or self.monitor.startswith("train") or self._judged == trainer.global_step
+        if due and of_now and (self.monitor is None or self.monitor in scores):
             self._save_topk_checkpoint(trainer, scores)
         if not trainer.fit_loop._should_accumulate():
             self._save_last_checkpoint(trainer, scores)

@@ -13,6 +13,7 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from zoo.registry import model_class, open_bundle
 from zoo.training import precision
+from zoo.utils import recipe_yaml
 from zoo.utils.modules import load_class, path_of
 from zoo.utils.regular import check_regular
 
@@ -54,7 +55,7 @@ def read_recipe(file: str) -> dict[str, Any]:
     """
     try:
         check_regular(file)
-        found = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+        found = recipe_yaml.load(Path(file).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ValueError(f"--config {file}: there is no such file; give a recipe, e.g. recipes/NAME.yaml") from error
     except UnicodeDecodeError as error:
@@ -63,9 +64,8 @@ def read_recipe(file: str) -> dict[str, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
         what = getattr(error, "problem", None) or "a character that YAML does not allow"
-        raise ValueError(
-            f"--config {file}: {where}{what}; a recipe is YAML, and this is none, or is cut off"
-        ) from error
+        broken = "" if "a second time" in what else "; a recipe is YAML, and this is none, or is cut off"
+        raise ValueError(f"--config {file}: {where}{what}{broken}") from error
     if not isinstance(found, dict):
         raise ValueError(f"--config {file}: expected settings like `model:` and `data:`; got {found!r:.50}")
     return found
@@ -219,27 +219,28 @@ def check_training(config: Any, checkpoint: dict[str, Any], args: list[str]) -> 
         )
 
 
-def keep_optimizer(config: Any, checkpoint: dict[str, Any]) -> None:
-    """Gives the optimiser of a recipe the arguments that the checkpoint restores, so that what a resumed training notes
-    down is true; a line says so if they differ.
+def keep_settings(config: Any, checkpoint: dict[str, Any]) -> None:
+    """Gives optimiser and schedule of a recipe the arguments that the training began with, so that what a resumed
+    training does and notes down is true; a line says so if they differ.
 
     Raises:
-        ValueError: the recipe has an optimiser of another class, which cannot take the state.
+        ValueError: the recipe has one of another class, which cannot take the state.
     """
-    wanted = config.optimizer.as_dict()
-    began = checkpoint.get("zoo_training", {}).get("optimizer", wanted)
-    if began["class_path"] != wanted["class_path"]:  # a class is only ever taken from the recipe
-        raise ValueError(
-            f"optimizer: {config.ckpt_path} was trained with {_short(began)}, which cannot become {_short(wanted)}; "
-            "restore it in the recipe, or begin a new training"
-        )
-    given, before = (settings.get("init_args", {}) for settings in (wanted, began))
-    if changed := {name: value for name, value in before.items() if name in given and value != given[name]}:
-        rank_zero_info(
-            f"resumed with the optimizer of {config.ckpt_path}, {_short(began)}: that of the recipe, {_short(wanted)}, "
-            "has no effect; for another one begin a new training"
-        )
-        config.optimizer.init_args.update(Namespace(**changed))
+    for name in TRAINING:
+        wanted = config[name].as_dict()
+        began = checkpoint.get("zoo_training", {}).get(name, wanted)
+        if began["class_path"] != wanted["class_path"]:  # a class is only ever taken from the recipe
+            raise ValueError(
+                f"{name}: {config.ckpt_path} was trained with {_short(began)}, which cannot become {_short(wanted)}; "
+                "restore it in the recipe, or begin a new training"
+            )
+        given, before = (settings.get("init_args", {}) for settings in (wanted, began))
+        if changed := {key: value for key, value in before.items() if key in given and value != given[key]}:
+            rank_zero_info(
+                f"resumed with the {name} of {config.ckpt_path}, {_short(began)}: that of the recipe, "
+                f"{_short(wanted)}, has no effect; for another one begin a new training"
+            )
+            config[name].init_args.update(Namespace(**changed))
 
 
 def begins_with(model: Any, weights: str | None) -> str | None:

@@ -50,7 +50,7 @@ from zoo.training.checks import (
     check_vocabulary,
     given_options,
     given_values,
-    keep_optimizer,
+    keep_settings,
     read_recipe,
     whole_batches,
 )
@@ -114,7 +114,7 @@ class TrainingCLI(LightningCLI):
     def __init__(self, args: list[str], callbacks: Sequence[Callback] = ()) -> None:
         self._arguments, self._more_callbacks = args, callbacks
         self.locks: list[FileLock] = []
-        strict = {"exit_on_error": False}  # zoo.cli prints one line instead of the usage
+        strict = {"exit_on_error": False, "allow_abbrev": False}  # zoo.cli prints one line instead of the usage
         super().__init__(
             ZooModule,
             LightningDataModule,
@@ -175,7 +175,7 @@ class TrainingCLI(LightningCLI):
         path = self.run_folder / "checkpoints" / f"{config.ckpt_path}.ckpt"
         if config.ckpt_path in ("best", "last") and (path.is_file() or not fits):
             if not path.is_file():
-                raise ValueError(f"{path} does not exist: train first, or give the path of a checkpoint, or --weights")
+                raise ValueError(f"{path} does not exist: {_instead_of(path)}")
             config.ckpt_path = str(path)
         elif fits and config.ckpt_path == "last":
             rank_zero_info(f"{path} does not exist yet: a new training begins")
@@ -210,7 +210,7 @@ class TrainingCLI(LightningCLI):
             check_model(config.model, self.checkpoint, given, config.ckpt_path)
             if fits:
                 check_training(config, self.checkpoint, args)
-                keep_optimizer(config, self.checkpoint)
+                keep_settings(config, self.checkpoint)
 
     def instantiate_classes(self) -> None:
         """Builds everything; --weights takes the place of the model, and a checkpoint brings vocabulary and labels
@@ -441,3 +441,11 @@ def run(args: list[str], typed: list[str] | None = None, callbacks: Sequence[Cal
         finally:
             for lock in getattr(cli, "locks", []):
                 lock.release()
+
+
+def _instead_of(path: Path) -> str:
+    """What to do if a checkpoint is not there."""
+    last = path.with_name("last.ckpt")
+    if last.is_file():
+        return "no validation has chosen a best one yet; give --ckpt_path last"
+    return "train first, or give the path of a checkpoint, or --weights"

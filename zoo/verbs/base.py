@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -98,14 +99,29 @@ def evaluated(verb: Callable[Concatenate[Z, P], T]) -> Callable[Concatenate[Z, P
     def run(self: Z, *args: P.args, **kwargs: P.kwargs) -> T:
         with self.evaluating() as model:
             found = verb(model, *args, **kwargs)
-            _note(found, getattr(model, "explains", None))
+            _finish(found, getattr(model, "explains", None))
         return found
 
     return run
 
 
-def _note(found: Any, explains: str | None) -> None:
-    """Tells results whether the attention explains them, for their pictures."""
+def _finish(found: Any, explains: str | None) -> None:
+    """Tells results whether the attention explains them, for their pictures, and frees them of their batch."""
     for one in found if isinstance(found, list) else [found]:
-        if explains and isinstance(one, Result):
+        if not isinstance(one, Result):
+            continue
+        if explains:
             object.__setattr__(one, "explains", explains)
+        for field in fields(one):  # pyright: ignore[reportArgumentType]  # each result is a dataclass
+            object.__setattr__(one, field.name, _owned(getattr(one, field.name)))
+
+
+def _owned(value: Any) -> Any:
+    """A value without the memory of the arrays of which its own are a part: a result would keep, and pickle, these."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_owned, value))
+    if hasattr(value, "untyped_storage"):
+        return value if value.untyped_storage().nbytes() == value.numel() * value.element_size() else value.clone()
+    if isinstance(value, np.ndarray):
+        return value if value.base is None else value.copy()
+    return value

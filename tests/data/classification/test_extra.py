@@ -1,5 +1,7 @@
 """Additional training texts in files of a user, with labels or with the probabilities of all of them."""
 
+import json
+
 import pytest
 import torch
 from labeled_examples import NAMES, Invented, contents, expected, ready
@@ -88,6 +90,18 @@ def test_held_out_texts_are_of_the_data_alone(tmp_path):
     ready(data)
     held_out = sum(len(batch.labels) for batch in data.val_dataloader())
     assert 0 < held_out < 20 and sum(len(batch.labels) for batch in data.train_dataloader()) == 60 - held_out
+
+
+def test_an_extra_text_that_is_held_out_is_not_trained_on(tmp_path, caplog):
+    """As if a user adds paraphrases, or predictions, of all training texts: which are held out nobody can know."""
+    options = {"structure": "text", "val_fraction": 0.4}
+    own = [example.text for example in Invented((20, 0, 6), **options).examples("train")]
+    lines = [json.dumps({"text": text, "label": "blue"}) + "\n" for text in own]
+    (tmp_path / "extra.jsonl").write_text("".join(lines))
+    data = Invented((20, 0, 6), extra_examples=[str(tmp_path / "extra.jsonl")], **options)
+    train, val = ([example.text for example in data.examples_of(split)] for split in ("train", "val"))
+    assert val and not {*train} & {*val} and len(train) == 2 * (len(own) - len(val))
+    assert f"extra_examples: left out {len(val)} whose texts are held out for validation" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,7 @@ class LabeledData(SortedData[LabeledArrays]):
     pair: bool = False
     multi_label: bool = False
     holds_out: bool = False
+    _told = False  # of extra examples that are left out
     cleaning: Sequence[str] = ()
     known_labels: Sequence[str] | None = None
     test_names: ClassVar[list[str]] = ["test"]
@@ -290,7 +291,23 @@ class LabeledData(SortedData[LabeledArrays]):
         if self.holds_out and split != "test":
             wanted = split == "val"
             own = (example for example in own if self._is_held_out(example) == wanted)
-        return chain(own, *(self._read_extra(file) for file in self._extra_files() if split == "train"))
+        return chain(own, self._extra_of(split))
+
+    def _extra_of(self, split: Split) -> Iterator[Example]:
+        """The examples of `extra_examples`, without the texts that are held out of training."""
+        files = self._extra_files() if split == "train" else []
+        held_out = set()
+        if files and self.holds_out:
+            held_out = {example.text for example in self.examples("train") if self._is_held_out(example)}
+        left_out = 0
+        for example in chain.from_iterable(map(self._read_extra, files)):
+            if example.text in held_out:
+                left_out += 1
+            else:
+                yield example
+        if left_out and not self._told:
+            self._told = True
+            self._tell(f"extra_examples: left out {left_out:,} whose texts are held out for validation")
 
     def _extra_files(self) -> list[Path]:
         return [named_file(".", "extra_examples", name) for name in self.extra_examples]
@@ -321,6 +338,7 @@ class LabeledData(SortedData[LabeledArrays]):
         extra = self._extra_files() if split == "train" else []
         if not self.holds_out or split == "test":
             return [*self.signature(split), *extra]
+        extra = ["apart", *extra] if extra else []
         return [*self.signature("train"), split, self.val_fraction, self.split_seed, *extra]
 
     def _tokenizer(self) -> Tokenizer:

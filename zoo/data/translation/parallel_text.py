@@ -49,7 +49,7 @@ class ParallelText(PairData):
             about 100 pairs, or a hundredth if that is more. The split is by source sentence, so a repeated one is never
             on both sides.
         split_seed: selects the sentences that are held out.
-        tgt_lang: language code of the target, used only for BLEU of tokenised text.
+        tgt_lang: ISO 639 code of the target language; used only for scores.
         src_column: column of the source in a file with both sides; in .parquet, a dot leads into a structure, as in
             "translation.en". A tab-separated file needs no header: without one that names both columns, they are the
             first two, or those of two numbers, as "2" and "4".

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from zoo.layers.kernels import product_dtype, usable
@@ -72,6 +72,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if (uses := _uses.get()) is None:
         return functional.linear(x, weight, bias)
     rows, dtype = x.numel() // x.size(-1), product_dtype(weight)
+    if not isinstance(weight, nn.Parameter):  # computed anew at each step, as by a parametrization
+        return functional.linear(x, weight, bias)
     if rows < 2 or not worth_packing(weight, dtype) or not usable("products", x, weight, bias):
         return functional.linear(x, weight, bias)
     use = uses.setdefault((id(weight), dtype), _Use(weight))
