@@ -89,3 +89,10 @@ def test_the_schedule_that_is_advised_can_be_built(steps, cycles, advice):
     words = found.replace("--lr_scheduler.", "").split()
     given = {name: int(value) for name, value in zip(words[::2], words[1::2], strict=True)}
     assert WarmupCosine(optimizer, **{"warmup_steps": 200, "cycles": cycles, **given}).total_steps == steps
+
+
+def test_a_rate_for_a_part_that_there_is_not():
+    model = Toy()
+    model.learning_rates = {"embde": 1e-5}
+    with pytest.raises(ValueError, match="learning_rates: Toy has no part 'embde'; nearest: embed"):
+        ZooModule.configure_optimizers(model)

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.utils import prune
 from torch.utils.data import DataLoader
 
+from zoo.batches.classification import collate_texts
 from zoo.comparison.recipes import Recipes
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.luong import LuongNMT
@@ -381,3 +382,9 @@ def test_several_validation_sets_are_refused(tmp_path):
                       enable_model_summary=False, enable_checkpointing=False, max_steps=1)  # fmt: skip
     with pytest.raises(ValueError, match="validation takes one set, whose scores decide; got 2: give the others to"):
         trainer.fit(model, batches, [batches, batches])
+
+
+def test_a_negative_id_is_no_word():
+    """As of an index it would be the last one."""
+    with pytest.raises(RuntimeError, match="index -1 is out of bounds"):
+        AttentionClassifier(**TINY).eval()(collate_texts([[3, -1]]))
