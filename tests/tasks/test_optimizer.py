@@ -96,3 +96,16 @@ def test_a_rate_for_a_part_that_there_is_not():
     model.learning_rates = {"embde": 1e-5}
     with pytest.raises(ValueError, match="learning_rates: Toy has no part 'embde'; nearest: embed"):
         ZooModule.configure_optimizers(model)
+
+
+def test_a_resumed_schedule_is_the_one_that_was_saved():
+    def schedule(**options):
+        return WarmupCosine(AdamW([torch.nn.Parameter(torch.ones(1))], lr=1.0), **options)
+
+    first, other = schedule(warmup_steps=2, total_steps=20), schedule(warmup_steps=2, total_steps=200)
+    for _ in range(9):
+        first.step()
+    other.load_state_dict(first.state_dict())
+    for one in (first, other):
+        one.step()
+    assert other.get_last_lr() == first.get_last_lr() == [learning_rate_factor(10, 2, 20)]

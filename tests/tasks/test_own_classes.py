@@ -1,10 +1,11 @@
 """What a model class of a user lacks, or hides, is named when it is built."""
 
 import copy
-import pickle
-from collections.abc import Sequence
+import typing
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
@@ -16,7 +17,6 @@ from zoo.batches.classification import collate_texts
 from zoo.comparison.recipes import Recipes
 from zoo.models.attention_classifier import AttentionClassifier
 from zoo.models.luong import LuongNMT
-from zoo.models.structured_self_attention import StructuredSelfAttention
 from zoo.tasks.captioning import CaptioningModule
 from zoo.tasks.classification import TextClassifier
 from zoo.tasks.language_modelling import LanguageModelModule
@@ -168,6 +168,13 @@ class Typed(AttentionClassifier):
         super().__init__(vocab_size, num_classes, multi_label, embedding_size, hidden_size=8)
 
 
+class Bare(AttentionClassifier):
+    def __init__(self, vocab_size: int, num_classes: int, multi_label: bool = False, embedding_size: int = 6,
+                 word_dropout: float = 0.0, label_smoothing: float = 0.0, adversarial: float = 0.0,
+                 extra: tuple = (), more: typing.List = [], most: Mapping = {}, last: Sequence = ()):  # noqa: UP006  # fmt: skip
+        super().__init__(vocab_size, num_classes, multi_label, embedding_size, hidden_size=8)
+
+
 class Unknown(AttentionClassifier):
     def __init__(self, vocab_size: int, num_classes: int, multi_label: bool = False, embedding_size: int = 6,
                  word_dropout: float = 0.0, label_smoothing: float = 0.0, adversarial: float = 0.0,
@@ -182,6 +189,8 @@ class Unknown(AttentionClassifier):
         (Unannotated, {"extra": ["a", {"b": 1.5}, None, True]}),
         (Typed, {"extra": [1, 2], "anything": {"a": [1]}}),
         (Typed, {"extra": {"a": 0.5}}),
+        (Typed, {"label_smoothing": np.float64(0.1)}),
+        (Bare, {"extra": [1], "more": ["a"], "most": {"a": [1]}, "last": [2]}),
         (Unknown, {"extra": "text"}),
     ],
 )
@@ -258,18 +267,6 @@ def test_arguments_without_names_are_refused():
         Free(9, tgt_vocab_size=9)
 
 
-def test_an_argument_of_the_base_that_a_class_leaves_out_is_named():
-    class Fixed(StructuredSelfAttention):
-        def __init__(self, vocab_size: int, num_classes: int, multi_label: bool = False, embedding_size: int = 6,
-                     word_dropout: float = 0.0, label_smoothing: float = 0.0):  # fmt: skip
-            super().__init__(vocab_size, num_classes, multi_label, embedding_size, hidden_size=4, hops=2)
-
-    model = Fixed(12, 3)
-    with pytest.raises(KeyError, match="Fixed.__init__ takes no 'pair', which its base class reads from self.config"):
-        model.loss(model.example_batch(4))
-    assert "pair" not in model.config and copy.deepcopy(model).config == pickle.loads(pickle.dumps(model.config))
-
-
 # ---- Lightning's hooks ----
 
 
@@ -283,6 +280,17 @@ def test_a_hook_that_hides_one_of_the_base_is_told():
                 self.begun = True
 
 
+def test_a_mixin_that_hides_a_hook_is_told():
+    class Mixin:
+        def on_save_checkpoint(self, checkpoint):
+            pass
+
+    with pytest.warns(UserWarning, match=r"^Mixin.on_save_checkpoint hides that of ZooModule"):
+
+        class Mine(Mixin, LuongNMT):
+            pass
+
+
 @pytest.mark.filterwarnings("error")
 def test_hooks_that_hide_nothing_are_not():
     class Mine(LuongNMT):
@@ -294,6 +302,12 @@ def test_hooks_that_hide_nothing_are_not():
 
         def on_train_epoch_end(self):
             self.ended = True
+
+        def on_fit_start(self):
+            def go():
+                super(Mine, self).on_fit_start()
+
+            go()
 
         def on_before_optimizer_step(self, optimizer):
             self.read = True
@@ -327,6 +341,11 @@ class ByHand(OneStep):
         optimizer.step()
 
 
+class ByMethod(OneStep):
+    def optimizer(self, groups):
+        return torch.optim.SGD(groups, lr=1.0)
+
+
 def _length(tensors):
     return float(torch.cat([x.flatten() for x in tensors]).norm())
 
@@ -352,7 +371,8 @@ def test_hooks_and_callbacks_read_the_gradient_of_the_step(tmp_path):
     losses, counts = zip(*(plain.loss(batch) for batch in batches), strict=True)
     (sum(losses) / sum(counts)).backward()
     expected = pytest.approx(_length([p.grad for p in plain.parameters()]), rel=1e-4)
-    assert _step(tmp_path, OneStep, (5, 20), accumulate_grad_batches=2) == (expected, expected, expected)
+    for cls in (OneStep, ByMethod):
+        assert _step(tmp_path, cls, (5, 20), accumulate_grad_batches=2) == (expected, expected, expected)
 
 
 def test_a_training_by_hand_clips_the_mean(tmp_path):

@@ -8,6 +8,7 @@ import bundle_corpus
 import pytest
 import torch
 from bundle_corpus import use
+from lightning.pytorch.utilities.compile import from_compiled
 
 import zoo
 from zoo import registry
@@ -154,3 +155,14 @@ def test_a_replaced_forward_in_training_mode_is_refused(tiny):
     model.train()
     with pytest.raises(ValueError, match=r"forward of dropout was replaced by a function.*call eval\(\) on the model"):
         use(model)
+
+
+def test_what_lightning_leaves_in_place_of_forward_is_no_replacement(tiny, tmp_path):
+    """After a run of several processes it is the class's own, bound to the model; of a compiled model the compiled."""
+    model = zoo.load(f"local-dir:{tiny['translator']}", {"dropout": 0.9})
+    expected = use(model)
+    model.train()
+    model.forward = model.forward
+    assert use(model) == expected and "forward" in vars(model)
+    from_compiled(torch.compile(model, backend="eager"))
+    assert use(model) == expected

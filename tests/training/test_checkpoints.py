@@ -13,9 +13,12 @@ import pytest
 import torch
 import yaml
 from filelock import FileLock
+from lightning.pytorch import Trainer
 
 import zoo
 from zoo.cli import main
+from zoo.data import Dates
+from zoo.models.luong import LuongNMT
 from zoo.training import checkpoints
 from zoo.training import lightning_cli as training
 from zoo.training.checkpoints import (
@@ -516,6 +519,38 @@ def test_the_best_checkpoint_is_the_one_that_was_scored(steps, check, place, cap
     assert f"{'val/loss':<17} {loss:.4f}" in block
 
 
+class Steps(LuongNMT):
+    """Logs a score in training, under a name of its own."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        self.log("mine", -float(self.global_step))
+        return loss
+
+
+@pytest.mark.parametrize(
+    ("saving", "expected"),
+    [
+        ({"monitor": "mine", "every_n_train_steps": 2, "save_top_k": -1}, [2, 4, 6, 8]),
+        ({"monitor": "val/loss", "every_n_train_steps": 2, "save_top_k": -1}, [4, 6, 8]),  # as soon as there is one
+        ({"monitor": None, "every_n_train_steps": 2, "save_top_k": -1}, [2, 4, 6, 8]),
+        ({"monitor": "val/loss", "every_n_epochs": 0, "save_top_k": -1}, []),
+        ({"monitor": "val/loss", "save_on_train_epoch_end": False, "save_top_k": -1}, [3, 6, 9]),
+    ],
+)
+def test_other_checkpoints_are_saved_when_lightning_would(saving, expected, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZOO_CACHE", str(tmp_path / "cache"))
+    callback = checkpoints.ExactCheckpoints(dirpath=tmp_path / "saved", filename="{step}", save_last=True, **saving)
+    trainer = Trainer(
+        default_root_dir=tmp_path, accelerator="cpu", logger=False, enable_progress_bar=False, max_epochs=3,
+        enable_model_summary=False, callbacks=[callback],
+    )  # fmt: skip
+    data = Dates(train_size=48, val_size=9, test_size=9, batch_size=16)
+    trainer.fit(Steps(src_vocab_size=80, tgt_vocab_size=20, embedding_size=8, hidden_size=8), datamodule=data)
+    found = sorted(int(file.stem.removeprefix("step=")) for file in (tmp_path / "saved").glob("step=*.ckpt"))
+    assert found == expected
+
+
 def test_without_a_validation_the_last_one_is_named(place, capsys):
     os.remove(BEST)
     line = fails(capsys, "validate", "--config", "tiny.yaml", "--ckpt_path", "best")
@@ -563,7 +598,7 @@ def test_a_training_that_had_stopped_early_says_so(place, caplog):
     assert main(fit()) == 0
     assert read_checkpoint(LAST)["global_step"] == 6
     assert main(fit("--ckpt_path", "last")) == 0
-    assert "had stopped early, after 1 validations without a better val/loss, so nothing is left to do" in caplog.text
+    assert "had stopped early, as val/loss had no better value 1 times: nothing is left to do" in caplog.text
 
 
 def test_options_are_not_abbreviated(place, capsys):

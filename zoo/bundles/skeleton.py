@@ -4,6 +4,7 @@ The order matters. `init_args` may ask for any amount of memory, so the model is
 with the header of model.safetensors. Then only as much is allocated as the file itself contains.
 """
 
+import json
 import math
 import re
 import reprlib
@@ -35,9 +36,9 @@ MAX_COUNTED = 2**20  # most elements of a tensor that a constructor may compute
 LARGEST = 2**31 - 1  # largest absolute value of a numeric argument
 # What a user may do to parts of a model, by what it puts into the names of their tensors.
 _CHANGED = {
-    "_orig_mod.": "torch.compile (`_orig_mod` is the part itself)",
-    "parametrizations.": "the parametrizations (torch.nn.utils.parametrize.remove_parametrizations)",
-    "_mask": "the pruning (torch.nn.utils.prune.remove)",
+    r"\b_orig_mod\.": "torch.compile (`_orig_mod` is the part itself)",
+    r"\bparametrizations\.": "the parametrizations (torch.nn.utils.parametrize.remove_parametrizations)",
+    r"_orig$": "the pruning (torch.nn.utils.prune.remove)",
 }
 _LISTS, _MAPPINGS = (list, tuple, Sequence, Iterable), (dict, Mapping)  # whose values a file holds as list and object
 
@@ -61,23 +62,23 @@ def check_types(cls: type, arguments: Mapping[str, Any]) -> None:
 
 
 def _is_a(value: Any, kind: Any) -> bool:
-    origin, parts = get_origin(kind), get_args(kind)
+    origin, parts = get_origin(kind) or kind, get_args(kind)
     if origin in (Union, UnionType):
         return any(_is_a(value, part) for part in parts)
     if origin is Literal:
         return any(type(value) is type(part) and value == part for part in parts)
-    kind = Any if kind in (list, tuple, dict) and isinstance(value, kind) else kind  # of anything
     if kind is Any:
         plain = value is None or type(value) in (bool, str) or _is_a(value, float)
         return plain or _is_a(value, list[Any]) or _is_a(value, dict[str, Any])
     if origin in _LISTS:
         if not isinstance(value, (list, tuple)):
             return False
-        if origin is not tuple or parts[-1] is Ellipsis:
-            return all(_is_a(item, parts[0]) for item in value)
+        if origin is not tuple or not parts or parts[-1] is Ellipsis:
+            return all(_is_a(item, parts[0] if parts else Any) for item in value)
         return len(value) == len(parts) and all(map(_is_a, value, parts))
     if origin in _MAPPINGS:
-        return type(value) is dict and all(type(key) is str and _is_a(item, parts[1]) for key, item in value.items())
+        of = parts[1] if parts else Any
+        return type(value) is dict and all(type(key) is str and _is_a(item, of) for key, item in value.items())
     if kind in (int, float):
         whole = type(value) is int
         return (whole or kind is float and type(value) is float and math.isfinite(value)) and abs(value) <= LARGEST
@@ -85,15 +86,15 @@ def _is_a(value: Any, kind: Any) -> bool:
 
 
 def _in_words(kind: Any) -> str:
-    origin, parts = get_origin(kind), get_args(kind)
+    origin, parts = get_origin(kind) or kind, get_args(kind)
     if origin in (Union, UnionType):
         return " or ".join(map(_in_words, parts))
     if origin is Literal:
         return f"one of {', '.join(map(repr, parts))}"
     if origin in _LISTS:
-        return f"a list of {' and '.join(_in_words(part) for part in parts if part is not Ellipsis)}"
+        return f"a list of {' and '.join(_in_words(part) for part in parts or (Any,) if part is not Ellipsis)}"
     if origin in _MAPPINGS:
-        return f"a dict from text to {_in_words(parts[1])}"
+        return f"a dict from text to {_in_words(parts[1] if parts else Any)}"
     limit = f"up to {LARGEST:,}"
     names = {
         int: f"a whole number {limit}",
@@ -236,12 +237,29 @@ def materialize(model: nn.Module) -> bool:
 def check_loadable(model: Any, tensors: Mapping[str, Tensor]) -> None:
     """Raises ValueError if a model of this class and configuration has other tensors than those to be saved."""
     try:
-        check_types(type(model), model.config)
-        shape_mismatches(skeleton(type(model), model.config), tensors, Path("model.safetensors"), ())
+        arguments = _as_read(type(model), model.config)
+        check_types(type(model), arguments)
+        shape_mismatches(skeleton(type(model), arguments), tensors, Path("model.safetensors"), ())
     except (ValueError, BundleError) as error:
-        changed = [how for mark, how in _CHANGED.items() if any(mark in name for name in tensors)]
+        changed = [how for mark, how in _CHANGED.items() if any(re.search(mark, name) for name in tensors)]
         undo = f"; first undo {' and '.join(changed)}" if changed else ""
         raise ValueError(f"not saved, as the model could not be loaded again: {error}{undo}") from error
+
+
+def _as_read(cls: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file gives back of the arguments.
+
+    Raises:
+        ValueError: it cannot hold one.
+    """
+    found = {}
+    for name, value in arguments.items():
+        try:
+            found[name] = json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            wanted = _in_words(argument_types(cls)[name])
+            raise ValueError(f"{name} must be {wanted}; got {reprlib.repr(value)}") from error
+    return found
 
 
 def shape_mismatches(

@@ -40,7 +40,9 @@ def copy(lesson: int, folder: Path) -> Path:
             f"{folder / name} exists already, perhaps with your answers; give another folder, or rename it"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    text = re.sub(r"\[([^][\n]*)\]\(\.\./([\w/]+\.md)\)", r"\1 (docs/\2 in a clone)", (FOLDER / name).read_text("utf-8"))
+    text = re.sub(
+        r"\[([^][\n]*)\]\(\.\./([\w/]+\.md)\)", r"\1 (docs/\2 in a clone)", (FOLDER / name).read_text("utf-8")
+    )
     (folder / name).write_text(text, "utf-8", newline="\n")
     return folder / name
 

@@ -38,7 +38,6 @@ from zoo.bundles.skeleton import (
 )
 from zoo.bundles.tensors import differs_in_8_bits, in_8_bits, parse
 from zoo.tasks.checks import (
-    Configuration,
     check_arguments,
     check_choices,
     check_methods,
@@ -77,6 +76,8 @@ class ZooModule(Predicting, Foundation, Measured):
     Tensors created in `__init__` must become parameters or buffers: a pretrained model is first built without memory
     (zoo/bundles/skeleton.py).
 
+    A subclass of a model takes the arguments of its base class, too: methods read them from `config`.
+
     Class attributes:
         task: Name, method, input and result of its task (zoo/verbs/task.py); set by the base class of each task.
         heads: Submodules that `from_pretrained(..., overrides=...)` may re-initialise, e.g. `("classifier",)`.
@@ -112,7 +113,7 @@ class ZooModule(Predicting, Foundation, Measured):
         self = super().__new__(cls)
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
-        self.__dict__["config"] = Configuration(cls.__name__, list(bound.arguments.items())[1:])
+        self.__dict__["config"] = dict(list(bound.arguments.items())[1:])
         check_methods(cls)
         check_arguments(cls, bound.signature, cls.required)
         check_choices(cls, self.config)
@@ -205,7 +206,9 @@ class ZooModule(Predicting, Foundation, Measured):
     def on_validation_start(self) -> None:
         """Raises ValueError if the trainer was given several validation sets: which of them should decide?"""
         loaders = self.trainer.val_dataloaders
-        if isinstance(loaders, list) and len(loaders) > 1:
+        if not type(self).validation_step.__module__.startswith("zoo."):  # of a user, who may score them apart
+            return
+        if isinstance(loaders, (list, tuple, dict)) and len(loaders) > 1:
             raise ValueError(
                 f"validation takes one set, whose scores decide; got {len(loaders)}: give the others to trainer.test"
             )
@@ -240,9 +243,10 @@ class ZooModule(Predicting, Foundation, Measured):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def _callable(self, name: str) -> Callable[..., Any]:
-        """An attribute to call with its argument alone, also if it is a function in the body of a class."""
+        """An attribute to call with its argument alone, also if it is a function of one argument in a class."""
         found = vars(self).get(name) or inspect.getattr_static(type(self), name)
-        return found.__func__ if isinstance(found, staticmethod) else found
+        plain = inspect.isfunction(found) and len(inspect.signature(found).parameters) == 1
+        return found if plain else getattr(self, name)
 
     def on_train_start(self) -> None:
         """Warns of a schedule for another number of steps, as that of a recipe on other data."""
@@ -294,7 +298,10 @@ class ZooModule(Predicting, Foundation, Measured):
         optimizer: Any,
         optimizer_closure: Callable[[], Any] | None = None,
     ) -> None:
-        """Gives the gradient its scale before anyone reads it: callbacks and hooks that log or clip it come later."""
+        """Gives the gradient its scale before clipping and before any `on_before_optimizer_step` reads it.
+
+        `on_after_backward`, which comes for each batch, still sees the sum.
+        """
 
         def closure() -> Any:
             loss = optimizer_closure() if optimizer_closure is not None else None
@@ -486,7 +493,7 @@ class ZooModule(Predicting, Foundation, Measured):
         `precision`.
 
         A model in eval mode that has hooks, or is of a user's class, is given itself: its code may store things on the
-        modules, or look for them.
+        modules, or look for them. Such a model must not be switched to training mode by another thread meanwhile.
 
         Raises:
             ValueError: the model is in training mode, and a part's `forward` was replaced by a function of that part.

@@ -2,8 +2,9 @@
 
 import inspect
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any, Literal, get_args, get_origin
 
 from zoo.bundles.files import BundleError, MisfitError
@@ -11,20 +12,6 @@ from zoo.utils.modules import OF_A_MODULE, REGISTERED
 from zoo.utils.signatures import argument_types
 
 _HOOKS = ("setup", "teardown", "optimizer_step", "load_state_dict")  # of Lightning and torch, beside those with on_
-
-
-class Configuration(dict[str, Any]):
-    """The arguments that a model of class `owner` was built with, by name."""
-
-    def __init__(self, owner: str, arguments: Iterable[tuple[str, Any]]) -> None:
-        super().__init__(arguments)
-        self.owner = owner
-
-    def __missing__(self, name: str) -> Any:
-        raise KeyError(
-            f"{self.owner}.__init__ takes no {name!r}, which its base class reads from self.config; add this argument, "
-            "with the value that the base class is given as its default"
-        )
 
 
 def check_arguments(cls: type, signature: inspect.Signature, required: Sequence[str]) -> None:
@@ -75,20 +62,29 @@ def warn_of_unused_forward(cls: type) -> None:
 
 
 def warn_of_hooks(cls: type) -> None:
-    """Warns of a user's model class whose Lightning hook hides one of its base, which training needs."""
+    """Warns of a Lightning hook of a user's model class, or of its mixin, that hides one of its base."""
     if cls.__module__.startswith("zoo."):
         return
-    for name, own in vars(cls).items():
-        if not inspect.isfunction(own) or name.startswith("__") or not (name.startswith("on_") or name in _HOOKS):
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("zoo.")]
+    hooks = {name: base for base in reversed(ours) for name in vars(base) if name.startswith("on_") or name in _HOOKS}
+    for name, hidden in hooks.items():
+        definer = next(base for base in cls.__mro__ if name in vars(base))
+        own = vars(definer)[name]
+        # a class that inherits one was warned of where it stands; super().on_...(), or Base.on_...(self), calls it
+        if definer in ours or (definer is not cls and issubclass(definer, hidden)) or not inspect.isfunction(own):
             continue
-        hidden = [base for base in cls.__mro__[1:] if base.__module__.startswith("zoo.") and name in vars(base)]
-        # super().on_...(), or Base.on_...(self)
-        if hidden and not {"super", name} & {*inspect.unwrap(own).__code__.co_names}:
+        if not {"super", name} & _names_in(inspect.unwrap(own).__code__):
             warnings.warn(
-                f"{cls.__name__}.{name} hides that of {hidden[0].__name__}, which training needs: call "
+                f"{definer.__name__}.{name} hides that of {hidden.__name__}, which training needs: call "
                 f"super().{name}(...) in it",
                 stacklevel=3,
             )
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """The names that a function uses, also in functions within."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return {*code.co_names}.union(*map(_names_in, inner))
 
 
 def check_layer_name(model: Any, name: str) -> None:

@@ -24,7 +24,12 @@ def without_dropout(model: M) -> M:
     for name, module in model.named_modules():
         copies[module] = copied = object.__new__(type(module))
         copied.__dict__.update(module.__dict__, training=False)
-        if module.training and "forward" in module.__dict__ and _COMPILED not in module._modules:
+        if _COMPILED in module._modules or (forward := module.__dict__.get("forward")) is None:
+            continue
+        # Lightning leaves the class's own there after a run on several processes, and a compiled one before one
+        if getattr(forward, "__func__", None) is type(module).forward or module.__dict__.get("_compiler_ctx"):
+            del copied.__dict__["forward"]
+        elif module.training:
             raise ValueError(
                 f"forward of {name or type(module).__name__} was replaced by a function, which would run in training "
                 "mode: call eval() on the model first"

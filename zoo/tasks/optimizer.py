@@ -61,7 +61,9 @@ class WarmupCosine(torch.optim.lr_scheduler.LambdaLR):
             got = f"{total_steps} steps in {cycles} cycles"
             raise ValueError(f"each cycle of total_steps must exceed warmup_steps ({warmup_steps}); got {got}")
         self.warmup_steps, self.total_steps, self.cycles = warmup_steps, total_steps, cycles
-        super().__init__(optimizer, lambda step: learning_rate_factor(step, warmup_steps, total_steps, cycles))
+        # of the attributes, which a resumed training restores
+        factor = lambda step: learning_rate_factor(step, self.warmup_steps, self.total_steps, self.cycles)  # noqa: E731
+        super().__init__(optimizer, factor)
 
     def options_for(self, steps: int) -> str:
         """The options of the command line that make this a schedule for so many steps."""
@@ -100,14 +102,15 @@ def parameter_groups(model: nn.Module, rates: Mapping[str, float]) -> list[dict[
         rates: Name of a module or parameter -> its own peak rate; see `longest_prefix`.
 
     Raises:
-        ValueError: a name of `rates` is of no module or parameter.
+        ValueError: a name of `rates` is of no parameter, and of no module that has one.
     """
-    names = dict.fromkeys([name for name, _ in model.named_modules()] + [name for name, _ in model.named_parameters()])
-    if unknown := [prefix for prefix in rates if prefix not in names]:
-        nearest = get_close_matches(unknown[0], names, n=1, cutoff=0)[0]
+    parameters = {name.replace("_orig_mod.", ""): p for name, p in model.named_parameters()}  # of compiled parts, too
+    parts = {".".join(name.split(".")[:n]): None for name in parameters for n in range(name.count(".") + 2)}
+    if unknown := [prefix for prefix in rates if prefix not in parts]:
+        nearest = get_close_matches(unknown[0], parts, n=1, cutoff=0)[0]
         raise ValueError(f"learning_rates: {type(model).__name__} has no part {unknown[0]!r}; nearest: {nearest}")
     groups: dict[str | None, dict[str, Any]] = {None: {"params": []}}
     groups |= {prefix: {"params": [], "lr": rate} for prefix, rate in rates.items()}
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters.items():
         groups[longest_prefix(name, rates)]["params"].append(parameter)
     return [group for group in groups.values() if group["params"]]

@@ -243,6 +243,7 @@ class ExactCheckpoints(ModelCheckpoint):
 
     _due = False
     _judged = -1  # step of the last validation
+    _of_validation: frozenset[str] = frozenset()  # names of its scores
 
     def __init__(self, *, tie: str | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -262,11 +263,14 @@ class ExactCheckpoints(ModelCheckpoint):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Saves after a validation within an epoch, and the best ones after any validation."""
+        self._of_validation = frozenset(trainer._logger_connector.metrics["callback"])
         if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
             return
         self._judged = trainer.global_step
-        by_epochs = self._is_epoch(trainer) and not self._should_save_on_train_epoch_end(trainer)
-        if self._due or by_epochs or not self._every_n_epochs:
+        chooses = self.monitor in self._of_validation and self.save_top_k != -1
+        later = self._should_save_on_train_epoch_end(trainer) and not (chooses and not trainer.is_last_batch)
+        by_steps = chooses and bool(self._every_n_train_steps or self._train_time_interval)
+        if self._due or by_steps or (self._is_epoch(trainer) and not later):
             self._save(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -317,9 +321,12 @@ class ExactCheckpoints(ModelCheckpoint):
         for callback in trainer.early_stopping_callbacks:
             if callback.stopped_epoch or callback.wait_count >= callback.patience:
                 trainer.should_stop = True
+                why = "reached a threshold"
+                if callback.wait_count >= callback.patience:
+                    why = f"had no better value {callback.wait_count} times"
                 rank_zero_info(
-                    f"this training had stopped early, after {callback.wait_count} validations without a better "
-                    f"{callback.monitor}, so nothing is left to do; begin a new training with more patience"
+                    f"this training had stopped early, as {callback.monitor} {why}: nothing is left to do; to train "
+                    "longer, begin a new one with other settings of EarlyStopping"
                 )
 
     def check_monitor_top_k(self, trainer: Trainer, current: Tensor | None = None) -> bool:
@@ -366,7 +373,8 @@ class ExactCheckpoints(ModelCheckpoint):
             return
         self._due = False
         scores = self._monitor_candidates(trainer)
-        of_now = self.monitor is None or self.monitor.startswith("train") or self._judged == trainer.global_step
+        chooses = self.monitor in self._of_validation and self.save_top_k != -1
+        of_now = not chooses or self._judged == trainer.global_step
         if due and of_now and (self.monitor is None or self.monitor in scores):
             self._save_topk_checkpoint(trainer, scores)
         if not trainer.fit_loop._should_accumulate():
