@@ -110,8 +110,7 @@ class Measured(nn.Module, Verbs):
 
 @contextmanager
 def constant(model: Measured) -> Iterator[None]:
-    """Context in which, for this thread, a model's weights do not change: they are compared once, at the beginning."""
-    model.forget_if_changed()
+    """Context in which, for this thread, a model's weights do not change, so that they are not compared again."""
     token = _constant.set((*_constant.get(), model))
     try:
         yield

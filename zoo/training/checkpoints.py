@@ -267,9 +267,8 @@ class ExactCheckpoints(ModelCheckpoint):
         if trainer.state.fn != TrainerFn.FITTING or trainer.sanity_checking:
             return
         self._judged = trainer.global_step
-        chooses = self.monitor in self._of_validation and self.save_top_k != -1
-        later = self._should_save_on_train_epoch_end(trainer) and not (chooses and not trainer.is_last_batch)
-        by_steps = chooses and bool(self._every_n_train_steps or self._train_time_interval)
+        later = self._should_save_on_train_epoch_end(trainer) and not (self._chooses and not trainer.is_last_batch)
+        by_steps = self._chooses and bool(self._every_n_train_steps or self._train_time_interval)
         if self._due or by_steps or (self._is_epoch(trainer) and not later):
             self._save(trainer)
 
@@ -364,6 +363,11 @@ class ExactCheckpoints(ModelCheckpoint):
             self._last_time_checked = now
         return passed
 
+    @property
+    def _chooses(self) -> bool:
+        """Whether a score of the validation decides which ones are kept."""
+        return self.monitor in self._of_validation and self.save_top_k != -1
+
     def _is_epoch(self, trainer: Trainer) -> bool:
         return bool(self._every_n_epochs) and (trainer.current_epoch + 1) % self._every_n_epochs == 0
 
@@ -373,8 +377,7 @@ class ExactCheckpoints(ModelCheckpoint):
             return
         self._due = False
         scores = self._monitor_candidates(trainer)
-        chooses = self.monitor in self._of_validation and self.save_top_k != -1
-        of_now = not chooses or self._judged == trainer.global_step
+        of_now = not self._chooses or self._judged == trainer.global_step
         if due and of_now and (self.monitor is None or self.monitor in scores):
             self._save_topk_checkpoint(trainer, scores)
         if not trainer.fit_loop._should_accumulate():
